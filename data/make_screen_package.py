@@ -20,7 +20,8 @@ import numpy as np
 
 from valuerepair.chess.positions import encode_move
 from valuerepair.screening.package import MATE_CP, Q_PARTS
-from valuerepair.store.screening import climbed_rows, stored_rungs
+from valuerepair.store.columns import stored_rungs
+from valuerepair.store.screening import climbed_rows
 from valuerepair.store.store import Store
 
 TARGET = Path(__file__).parents[1] / "valuerepair" / "screening" / "package.npz"
@@ -31,7 +32,7 @@ def columns(path: str) -> tuple[str, dict[str, np.ndarray]]:
     with Store.open(path) as store:
         net_id, oracle_id = store.pick()
         facts = next(row for row in store.oracles().to_dict("records") if row["id"] == oracle_id)
-        rungs = stored_rungs(store, oracle_id)
+        rungs = stored_rungs(store.connection, oracle_id)
         found = climbed_rows(store, net_id, oracle_id, rungs)
         query = "SELECT p.id FROM positions p JOIN games g ON g.id = p.game_id WHERE g.number % 2 = 0"
         even = np.isin(found.ids, [number for (number,) in store.connection.execute(query)])

@@ -5,13 +5,19 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
+import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import chess
 import numpy as np
@@ -20,6 +26,7 @@ import pytest
 from click.testing import CliRunner
 
 import valuerepair as vr
+from tests.confirm_doubles import many
 from valuerepair.cli import cli
 from valuerepair.oracles.searching import Searched
 from valuerepair.question import Question
@@ -341,3 +348,141 @@ def test_remeasuring_is_what_vr_remeasure_does(tmp_path: Path) -> None:
     figure = vr.plot_remeasured(found, tmp_path / "pair.png")
     assert (tmp_path / "pair.png").stat().st_size > 10_000
     assert len(figure.axes) == 2
+
+
+# -- second looks and games -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def interrupted_after(ready: Callable[[], bool]) -> Iterator[None]:
+    """Ctrl-C, as soon as this holds."""
+    over = threading.Event()
+
+    def wait() -> None:
+        while not over.wait(0.05):
+            if ready():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    try:
+        yield
+    finally:
+        over.set()
+        waiting.join()
+
+
+def timeless(report: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in report.items() if name not in ("seconds", "store")}
+
+
+def test_confirming_is_what_vr_confirm_does(tmp_path: Path, stockfish: str) -> None:
+    said, made = many(tmp_path / "said.db", 6), many(tmp_path / "made.db", 6)
+    told = json.loads(command("confirm", "--db", str(said), "--nodes", "2000", "--limit", "4", "--json", "-q"))
+    found = vr.confirm(made, nodes=2000, limit=4)
+    assert found.summary.state == told["state"] == "limited"
+    assert timeless(found.report) == timeless(told)
+    assert found.verdicts["looked"] == 4
+    assert found.lines()[-1] == "not done yet: give the same command again to go on where it stopped"
+    again = vr.confirm(made, nodes=2000)
+    assert (again.verdicts["looked"], again.summary.searches) == (6, told["searches"] // 2)
+    with vr.open_store(made) as store:
+        assert store.candidates(verdicts=True)["verdict"].notna().all()
+
+
+def test_second_looks_before_an_interruption_are_kept(tmp_path: Path, stockfish: str) -> None:
+    path = many(tmp_path / "a.db", 40)
+
+    def looked() -> int:
+        with closing(sqlite3.connect(path)) as reader:
+            return int(reader.execute("SELECT count(*) FROM deep_values WHERE stage = 'second'").fetchone()[0])
+
+    with interrupted_after(lambda: looked() > 0), pytest.raises(KeyboardInterrupt):
+        vr.confirm(path, nodes=200_000, workers=1)
+    assert 0 < looked() < 40
+    summary = vr.confirm(path, nodes=200_000, workers=1, limit=1).summary
+    assert 0 < summary.searches <= 3
+
+
+def test_a_match_is_what_vr_match_plays(tmp_path: Path, stockfish: str) -> None:
+    sides = (f"{stockfish},name=a", f"{stockfish},name=b")
+    words = ["--games", "4", "--nodes", "200", "--jobs", "1", "--max-plies", "40", "--json", "-q"]
+    told = json.loads(command("match", *sides, *words, "-o", str(tmp_path / "said.pgn")))
+    options = vr.MatchOptions(games=4, nodes="200", jobs=1, rules=vr.Rules(max_plies=40))
+    end = vr.match(*sides, tmp_path / "made.pgn", options)
+    assert {**end.as_json(), "pgn": ""} == {**told, "pgn": ""}
+    assert (end.standing.games, end.before) == (4, 0)
+    assert end.lines()[0].startswith("a against b: 4 games")
+    texts = [re.sub(r"\[%emt [^]]*\]", "", (tmp_path / f"{name}.pgn").read_text()) for name in ("made", "said")]
+    assert texts[0] == texts[1]
+    assert vr.match(*sides, tmp_path / "made.pgn", options).before == 4
+    with pytest.raises(vr.UsageError, match="--games 3: must be even"):
+        vr.match(*sides, tmp_path / "other.pgn", vr.MatchOptions(games=3, nodes="200"))
+
+
+def test_games_before_an_interruption_are_kept(tmp_path: Path, stockfish: str) -> None:
+    path, sides = tmp_path / "match.pgn", (f"{stockfish},name=a", f"{stockfish},name=b")
+
+    def games() -> int:
+        return path.read_text().count("[Event ") if path.exists() else 0
+
+    options = vr.MatchOptions(games=400, nodes="300", jobs=1)
+    with interrupted_after(lambda: games() > 0), pytest.raises(KeyboardInterrupt):
+        vr.match(*sides, path, options)
+    assert 0 < (played := games()) < 400
+    assert vr.match(*sides, path, replace(options, games=played + played % 2)).before == played
+
+
+def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> None:
+    book = tmp_path / "book.pgn"
+    book.write_text("1. e4 c5 *\n\n1. d4 d5 2. c4 e6 *\n")
+    words = ["--net", str(any_maia), "--nodes", "5", "--repeat", "2", "--max-plies", "30", "--temperature", "0.8"]
+    made, where = tmp_path / "made", ["-o", str(tmp_path / "said.pgn"), "--db", str(tmp_path / "said.db")]
+    chunks = ["--training", str(tmp_path / "said")]
+    told = json.loads(command("selfplay", str(book), *words, *where, *chunks, "--json"))
+    options = vr.SelfplayOptions(
+        net=str(any_maia),
+        nodes=5,
+        repeat=2,
+        params=vr.SearchParams(temperature=0.8),
+        rules=vr.Rules(max_plies=30),
+        training=str(made),
+    )
+    end = vr.selfplay(book, tmp_path / "made.pgn", tmp_path / "made.db", options)
+    timed = ("seconds", "nodes_per_second", "games_per_hour", "batch_fill", "known_evaluations")
+    figures = [{name: value for name, value in each.items() if name not in timed} for each in (end.as_json(), told)]
+    assert figures[0] == figures[1]
+    assert (len(end.games), end.planned, end.interrupted) == (4, 4, False)
+    assert end.lines()[0].startswith("4 games: White won")
+    games = [sorted((tmp_path / f"{name}.pgn").read_text().split("\n\n")) for name in ("made", "said")]
+    assert games[0] == games[1]
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "said").iterdir()
+    }
+    rows = []
+    for name in ("made", "said"):
+        with closing(sqlite3.connect(tmp_path / f"{name}.db")) as reader:
+            rows.append(reader.execute("SELECT number, key, result, z FROM plays ORDER BY number").fetchall())
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 4
+    assert vr.selfplay(book, tmp_path / "made.pgn", None, options).before == 4
+    for wrong, text in ({"repeat": 0}, "--repeat 0"), ({"engine": "lc0", "reuse_tree": True}, "--engine lc0: --net2"):
+        with pytest.raises(vr.UsageError, match=text):
+            replace(options, **wrong)
+
+
+def test_selfplay_before_an_interruption_is_kept(tmp_path: Path, any_maia: Path) -> None:
+    book, path = tmp_path / "book.pgn", tmp_path / "games.pgn"
+    book.write_text("1. e4 c5 *\n")
+    params, rules = vr.SearchParams(temperature=1.0), vr.Rules(max_plies=12)
+    options = vr.SelfplayOptions(net=str(any_maia), nodes=40, repeat=3000, params=params, rules=rules, jobs=2)
+
+    def games() -> int:
+        return path.read_text().count("[Event ") if path.exists() else 0
+
+    with interrupted_after(lambda: games() > 0), pytest.raises(KeyboardInterrupt):
+        vr.selfplay(book, path, None, options)
+    assert 0 < (played := games()) < 3000
+    assert vr.selfplay(book, path, None, replace(options, repeat=played)).before == played
+    assert list(tmp_path.glob("*.db")) == []

@@ -8,17 +8,23 @@ import statistics
 from pathlib import Path
 
 import chess
+import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from benchmarks import nets
 from benchmarks.__main__ import BENCHES, command
+from benchmarks.alpha import command as alpha_command
 from benchmarks.board import count_leaves
 from benchmarks.comparison import BenchData, Comparison
 from benchmarks.same_outputs import command as same_outputs
+from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.chess import board as rules
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.weights import read_net_file
+from valuerepair.question import Question
+from valuerepair.store.store import Store
 
 
 @pytest.fixture
@@ -143,3 +149,38 @@ def test_outputs_that_differ_are_named(
     assert stop.value.code == code
     assert costs.endswith("processor    1.0 ->    1.0 s, wall    2.0 ->    2.0 s")
     assert differences.startswith(said)
+
+
+# -- python -m benchmarks.alpha ---------------------------------------------------------------------------------------
+
+
+def test_what_two_alphas_choose_in_common_is_counted(tmp_path: Path) -> None:
+    """Recounted from the frames as sets of positions."""
+    paths = []
+    for seed in (0, 1):
+        path = tmp_path / f"{seed}.db"
+        mine_by_key(random_games(tmp_path / f"{seed}.pgn", 120, seed), path)
+        paths.append(str(path))
+    result = CliRunner().invoke(
+        alpha_command, [*paths, "--net", "key-net", "--alpha", "100", "--alpha", "400", "--resamples", "40"]
+    )
+    assert result.exit_code == 0, result.output
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in result.output.splitlines()]
+    rows = {(row[0], row[1]): row[2:] for row in cells if row[0] == "key-net"}
+    with Store.open(paths[0]) as store:
+        frames = [store.frame(Question(alpha=alpha)) for alpha in (100.0, 400.0)]
+        candidates = len(store.candidates(Question(alpha=170.0)))
+    for rule, chosen in (
+        ("0.55", [set(frame.position_id[frame.disagreement.abs() >= 0.55]) for frame in frames]),
+        ("worst:2%", [set(frame.nlargest(len(frame) // 50, "size").position_id) for frame in map(sized, frames)]),
+    ):
+        ((shown,),) = [rows["key-net", rule]]
+        found, low, high = map(float, re.findall(r"[\d.]+", shown))
+        assert 0 <= low <= high <= 1
+        assert found == pytest.approx(len(chosen[0] & chosen[1]) / len(chosen[0] | chosen[1]), abs=0.006)
+    assert rows["key-net", "default 170 and 170"][0].startswith(f"{candidates:,} and ")
+
+
+def sized(frame: pd.DataFrame) -> pd.DataFrame:
+    larger: pd.DataFrame = frame.assign(size=frame.disagreement.abs())
+    return larger

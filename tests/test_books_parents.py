@@ -24,7 +24,7 @@ from valuerepair.books.check import check_book
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.chess.positions import Position
-from valuerepair.cli.books import command
+from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import weights
 from valuerepair.nets.conversion import find_lc0
@@ -192,7 +192,7 @@ def test_the_same_question_gives_the_same_bytes(db: Path, tmp_path: Path) -> Non
 
 def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None:
     words = f"--db {db} --threshold {THRESHOLD} --alpha 170 -o {tmp_path} --parents 2 --holdout 0.2".split()
-    result = CliRunner().invoke(command, [*words, "--holdout-by", "material", "--softness", "0"])
+    result = CliRunner().invoke(cli, ["books", *words, "--holdout-by", "material", "--softness", "0", "-v"])
     assert result.exit_code == 0, result.output
     manifest = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
     for reason, number in (manifest["left_out"] | manifest["parents"]["left_out"]).items():
@@ -282,8 +282,8 @@ def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path:
     assert {name: figures[name] for name in manifest["diversity"]["book"]} == manifest["diversity"]["book"]
     json.dumps(figures, allow_nan=False)
     shown = weights.lines(figures)
-    assert len(shown) == 5
-    assert f"by weight {figures['positions']:,} positions count for" in shown[2]
+    assert len(shown) == 4
+    assert f"by weight {figures['positions']:,} positions count for" in shown[1]
 
 
 def test_stats_of_no_candidates_have_no_lines(db: Path) -> None:

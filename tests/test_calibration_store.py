@@ -138,7 +138,7 @@ def test_the_stored_curve_is_used_for_the_alpha_that_it_was_fitted_for(db: Path)
         for other in (replace(FITTED, alpha=300.0), replace(FITTED, q_from="wdl")):
             told = store.frame(other).attrs["calibration"]["origin"]
             assert told.startswith("fitted on ")
-            assert ", for the stored one is of alpha 170.0 (20" in told
+            assert ", for the stored one is of alpha 170 (20" in told
 
 
 def test_saving_again_replaces_the_curve(folder: Path, db: Path, capsys: Captured) -> None:

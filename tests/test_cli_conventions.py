@@ -52,6 +52,20 @@ def test_help_of_every_command(path: str, flag: str, capsys: Captured) -> None:
     assert path in out.partition("Example:")[2]
 
 
+@pytest.mark.parametrize("name", ["mine", "train", "books", "selfplay", "expand", "match"])
+def test_help_of_the_long_commands_has_headings_and_each_option_once(name: str, capsys: Captured) -> None:
+    code, out, _ = vr([name, "--help"], capsys)
+    options = out[out.index("\nMost used:\n") :].split("\n")
+    headings = [line for line in options if line.endswith(":") and not line.startswith(" ")]
+    assert (code, headings[0]) == (0, "Most used:")
+    assert "Other options:" in headings[2:]
+    shown = re.findall(r"^  (?:-\w, )?(--[\w-]+)", "\n".join(options), re.MULTILINE)
+    for option in options_of(TREE[f"vr {name}"]):
+        assert shown.count(option.opts[-1]) == 1, option.opts
+    if name == "books":
+        assert headings[-1] == "Commands:"
+
+
 @pytest.mark.parametrize("path", TREE)
 def test_an_unknown_option_is_one_line_and_code_2(path: str, capsys: Captured) -> None:
     code, out, err = vr([*path.split()[1:], "--nosuch"], capsys)
@@ -111,6 +125,7 @@ def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None
 MISSING = {
     "mine": "mine missing.pgn",
     "repair": "repair missing.pgn",
+    "chunks": "chunks missing.pgn -o out",
     "mix": "mix --repair missing --normal missing -o out",
     "weights": "weights missing",
     "train": "train chunks --net missing.pb.gz -o new.pb.gz",
@@ -388,8 +403,16 @@ OTHERS_OPTIONS = {
     "dask": {"--host", "--lifetime", "--lifetime-stagger", "--memory-limit", "--name", "--no-dashboard", "--nthreads"}
     | {"--nworkers", "--port", "--protocol", "--resources", "--scheduler-file"},
     "helm": {"--create-namespace", "--generate-name", "--repo"},
-    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--noise-epsilon", "--onnx-data-type"}
-    | {"--openings-pgn", "--parallelism", "--resign-percentage", "--show-hidden", "--visits", "--weights"},
+    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--no-delete-files", "--noise-epsilon"}
+    | {
+        "--onnx-data-type",
+        "--openings-pgn",
+        "--parallelism",
+        "--resign-percentage",
+        "--show-hidden",
+        "--visits",
+        "--weights",
+    },
     "lczero-training": {"--cfg", "--lczero"},  # --lczero_model
     "pip": {"--dest", "--disable-pip-version-check", "--force-reinstall", "--no-cache-dir", "--no-deps"}
     | {"--only-binary"},
@@ -400,7 +423,7 @@ OTHERS_OPTIONS = {
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
     "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}
     | {"--without-package"},
-    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--within"},
+    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--trained"} | {"--within"},
 }
 
 

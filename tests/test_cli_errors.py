@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
+from tests import random_nets
+from tests.cli_tree import SAMPLE
 from tests.vr_runs import here, in_a_process
 
 GAME = b'[Event "x"]\n[Result "*"]\n\n'
@@ -26,6 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "game.pgn").write_bytes(PLAYED)
     (root / "junk.pb.gz").write_text("hello")
     (root / "junk.db").write_text("hello")
+    shutil.copy(SAMPLE, root / "sample.db")
+    random_nets.write(random_nets.KINDS[0], root / "my-net.pb.gz")
     return root
 
 
@@ -96,7 +101,7 @@ CASES = [
         ["export", "--format", "xml"],
         2,
         "vr: export: Invalid value for '--format': 'xml' is not one of 'parquet', 'jsonl', 'csv', 'plain', 'bin', "
-        "'text'. See vr export --help",
+        "'text', 'chunks', 'epd'. See vr export --help",
     ),
     (["eval", "notafen"], 2, "vr: position 'notafen': neither a FEN nor a file that is there"),
     (["nets", "pull", "xyz"], 2, "vr: net 'xyz': not known; nets that can be pulled: maia-1900"),
@@ -115,6 +120,55 @@ def test_a_process_says_and_returns_what_its_main_function_does(folder: Path, ar
     apart, done = in_a_process(*arguments, cwd=folder), here(*arguments, cwd=folder)
     assert apart.stderr
     assert (apart.returncode, apart.stdout, apart.stderr) == (done.returncode, done.stdout, done.stderr)
+
+
+SIDES = "for example net=maia-1900,nodes=800,n_scl=5 or stockfish:nodes=1000 or /path/engine,option.Hash=16"
+MISPLACED = [
+    ("mine my-net.pb.gz", "my-net.pb.gz: a net is given as --net my-net.pb.gz"),
+    ("repair my-net.pb.gz", "my-net.pb.gz: a net is given as --net my-net.pb.gz"),
+    ("train my-net.pb.gz -o new.pb.gz", "my-net.pb.gz: a net is given as --net my-net.pb.gz"),
+    ("mine sample.db", "sample.db: a store is given as --db sample.db"),
+    ("stats sample.db", "sample.db: a store is given as --db sample.db"),
+    ("plot sample.db", "sample.db: a store is given as --db sample.db"),
+    ("plot scatter.png", "scatter.png: the file to write is given as -o scatter.png"),
+    ("plot hexbin new.svg", "new.svg: the file to write is given as -o new.svg"),
+    ("report report.html", "report.html: the file to write is given as -o report.html"),
+    ("export out.csv", "out.csv: the file to write is given as -o out.csv"),
+    ("split split.json", "split.json: the file to write is given as -o split.json"),
+    (
+        "mine https://database.lichess.org/standard/x.pgn.zst",
+        "https://database.lichess.org/standard/x.pgn.zst: is an address; download it first, then give the file",
+    ),
+    ("elo http://x.org/a.pgn", "http://x.org/a.pgn: is an address; download it first, then give the file"),
+    ("match maia-1900 stockfish", f"side 'maia-1900': a net is given as net=maia-1900; {SIDES}"),
+    ("match net=maia-1900,nodes=9 my-net", f"side 'my-net': a net is given as net=my-net.pb.gz; {SIDES}"),
+    ("match my-net.pb.gz stockfish", f"side 'my-net.pb.gz': a net is given as net=my-net.pb.gz; {SIDES}"),
+    (
+        "train --store sample.db --net my-net.pb.gz -o new.pb.gz",
+        "my-net.pb.gz: sample.db has no values of this net; first run: vr remeasure --db sample.db --net maia-1900 "
+        "--net my-net.pb.gz",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "line"), MISPLACED, ids=lambda words: words if words.count(" ") < 4 else "")
+def test_what_is_given_in_another_place_is_told_its_own(folder: Path, command: str, line: str) -> None:
+    before = sorted(folder.iterdir())
+    done = here(*command.split(), cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"vr: {line}\n")
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("stats report.html", "vr: stats: Got unexpected extra argument (report.html). See vr stats --help"),
+        ("report a b", "vr: report: Got unexpected extra arguments (a b). See vr report --help"),
+    ],
+)
+def test_an_argument_without_a_place_is_only_refused(folder: Path, command: str, line: str) -> None:
+    done = here(*command.split(), cwd=folder)
+    assert (done.returncode, done.stderr) == (2, f"{line}\n")
 
 
 ARCHIVES = [

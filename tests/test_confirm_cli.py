@@ -129,7 +129,7 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     done = vr("confirm", "--db", known[0], "--nodes", "20000", "--show", "1", cwd=known[0].parent)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
-    assert said[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170.0 (default 170: fewer than 300")
+    assert said[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170 (default 170: fewer than 300")
     assert "14 of 14 candidates at 0.55 looked at" in said
     with Store.open(known[0]) as store:
         games = store.candidates(Question(alpha=170.0))["game_id"].value_counts()

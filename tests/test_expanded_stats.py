@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -126,8 +127,13 @@ def test_diversity_has_the_roots_where_such_positions_are_taken_in(path: Path) -
     assert found["families"] == every["root_id"].nunique()
     assert 1 <= found["hill"][1] <= found["hill"][0] <= found["families"]
     assert found["hill"][1] < 0.9 * len(every)
-    shown = CliRunner().invoke(cli, ["stats", "--db", str(path), "--expanded", "all"]).stdout
+    words = ["stats", "--db", str(path), "--expanded", "all"]
+    shown = CliRunner().invoke(cli, [*words, "-v"]).stderr
     assert f"{found['families']:,} roots count for {found['hill'][0]:,.1f}, {found['hill'][1]:,.1f}" in shown
+    assert re.search(r"\d+ roots count for [\d.]+, [\d.]+ \(Hill numbers of order 1, 2\)$", shown, re.MULTILINE)
+    plain_words = CliRunner().invoke(cli, words).stdout
+    assert "count for" not in plain_words
+    assert re.search(r"candidates around \d+ roots$", plain_words, re.MULTILINE)
 
 
 def test_text_and_json_have_the_section(path: Path, figures: dict[str, Any]) -> None:

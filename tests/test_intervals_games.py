@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from statsmodels.regression.linear_model import WLS
 from statsmodels.stats.proportion import proportion_confint
 
-from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, far_words, weighted, wilson
 
 GAMES, TRUTH = 120, 0.2
 
@@ -123,3 +123,27 @@ def _close(one: Rate, other: Rate) -> bool:
     return (one.count, one.total) == (other.count, other.total) and _bounds(one) == pytest.approx(
         _bounds(other), nan_ok=True
     )
+
+
+@pytest.mark.parametrize(("single", "hits", "drawn"), [(105, 30, 40), (300, 9, 20), (120, 60, 3), (90, 0, 30)])
+def test_an_upper_end_is_far_because_of_few_audits_where_more_of_them_would_bring_it_near(
+    single: int, hits: int, drawn: int
+) -> None:
+    """What screening cut, 400 positions, is stood for by `drawn` audits without a candidate, or by a thousand."""
+
+    def rate(audits: int) -> Rate:
+        weight = np.concatenate([np.ones(single), np.full(audits, 400 / audits)])
+        return weighted(np.arange(len(weight)) < hits, weight, np.arange(len(weight)))
+
+    few, many = rate(drawn), rate(1000)
+    assert (few.few_drawn, many.few_drawn) == (drawn, 0)
+    assert few.rate == pytest.approx(many.rate)
+    assert few.high - few.rate > 2 * (few.rate - few.low)
+    assert many.high - many.rate < 0.5 * (few.high - few.rate)
+    assert f"only {drawn} of the positions cut by screening" in far_words(few.few_drawn)
+
+
+@given(st.integers(1, 500), st.integers(0, 500))
+def test_without_audits_no_upper_end_is_far_because_of_them(total: int, hits: int) -> None:
+    found = weighted(np.arange(total) < hits, np.ones(total), np.arange(total))
+    assert (found.few_drawn, far_words(found.few_drawn)) == (0, "")

@@ -22,7 +22,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval, normalized_elo
 from valuerepair.play.match_pgn import TaggedGame, matches_of, read_games
-from valuerepair.play.standing import Standing, report_lines
+from valuerepair.play.standing import Standing, level_lines, report_lines
 
 RESULTS = {0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}
 
@@ -107,7 +107,10 @@ def test_even_pairs_and_ratios_are_those_of_fastchess(
     lines = report_lines(found)
     assert lines[5] == f"  {words}, pairs ratio 1.26"
     value, low, high = normalized_elo(found.results)
-    assert f", normalized {value:+.1f} ({low:+.1f} to {high:+.1f} at 0.95), " in lines[6]
+    assert level_lines(found)[0] == f"normalized Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f})"
+    value, low, high = elo_interval(found.results, 0.95)
+    assert lines[6].startswith(f"Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f}), LOS ")
+    assert sum(" to " in line for line in lines if not line.startswith("SPRT")) == 1
 
 
 def test_what_cutechess_printed_of_matches_without_pairs(tmp_path: Path) -> None:

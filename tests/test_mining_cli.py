@@ -68,7 +68,7 @@ def test_mining_a_real_archive(mined: Path) -> None:
     said = (mined / "said").read_text().splitlines()
     assert "positions: 60 sampled of 66,292" in said
     assert any(line.startswith("scored: 60 of 60, 0 failed") for line in said)
-    assert any(line.startswith("deep Q from: alpha 170.0 (default 170: fewer than 300") for line in said)
+    assert any(line.startswith("deep Q from: alpha 170 (default 170: fewer than 300") for line in said)
     assert said[-1].startswith(("next: vr books --threshold 0.55", "no candidates at 0.55"))
     with Store.open(mined / "valuerepair.db") as store:
         frame = store.frame()

@@ -31,7 +31,7 @@ from valuerepair.play.openings import built_in_openings, check_playable, read_op
 from valuerepair.play.outlook import Remaining
 from valuerepair.play.referee import DrawRule, Rules, WinRule, parse_draw_rule, parse_win_rule
 from valuerepair.play.sprt import H0, Sprt, parse_sprt
-from valuerepair.play.standing import Played, Standing, progress_note, report_lines
+from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
 from valuerepair.play.time_control import parse_control
 
 FAULTS = ("crashed", "out of time", "illegal move")
@@ -283,10 +283,14 @@ def test_six_games_that_were_all_won_are_said_to_be_too_few() -> None:
     for n in range(6):
         standing.add(Played(n, n // 2, "1-0" if n % 2 == 0 else "0-1", "checkmate", 10))
     lines = report_lines(standing)
-    assert "Elo unknown, all won, LOS 87.5 % (of pairs)" in lines  # equal players win three of three pairs once in 8
+    low = elo_interval(Pentanomial((0, 0, 0, 0, 3)), 0.95).low
+    # Equal players win three of three pairs once in 8.
+    words = f"Elo above {low:+.1f} (95 %, all won), LOS 87.5 % (of pairs): no difference shown"
+    assert words in lines
     assert "  too few pairs to show anything: it takes 5 at least" in lines
-    assert sum(line.endswith("  not shown") and " above -" in line for line in lines) == 4
-    assert not any("inf" in line for line in lines)
+    levels = [line for line in level_lines(standing) if line.startswith("at 0.9")]
+    assert sum(line.endswith("  no difference shown") and " above -" in line for line in levels) == 4
+    assert not any("inf" in line for line in lines + level_lines(standing))
     told = standing.as_json()
     assert told["los"] == pytest.approx(0.875)
     assert {(row["value"], row["high"], row["verdict"]) for row in told["elo"]} == {(None, None, "not shown")}
@@ -299,7 +303,10 @@ def test_normalized_elo_of_a_match_is_that_of_fastchess() -> None:
     pairs = [results for results, count in zip(of_pair, (34, 54, 63, 64, 75), strict=True) for _ in range(count)]
     for n, result in enumerate(result for results in pairs for result in results):
         standing.add(Played(n, n // 2, result, "checkmate", 10))
-    assert "Elo +55.6, normalized +57.9 (+29.7 to +86.2 at 0.95), LOS 100.0 % (of pairs)" in report_lines(standing)
+    assert "normalized Elo +57.9 (95 %: +29.7 to +86.2)" in level_lines(standing)
+    (of_elo,) = (line for line in report_lines(standing) if "Elo" in line)
+    assert of_elo.startswith("Elo +55.6 (95 %: +")
+    assert of_elo.endswith("), LOS 100.0 % (of pairs): a is better")
     known = standing.as_json()["normalized_elo"]
     assert (round(known["value"], 2), round((known["high"] - known["low"]) / 2, 2)) == (57.94, 28.28)
 

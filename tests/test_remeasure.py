@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import ArrayLike, NDArray
 
+from tests.cli_tree import SAMPLE
 from tests.mining_doubles import KeyNet, KeyOracle, key_outcome, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
@@ -280,6 +281,34 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
     assert (compared(db, *nets).scores.weight == 1).all()
 
 
+def test_with_what_screening_cut_each_position_counts_for_one(tmp_path: Path) -> None:
+    """The second net gets values of what was cut, too; all figures are those of the frames."""
+    db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
+    other = OtherNet("other-net", "b", lambda q: q / 3)
+    with Store.open(db, write=True) as store:
+        scored = len(store.frame(OPTIONS))
+        assert measure(store, other, find_oracle(store, None, ["maia-1900"]), QUIET) == scored
+        everything = find_oracle(store, None, ["maia-1900"], cut=True)
+        assert measure(store, other, everything, QUIET) == everything.scored - scored > scored
+        frames = [
+            store.frame(replace(OPTIONS, net=net), cut=True).set_index("position_id")
+            for net in ("maia-1900", "other-net")
+        ]
+        nets = find_nets(store, ("maia-1900", "other-net"), everything)
+        assert [net.missing for net in nets] == [0, 0]
+        found = compare(store, nets, everything, OPTIONS)
+        rows = wrong_positions(store, nets, everything, found)
+    assert len(frames[0]) == len(frames[1]) == found.positions == everything.scored
+    assert found.cut == frames[0]["rung"].notna().sum() > 0
+    assert (found.scores.weight == 1).all()
+    off = np.stack([frame["disagreement"].abs() for frame in frames])
+    assert [net.mean_abs for net in found.nets] == pytest.approx(off.mean(1))
+    assert [net.candidates.rate for net in found.nets] == pytest.approx((off >= 0.55).mean(1))
+    assert rows["position_id"].tolist() == frames[0].index[(off >= 0.55).any(0)].tolist()
+    assert frames[0].loc[rows["position_id"], "rung"].notna().any()
+    assert f"({found.cut:,} that screening cut, by their last rung)" in comparison_lines(found)[0]
+
+
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
@@ -438,7 +467,10 @@ def test_the_table(db: Path) -> None:
         f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}" in said
     )
     assert "regression to the mean" in said
-    assert f"{100 * pair.share.difference:+.2f} points" in said
+    assert pair.share != pair.share_by_games  # one difference with one interval, that of resampled games
+    low, high = 100 * pair.share_by_games.low, 100 * pair.share_by_games.high
+    assert said.count(f"{100 * pair.share.difference:+.2f} points (") == 1
+    assert f"  candidates             {100 * pair.share.difference:+.2f} points ({low:+.2f} to {high:+.2f})\n" in said
     assert "by label of the error" in said
 
 

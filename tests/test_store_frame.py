@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -134,6 +138,72 @@ def test_no_net_is_trained_by_an_alpha_that_is_fitted_to_it(path: Path) -> None:
         store.set_alpha(*many, values.AlphaFit(113.0, 112.0, 114.0, "results", 60, 0.1))
         assert store.training_alpha(*many).value == store.alpha(*many).value == 113
         assert store.training_alpha(*many).origin.endswith(" on 60 positions (results)")
+
+
+@pytest.fixture
+def unsaved(path: Path, tmp_path: Path) -> Path:
+    """The same without a stored fit."""
+    copy = Path(shutil.copy(path, tmp_path / "unsaved.db"))
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("DELETE FROM alpha_fits")
+    return copy
+
+
+def test_a_store_of_two_scales_says_so_and_how_they_become_one(unsaved: Path) -> None:
+    with Store.open(unsaved, write=True) as store:
+        many, few = store.pick(oracle="key 1.0"), store.pick(oracle="other 2.0")
+        usual = Question()
+        said = store.two_scales(*many, usual)
+        assert re.fullmatch(
+            r"two scales: candidates by alpha 3\d\d \(fitted on 480 positions \(l1\)\), training by alpha 170 "
+            r"\(default 170 to train by: .*\); vr stats --db .* --save-alpha slope makes them one",
+            said,
+        )
+        # One scale: 170 for both, the engine's W/D/L, one that was given, a fit that a net may learn by.
+        assert store.two_scales(*few, usual) == ""
+        assert store.two_scales(*many, Question(q_from="wdl")) == ""
+        assert store.two_scales(*many, Question(alpha=300.0)) == ""
+        store.set_alpha(*many, values.AlphaFit(222.0, 210.0, 235.0, "slope", 480, 0.1))
+        assert store.training_alpha(*many) == store.alpha(*many)
+        assert store.two_scales(*many, usual) == ""
+
+
+def test_a_run_says_that_its_store_has_two_scales(tmp_path: Path) -> None:
+    archive, db = random_games(tmp_path / "random.pgn", 120), tmp_path / "a.db"
+    summary = mine_by_key(archive, db, oracle=logistic_oracle())
+    with Store.open(db) as store:
+        line = store.two_scales(*store.pick(), Question())
+    assert line.startswith("two scales: candidates by ")
+    assert line in summary.lines()
+    given = MineOptions(sample=SampleOptions(per_game=4), question=Question(alpha=170.0))
+    assert line not in mine_by_key(archive, db, oracle=logistic_oracle(), options=given).lines()
+
+
+def test_what_training_does_to_the_scale(unsaved: Path) -> None:
+    """By the frame: the slope through 0 of deep Q on net Q, at the alpha that would train."""
+    with Store.open(unsaved) as store:
+        many, few = store.pick(oracle="key 1.0"), store.pick(oracle="other 2.0")
+        for question, by in (
+            (Question(alpha=340.0), "alpha 340"),
+            (Question(alpha=90.0), "alpha 90"),
+            (Question(q_from="wdl"), "the engine's WDL"),
+        ):
+            scale = store.training_scale(*many, question)
+            frame = store.frame(replace(question, oracle="key 1.0")).dropna(subset="deep_q")
+            slope = np.polyfit(np.append(frame.net_q, -frame.net_q), np.append(frame.deep_q, -frame.deep_q), 1)[0]
+            assert scale is not None
+            assert scale.slope.value == pytest.approx(slope)
+            assert scale.line().startswith(f"by {by} the net's Q would become {slope:.2f} times as steep (95 %: ")
+            assert (scale.level is None) == (question.q_from == "wdl")
+            assert scale.line().endswith(" would leave its scale alone") == (question.q_from != "wdl")
+        level = store.training_scale(*many, Question())
+        assert level is not None
+        assert level.alpha == store.training_alpha(*many)
+        same = store.training_scale(*many, Question(alpha=level.level))
+        assert same is not None
+        assert same.slope.value == pytest.approx(1, abs=1e-5)
+        assert same.line().startswith(f"by alpha {level.level:.0f} the net's Q would keep its scale: 1.00 times")
+        assert store.training_scale(*few, Question()) is None  # 60 positions do not say
 
 
 def test_q_from_the_engines_wdl(path: Path) -> None:

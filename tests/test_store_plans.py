@@ -88,9 +88,13 @@ def calibrated(store: Store, folder: Path) -> object:
     return store.frame(question), store.candidates(question), describe(store, "3", question)
 
 
+def cut(store: Store, folder: Path) -> object:
+    return store.frame(Question(threshold=THRESHOLD), cut=True)
+
+
 WORKS: dict[str, Work] = {
     "stats": stats, "books": books, "plots": plots, "report": page, "show": show, "export": export,
-    "expanded": expanded, "calibrated": calibrated,
+    "expanded": expanded, "calibrated": calibrated, "cut": cut,
 }  # fmt: skip
 
 
@@ -145,7 +149,7 @@ def test_the_constants_of_the_modules_are_what_runs(path: Path) -> None:
     asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, name)]
     deep = columns.DEEP_ROWS.format(counts=is_value("no", "v.position_id"))
     of_columns = (columns.NET_ROWS, deep, columns.CUTS, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
-    for constant in (*of_columns, screening.WAYS, screening.STAGES, queries.SCORED):
+    for constant in (*of_columns, screening.WAYS, columns.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)
         assert any(re.search(pattern, text) for text in asked), constant

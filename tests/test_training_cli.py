@@ -28,8 +28,9 @@ from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
 from tests.training_doubles import InMemory, learn, positions, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
+from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.planes import unpack_masks
@@ -38,6 +39,7 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training import train as training
+from valuerepair.training.drawing import is_held
 from valuerepair.training.fit import fit
 from valuerepair.training.graph import NetGraph
 from valuerepair.training.learner import Learner
@@ -90,8 +92,10 @@ def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_
     source = store_source(SAMPLE, replace(usual, net=maia_file), share=0.1, holdout=0.4, seed=0)
     assert curve.attrs["options"]["alpha"] == DEFAULT_ALPHA
     with valuerepair.open_store(SAMPLE) as store:
-        frame = store.frame(usual).set_index("position_id").loc[source.draw.ids[source.draw.held_out]]
-    weight, written = frame["weight"], curve.attrs["written"]
+        frame = store.frame(usual, cut=True).set_index("position_id").loc[source.draw.ids[source.draw.held_out]]
+    assert 0.4 < frame["rung"].notna().mean() < 1
+    # All that was sampled is there: each position stands for itself.
+    weight, written = np.ones(len(frame)), curve.attrs["written"]
     judged = curve.set_index("step")
     for net, step in ((maia_file, 0), (str(out), written["step"])):
         off = (valuerepair.evaluate(frame, net)["q"] - frame["deep_q"]).abs()
@@ -198,20 +202,52 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
 # -- what is wrong is said --------------------------------------------------------------------------------------------
 
 
+def test_what_is_learned_from_is_said_before_it_takes_time(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Counted by plain SQL: all sampled positions of games that are not held out, 548 searched in full, 866 cut."""
+    monkeypatch.setattr("valuerepair.training.fit.fit", lambda *given, **named: stop())
+
+    def stop() -> None:
+        raise UsageError("far enough")
+
+    usual = Question(threshold=0.3, alpha=DEFAULT_ALPHA)
+    with Store.open(SAMPLE) as store:
+        frame = store.frame(usual, cut=True)
+        games = keys_of_games(store, frame["game_id"].to_numpy())
+    assert (frame["rung"].isna().sum(), frame["rung"].notna().sum()) == (548, 866)
+    held = is_held(games, 0.1)
+    learned = frame[~held]
+    candidates = learned["rung"].isna() & (learned["disagreement"].abs() >= 0.3)
+    steps = round(6 * len(learned) / 256)
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(SAMPLE), "--threshold", "0.3")
+    assert code == 2
+    assert (
+        f"learns from {len(learned):,} positions of {len(np.unique(games[~held])):,} games "
+        f"({candidates.sum()} candidates, "
+        f"{learned['rung'].notna().sum()} that screening cut, by their last rung), judged by {held.sum()}; "
+        f"{steps} steps are {steps * 256 / len(learned):.3g} passes"
+    ) in err
+    assert "warning: fewer than 5,000 positions" in err
+    assert "passes a net learns" not in err
+    more = ["--store", str(SAMPLE), "--threshold", "0.3", "--steps", "80"]
+    assert "warning: in more than 10 passes" in train(maia_file, tmp_path / "new.pb.gz", capsys, *more)[2]
+
+
 def test_a_store_is_asked_for_the_values_of_the_chosen_head(
     maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
-    def alpha(store: Store, question: Question) -> Alpha:
+    def scaled(store: Store, question: Question) -> tuple[Question, list[str]]:
         asked.append(question.net)
-        return Alpha(170.0, "given")
+        return question, []
 
     def draw(store: Store, question: Question, *given: Any, **named: Any) -> None:
         asked.append(question.net)
         raise UsageError("far enough")
 
-    monkeypatch.setattr(training, "trained_by", alpha)
+    monkeypatch.setattr(Store, "for_training", scaled)
     monkeypatch.setattr(training, "StoreDraw", draw)
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):
@@ -239,6 +275,30 @@ def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
     share = np.average(off >= float(found[1]), weights=frame["weight"])
     assert 0.04 < share <= 0.0501
     assert (own >= float(found[1])).mean() < 0.5 * (off >= float(found[1])).mean()
+
+
+def test_training_says_which_alpha_it_learns_by_and_what_that_does(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def stop(*given: Any) -> None:
+        raise UsageError("far enough")
+
+    monkeypatch.setattr(training, "_train", stop)
+    db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert said[0].startswith("values to learn: alpha 170 (default 170 to train by: ")
+    steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", said[1])
+    assert steep is not None
+    with Store.open(db) as store:
+        frame = store.frame(Question(net=maia_file, alpha=170.0)).dropna(subset="deep_q")
+    mass = (frame.weight * frame.net_q**2).sum()
+    assert float(steep[1]) == round((frame.weight * frame.net_q * frame.deep_q).sum() / mass, 2)
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", steep[2])[2].splitlines()
+    assert said[0] == f"values to learn: alpha {steep[2]} (given)"
+    assert said[1].startswith(f"by alpha {steep[2]} the net's Q would keep its scale: 1.00 times as steep")
+    assert vr(["stats", "--db", str(db), "--net", "maia-1900", "--save-alpha", "slope"], capsys)[0] == 0
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert re.match(rf"values to learn: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
 
 
 @pytest.mark.parametrize(
@@ -316,7 +376,8 @@ def test_illegal_moves_that_are_not_marked(maia_file: str, tmp_path: Path, capsy
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--holdout", "0", *QUICK)
     assert code == 1
     assert "0.gz: a record has too many moves; illegal ones are not -1" in err
-    assert err.rstrip().count("\n") == err.rstrip().count("\nvr: ")
+    assert [line for line in err.splitlines() if line.startswith("vr: ")] == err.splitlines()[-1:]
+    assert "Traceback" not in err
 
 
 def test_without_jax_one_line_says_what_to_install(
@@ -434,3 +495,26 @@ def test_the_copy_of_a_folder_is_the_same_source(maia_file: str, chunks: Path, t
 
     shutil.copytree(chunks, tmp_path / "copy")
     assert ChunkSource([str(chunks)], 1).identity == ChunkSource([str(tmp_path / "copy")], 1).identity
+
+
+def test_chunks_of_a_store_teach_what_the_store_does(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    """Each step has all positions, in whatever order: what is learned of the judge's value is the same."""
+    chunks, drawn = tmp_path / "chunks", ["--threshold", "0.3", "--share", "1"]
+    base = ["--db", str(SAMPLE), "--format", "chunks", "--net", maia_file]
+    code, _, said = vr(["export", *base, *drawn, "-o", str(chunks)], capsys)
+    assert code == 0, said
+    count = json.loads((chunks / "manifest.json").read_text())["chunks"]
+    steps = ["--only", "heads", "--steps", "6", "--warmup", "0", "--holdout", "0", "--lr", "1e-3"]
+    by_store, by_chunks = tmp_path / "store.pb.gz", tmp_path / "chunks.pb.gz"
+    for out, words in (
+        (by_store, ["--store", str(SAMPLE), *drawn]),
+        (by_chunks, [str(chunks), "--q-ratio", "1"]),
+    ):
+        code, _, said = train(maia_file, out, capsys, *words, *steps, "--batch", str(count))
+        assert code == 0, said
+    frame = valuerepair.open_store(SAMPLE).frame()
+    old, one, other = (
+        valuerepair.evaluate(frame, net=str(net))["q"].to_numpy() for net in (maia_file, by_store, by_chunks)
+    )
+    assert np.abs(one - old).mean() > 0.01
+    assert np.abs(one - other).max() < 5e-4  # a written net is off the trained parameters by as much

@@ -119,6 +119,17 @@ def test_learning_rates() -> None:
     assert [steps.rate(k) for k in (0, 299, 300, 600)] == pytest.approx([0.01, 0.01, 0.001, 0.0001])
 
 
+def test_steps_and_warm_up_follow_from_the_positions() -> None:
+    """Six passes, at most 2,000 steps; what is given stays."""
+    assert [TrainOptions().planned(n).steps for n in (10, 800, 4_000, 85_000, 10_000_000)] == [1, 19, 94, 1992, 2000]
+    assert TrainOptions(batch=64).planned(4_000).steps == 375
+    assert TrainOptions(steps=7).planned(4_000).steps == 7
+    assert [TrainOptions(steps=n).planned(1).warmup for n in (4, 100, 500, 5000)] == [0, 20, 100, 100]
+    assert TrainOptions(steps=100, warmup=90).planned(1).warmup == 90
+    assert TrainOptions(steps=100, lr=1.0).rate(19) == pytest.approx((1 + np.cos(np.pi * 0.19)) / 2)
+    assert TrainOptions(steps=100, lr=1.0).rate(9) == pytest.approx(0.5 * (1 + np.cos(np.pi * 0.09)) / 2)
+
+
 @pytest.mark.parametrize("average", ["swa", "ema"])
 def test_averages(samples: Samples, average: str) -> None:
     net, options = LinearNet(), TrainOptions(steps=20, batch=64, lr=1e-2, warmup=0, average=average)  # type: ignore[arg-type]

@@ -272,7 +272,7 @@ def of_store(
 def test_the_oracle_says_what_positions_of_a_store_are_worth() -> None:
     source = of_store()
     with Store.open(SAMPLE) as store:
-        frame = store.frame(Question(threshold=0.3)).set_index("position_id")
+        frame = store.frame(Question(threshold=0.3), cut=True).set_index("position_id")
     units = source.one_pass(0).units[:200]
     samples = source.read(units)
     ids = source.draw.ids[np.sort(units)]
@@ -293,8 +293,10 @@ def test_the_judge_s_own_wdl_is_what_the_engine_said_and_the_net_s_where_it_said
     rows = np.arange(len(draw.ids))
     by_net, by_judge = draw.wdl(rows), draw.wdl(rows, "judge")
     with Store.open(db) as store:
-        frame = store.frame(Question(threshold=0.3)).set_index("position_id").loc[draw.ids]
-        own_q = store.frame(Question(q_from="wdl")).set_index("position_id").loc[draw.ids, "deep_q"].to_numpy()
+        frame = store.frame(Question(threshold=0.3), cut=True).set_index("position_id").loc[draw.ids]
+        own_q = (
+            store.frame(Question(q_from="wdl"), cut=True).set_index("position_id").loc[draw.ids, "deep_q"].to_numpy()
+        )
     said = (draw.ids % 3 != 0) & frame["mate"].isna().to_numpy()
     assert 0 < said.sum() < len(said)
     per_mille = frame[["deep_w", "deep_d", "deep_l"]].to_numpy()
@@ -330,21 +332,51 @@ def test_a_pass_has_the_share_of_candidates_asked_for() -> None:
     assert of_store(share=1).draw.is_candidate[of_store(share=1).one_pass(0).units].all()
 
 
-@pytest.mark.parametrize("expanded", [False, True])
-def test_without_a_share_candidates_are_as_frequent_as_they_were_sampled(expanded: bool, tmp_path: Path) -> None:
-    """By the store's own weights, of games that are not held out, without what was reached from others."""
-    path = expanded_store(tmp_path) if expanded else SAMPLE
+def without_rungs(folder: Path) -> Path:
+    """A store that has nothing of what its ladder cut."""
+    shutil.copy(SAMPLE, folder / "without.db")
+    with sqlite3.connect(folder / "without.db") as sql:
+        sql.execute("DELETE FROM deep_values WHERE stage GLOB '[0-9]*'")
+    return folder / "without.db"
+
+
+@pytest.mark.parametrize("kind", ["cut ones known", "cut ones unknown", "expanded"])
+def test_without_a_share_candidates_are_as_frequent_as_they_were_sampled(kind: str, tmp_path: Path) -> None:
+    """Of games that are not held out, without what was reached from others: of all positions where what was cut is
+    among them, else by the weights of the audit."""
+    path = {"cut ones known": lambda: SAMPLE, "cut ones unknown": lambda: without_rungs(tmp_path)}.get(
+        kind, lambda: expanded_store(tmp_path)
+    )()
     asked = Question(threshold=0.3, expanded="searched")
     source = of_store(path, asked, share=None)
     with Store.open(path) as store:
-        frame = store.frame(asked).set_index("position_id").loc[source.draw.ids]
+        frame = store.frame(asked, cut=True).set_index("position_id").loc[source.draw.ids]
     reached = frame["step"].notna().to_numpy()
     frame = frame[~is_held(source.draw.games, 0.2) & ~reached]
-    wrong = frame["disagreement"].abs() >= 0.3
-    assert reached.any() if expanded else len(frame["weight"].unique()) > 3
-    assert source.draw.share == pytest.approx(np.average(wrong, weights=frame["weight"]))
+    wrong = frame["rung"].isna() & (frame["disagreement"].abs() >= 0.3)
+    assert reached.any() == (kind == "expanded")
+    assert (len(frame["weight"].unique()) > 3) == (kind != "expanded")
+    weight = np.ones(len(frame)) if kind == "cut ones known" else frame["weight"]
+    assert source.draw.share == pytest.approx(np.average(wrong, weights=weight))
     found = source.draw.is_candidate[source.one_pass(0).units]
     assert found.mean() == pytest.approx(source.draw.share, abs=1 / len(found))
+
+
+def test_what_was_cut_is_learned_and_never_a_candidate() -> None:
+    """A pass without a share has each sampled position once; lower thresholds find candidates in full searches only."""
+    with Store.open(SAMPLE) as store:
+        frame = store.frame(Question(alpha=100.0), cut=True).set_index("position_id")
+    for threshold in (0.1, 0.55):
+        source = store_source(SAMPLE, Question(threshold=threshold, alpha=100.0), share=None, holdout=0.2)
+        draw = source.draw
+        cut = frame.loc[draw.ids, "rung"].notna().to_numpy()
+        off = frame.loc[draw.ids, "disagreement"].abs().to_numpy() >= threshold
+        assert (cut & off).any()
+        np.testing.assert_array_equal(draw.is_candidate, off & ~cut)
+        held = is_held(draw.games, 0.2)
+        assert sorted(source.one_pass(0).units.tolist()) == np.flatnonzero(~held).tolist()
+        assert sorted(draw.held_out.tolist()) == np.flatnonzero(held).tolist()
+        assert (source.held_out().samples.weight == 1).all()
 
 
 def test_without_a_share_and_without_candidates_nothing_is_trained() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -16,10 +18,11 @@ from scipy.optimize import minimize_scalar
 
 from tests.cli_tree import SAMPLE
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.chess.values import fit_alpha
+from valuerepair.chess.values import fit_alpha, fit_alpha_to_slope
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
+from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
 
 
@@ -111,17 +114,61 @@ def test_fit_alpha_counts_candidates_as_the_store_does(db: Path) -> None:
     assert counts["default"]["count"] > counts["l1"]["count"] > 0
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("norm", ["l1", "l2", "slope"])
 def test_fit_alpha_saved_is_used_from_then_on(db: Path, norm: str) -> None:
+    with Store.open(db) as store:
+        before = store.alpha(*store.pick()).value
     said = vr("stats", "--db", str(db), "--save-alpha", norm)
     with Store.open(db) as store:
         frame = store.frame(text=False)
-        alpha = store.alpha(*store.pick())
-    expected = fit_alpha(frame.net_q, frame.cp, norm="l1" if norm == "l1" else "l2", bootstrap=0)
+        alpha, was = store.alpha(*store.pick()), store.alpha(*store.pick(), before)
+        counts = [len(store.candidates(Question(alpha=each.value))) for each in (alpha, was)]
+    numbers = {name: frame[name].to_numpy(float) for name in ("net_q", "cp", "mate", "weight")}
+    if norm == "slope":
+        expected = fit_alpha_to_slope(**{k: numbers[k] for k in ("net_q", "cp", "mate")}, weights=numbers["weight"],
+                                      game=frame.game_id.to_numpy())  # fmt: skip
+    else:
+        expected = fit_alpha(frame.net_q, frame.cp, norm="l1" if norm == "l1" else "l2", bootstrap=0)
     assert alpha.value == pytest.approx(expected.alpha)
     assert alpha.origin.startswith("stored fit of")
-    assert f"saved: alpha {alpha.value:.0f} ({norm})" in said
+    instead = "as many as" if counts[0] == counts[1] else f"instead of {counts[1]:,}"
+    assert (
+        f"saved: alpha {alpha.value:.0f} ({norm}) for this net and oracle; by it {counts[0]:,} positions are "
+        f"candidates at 0.55, {instead} by alpha {was.value:.0f} (fitted on "
+    ) in said
     assert f"in use now: alpha {alpha.value:.0f} (stored fit" in vr("stats", "--fit-alpha", "--db", str(db))
+
+
+def test_two_scales_are_one_after_the_command_that_the_line_prints(db: Path) -> None:
+    said = vr("stats", "--db", str(db))
+    line = next(line for line in said.splitlines() if line.startswith("two scales: "))
+    books = vr("books", "--db", str(db), "--threshold", "0.3", "-o", str(db.parent / "book"))
+    assert books.splitlines()[0] == line
+    assert "two scales" not in vr("stats", "--db", str(db), "--alpha", "300")
+    command = re.search(r"; (vr stats .*--save-alpha slope) makes them one$", line)
+    assert command is not None
+    ran = subprocess.run(
+        [sys.executable, "-m", "valuerepair", *shlex.split(command[1])[1:]], capture_output=True, text=True, check=True
+    )
+    assert "two scales" not in ran.stdout
+    assert "training: by alpha " in ran.stdout
+    assert "the net's Q would keep its scale: 1.00 times as steep" in ran.stdout
+    found = json.loads(vr("stats", "--db", str(db), "--json"))["scored"]
+    assert (found["two_scales"], round(found["training_scale"]["steeper"]["value"], 4)) == ("", 1)
+
+
+def test_a_ladder_of_another_alpha_is_told_when_one_is_saved(tmp_path: Path) -> None:
+    """The sample's ladder cut positions by the alpha that was fitted then; results want one that is much larger."""
+    db = tmp_path / "sample.db"
+    shutil.copy(SAMPLE, db)
+    with Store.open(db) as store:
+        cut_by = screens(store, *store.pick())[0].alpha
+    lines = vr("stats", "--db", str(db), "--save-alpha", "results").splitlines()
+    assert lines[-2].startswith("saved: alpha ")
+    assert lines[-1].startswith(
+        f"screening cut positions by alpha {cut_by:.0f}: the same vr mine again judges these by"
+    )
+    assert vr("stats", "--db", str(db), "--save-alpha", "l1").splitlines()[-1].startswith("saved: alpha ")
 
 
 def test_alpha_is_fitted_to_what_games_came_to(tmp_path: Path) -> None:
@@ -162,7 +209,11 @@ def test_without_results_there_is_nothing_to_fit_to(db: Path) -> None:
         store.connection.execute("UPDATE games SET result = '*'")
         store.commit()
     message, code = refused("stats", "--db", str(db), "--save-alpha", "results")
-    assert (message, code) == ("not saved: fewer than 300 scored positions stood in a game with a result", 1)
+    assert message == (
+        "not saved: 0 positions with a score in centipawns and a result, and a fit takes 300; "
+        "mine until there are 300 more (what screening cuts has none)"
+    )
+    assert code == 1
     assert "fit results" not in vr("stats", "--fit-alpha", "--db", str(db))
 
 
@@ -171,8 +222,9 @@ def test_the_table(db: Path) -> None:
     lines = lines[next(i for i, line in enumerate(lines) if "positions with a centipawn score" in line) :]
     assert lines[0].startswith("key-net, ")
     assert [line.split()[0] for line in lines[1:3]] == ["alpha", "default"]
-    assert [" ".join(line.split()[:2]) for line in lines[3:5]] == ["fit l1", "fit l2"]
-    assert all(" to " in line and "(95 %:" in line for line in lines[3:5])
+    assert [" ".join(line.split()[:2]) for line in lines[3:6]] == ["fit l1", "fit l2", "fit slope"]
+    assert all(" to " in line and "(95 %:" in line for line in lines[3:6])
+    assert lines[5].split()[7] == "1.00"  # steeper
     assert lines[-1].startswith("not saved")
 
 
@@ -193,7 +245,10 @@ def test_a_fit_to_few_scores_is_not_saved(db: Path) -> None:
         store.connection.execute("UPDATE deep_values SET cp = NULL WHERE position_id % 16")
         store.commit()
     message, code = refused("stats", "--db", str(db), "--save-alpha", "l2")
-    assert "scores in centipawns, and a fit takes 300" in message
+    with Store.open(db) as store:
+        count = int(store.frame(text=False)["cp"].notna().sum())
+    assert message.startswith(f"not saved: {count} positions with a score in centipawns, and a fit takes 300; ")
+    assert f"mine until there are {300 - count} more" in message
     assert code == 1
     with Store.open(db) as store:
         assert store.alpha(*store.pick()).origin.startswith("default")

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from valuerepair.api import Candidate as Candidate
     from valuerepair.api import MinedStore as MinedStore
+    from valuerepair.api import confirm as confirm
     from valuerepair.api import elo as elo
     from valuerepair.api import evaluate as evaluate
     from valuerepair.api import expand as expand
+    from valuerepair.api import match as match
     from valuerepair.api import mine as mine
     from valuerepair.api import open_store as open_store
     from valuerepair.api import plan_match as plan_match
     from valuerepair.api import plot as plot
     from valuerepair.api import plot_remeasured as plot_remeasured
     from valuerepair.api import remeasure as remeasure
+    from valuerepair.api import remeasure_suite as remeasure_suite
     from valuerepair.api import repair as repair
     from valuerepair.api import search as search
+    from valuerepair.api import selfplay as selfplay
     from valuerepair.api import train as train
     from valuerepair.api import write_books as write_books
     from valuerepair.api import write_chunks as write_chunks
+    from valuerepair.api import write_game_chunks as write_game_chunks
     from valuerepair.api import write_report as write_report
+    from valuerepair.api import write_suite as write_suite
     from valuerepair.archives.options import SampleOptions as SampleOptions
     from valuerepair.books.options import BookOptions as BookOptions
     from valuerepair.chess.positions import Position as Position
@@ -39,12 +45,16 @@ if TYPE_CHECKING:
     from valuerepair.judge.split import write_split as write_split
     from valuerepair.mcts.params import SearchParams as SearchParams
     from valuerepair.nets.net import open_net as open_net
+    from valuerepair.play.match import MatchOptions as MatchOptions
+    from valuerepair.play.referee import Rules as Rules
     from valuerepair.question import Question as Question
     from valuerepair.report.boards import sheet as draw_boards
     from valuerepair.report.search_tree import write_tree as write_tree
     from valuerepair.report.style import house_style as house_style
+    from valuerepair.training.game_chunks import GameChunkOptions as GameChunkOptions
     from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
+    from valuerepair.training.selfplay import SelfplayOptions as SelfplayOptions
     from valuerepair.training.store_chunks import ChunkOptions as ChunkOptions
 
 __version__ = "0.2.0"
@@ -54,16 +64,21 @@ _HOMES = {
     "BookOptions": "books.options",
     "Candidate": "api",
     "ChunkOptions": "training.store_chunks",
+    "GameChunkOptions": "training.game_chunks",
+    "MatchOptions": "play.match",
     "MinedStore": "api",
     "Position": "chess.positions",
     "Question": "question",
+    "Rules": "play.referee",
     "SampleOptions": "archives.options",
     "SearchParams": "mcts.params",
+    "SelfplayOptions": "training.selfplay",
     "Split": "judge.split",
     "TrainOptions": "training.options",
     "UsageError": "errors",
     "ValueRepairError": "errors",
     "choose_split": "judge.split",
+    "confirm": "api",
     "cp_to_q": "chess.values",
     "draw_boards": "report.boards:sheet",
     "elo": "api",
@@ -71,6 +86,7 @@ _HOMES = {
     "expand": "api",
     "fit_alpha": "chess.values",
     "house_style": "report.style",
+    "match": "api",
     "mine": "api",
     "open_net": "nets.net",
     "open_store": "api",
@@ -79,31 +95,40 @@ _HOMES = {
     "plot_remeasured": "api",
     "read_split": "judge.split",
     "remeasure": "api",
+    "remeasure_suite": "api",
     "repair": "api",
     "search": "api",
+    "selfplay": "api",
     "train": "api",
     "write_books": "api",
     "write_chunks": "api",
+    "write_game_chunks": "api",
     "write_positions": "training.nnue:write_file",
     "write_report": "api",
     "write_split": "judge.split",
+    "write_suite": "api",
     "write_tree": "report.search_tree",
 }
 __all__ = [
     "BookOptions",
     "Candidate",
     "ChunkOptions",
+    "GameChunkOptions",
+    "MatchOptions",
     "MinedStore",
     "Position",
     "Question",
+    "Rules",
     "SampleOptions",
     "SearchParams",
+    "SelfplayOptions",
     "Split",
     "TrainOptions",
     "UsageError",
     "ValueRepairError",
     "__version__",
     "choose_split",
+    "confirm",
     "cp_to_q",
     "draw_boards",
     "elo",
@@ -111,6 +136,7 @@ __all__ = [
     "expand",
     "fit_alpha",
     "house_style",
+    "match",
     "mine",
     "open_net",
     "open_store",
@@ -119,14 +145,18 @@ __all__ = [
     "plot_remeasured",
     "read_split",
     "remeasure",
+    "remeasure_suite",
     "repair",
     "search",
+    "selfplay",
     "train",
     "write_books",
     "write_chunks",
+    "write_game_chunks",
     "write_positions",
     "write_report",
     "write_split",
+    "write_suite",
     "write_tree",
 ]
 

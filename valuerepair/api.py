@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from valuerepair.books.options import BookOptions
+    from valuerepair.books.suite import MeasuredSuite, WrittenSuite
     from valuerepair.books.write import Manifest
     from valuerepair.judge.compare import Remeasured
     from valuerepair.judge.split import Split
@@ -34,12 +35,17 @@ if TYPE_CHECKING:
     from valuerepair.oracles.searching import Searched
     from valuerepair.pipeline.page import Outcome
     from valuerepair.play.crosstable import Crosstable
+    from valuerepair.play.match import MatchEnd, MatchOptions
     from valuerepair.play.match_length import MatchLength
+    from valuerepair.play.selfplay import SelfplayEnd
     from valuerepair.report.page import WrittenPage
+    from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.chunk_output import ChunkForm
+    from valuerepair.training.game_chunks import GameChunkOptions
     from valuerepair.training.options import TrainOptions
+    from valuerepair.training.selfplay import SelfplayOptions
     from valuerepair.training.store_chunks import ChunkOptions
 
 log = logging.getLogger(__name__)
@@ -228,6 +234,48 @@ def mine(
     return summary
 
 
+def confirm(
+    store: Path,
+    question: Question | None = None,
+    *,
+    deep: str | None = None,
+    nodes: int | None = None,
+    times: float | None = None,
+    limit: int | None = None,
+    retry_failed: bool = False,
+    workers: int | None = None,
+    show: int = 5,
+    quiet: bool = True,
+) -> Confirmed:
+    """Looks at a store's candidates again by a deeper search, and says who was right: `vr confirm`.
+
+    How deep the second look is: `nodes`, or `times` those of the first one (10 where neither is given), or by another
+    search, `deep`. `question.net` may be the net's file, for searches with it. At most `limit` candidates are looked at
+    this time; `retry_failed` searches again what an engine failed on. `show` of the worst cases of each verdict are in
+    the report. `quiet`: no progress on standard error.
+
+    The same call goes on with what an interrupted one has left. An interruption (Ctrl-C) ends it as a
+    `KeyboardInterrupt`, with every second look kept. Returns a `Confirmed`: `summary` of this call, `verdicts` (rates
+    with intervals), the whole `report`; its `lines()` are what `vr confirm` says. Raises ValueRepairError where there
+    is no candidate, and UsageError.
+    """
+    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.runs.confirm import ConfirmOptions, Depth, confirm_candidates
+
+    path, depth = os.fspath(store), Depth(deep, nodes, times)
+    options = ConfirmOptions(limit, retry_failed, f"{shlex.join(['vr', 'confirm', '--db', path])} (from Python)")
+    with (
+        Store.open(path, write=True) as opened,
+        Progress("confirming", unit="searches", quiet=quiet) as progress,
+        nullcontext() if quiet else remarks_to(progress.say),
+    ):
+        asked = question or Question()
+        found = confirm_candidates(opened, asked, depth, options, workers=workers, show=show, progress=progress)
+    if found.summary.state == "interrupted":
+        raise KeyboardInterrupt
+    return found
+
+
 def expand(
     store: Path,
     question: Question | None = None,
@@ -287,6 +335,7 @@ def remeasure(
     *,
     split: Split | None = None,
     part: str = "held-out",
+    cut: bool = False,
     quiet: bool = True,
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
@@ -297,8 +346,9 @@ def remeasure(
     rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
     any other net looks better on them. `recalibrated` of a comparison is what remains once each net's Q went through a
     curve of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
-    ``families``, ``archives``. Raises UsageError for words that mean no net, ValueRepairError where there is nothing to
-    compare.
+    ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
+    and each position counts for one. Raises UsageError for words that mean no net, ValueRepairError where there is
+    nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
@@ -308,7 +358,7 @@ def remeasure(
     command = f"{shlex.join(['vr', 'remeasure', *(f'--net={net}' for net in nets)])} (from Python)"
     with Store.open(path) as opened:
         held = None if split is None else HeldPart.of(opened, split, part)
-        which = find_oracle(opened, question.oracle, nets, held)
+        which = find_oracle(opened, question.oracle, nets, held, cut)
         asked = find_nets(opened, nets, which)
     measure_missing(path, asked, which, command=command, quiet=quiet)
     with Store.open(path) as opened:
@@ -316,6 +366,28 @@ def remeasure(
     complete_policies(path, asked, which, question, quiet=quiet)
     with Store.open(path) as opened:
         return compare(opened, asked, which, question)
+
+
+def remeasure_suite(
+    suite: Path,
+    nets: str | Sequence[str],
+    *,
+    threshold: float | None = None,
+    alpha: float | None = None,
+) -> MeasuredSuite:
+    """Which blind spots of a suite (`write_suite`) other nets share: `vr remeasure SUITE`.
+
+    `suite` is an EPD file with values (ce, dm, bm #N), `nets` are files or names. `threshold` and `alpha` are those
+    that the suite names, unless given. A blind spot is shared where the net's Q is as wrong, in the same direction.
+
+    Returns a `MeasuredSuite`: `shares`, a rate with its interval by games for each net; `rows`, a frame of all
+    positions, with `q_N` and `shared_N` of each net from 1; `lines()` and `as_dict()` are what `vr remeasure` says.
+    Raises UsageError for what is no net or file, ValueRepairError for a file without values.
+    """
+    from valuerepair.books.suite import measure_suite
+
+    given = [nets] if isinstance(nets, str) else list(nets)
+    return measure_suite(os.fspath(suite), given, threshold=threshold, alpha=alpha)
 
 
 def train(
@@ -332,9 +404,9 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates (with its alpha None, by the stored fit to results of games, else by 170), `options` how to train, as
-    in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes on with
-    what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates (with its alpha None, by a stored fit to the slope or to results, else by 170), `options` how to
+    train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes
+    on with what an interrupted one has left. `quiet`: no progress on standard error.
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
@@ -372,23 +444,73 @@ def write_chunks(
 
     Returns what manifest.json in the folder says. Raises UsageError and ValueRepairError.
     """
-    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import open_stored
     from valuerepair.training.store_chunks import write_chunks
 
     asked = question or Question()
     with _open(store) as opened:
-        alpha = opened.training_alpha(*opened.pick(asked.net, asked.oracle), asked.alpha)
-        if alpha.is_of_centipawns(asked.q_from):
-            asked = replace(asked, alpha=alpha.value)
+        asked, said = opened.for_training(asked)
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(opened, which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
-            nullcontext() if quiet else remarks_to(progress.say),
         ):
-            log.info(f"value of the records: {alpha.source(asked.q_from)}")
+            for line in said:
+                log.info(line)
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
+
+
+def write_game_chunks(
+    archives: Path | Iterable[Path],
+    folder: Path,
+    sample: SampleOptions | None = None,
+    options: GameChunkOptions | None = None,
+    *,
+    net: str | None = None,
+    store: Stored | None = None,
+    question: Question | None = None,
+    split: Split | None = None,
+    form: ChunkForm = "tar",
+    device: str = "auto",
+    threads: int | None = None,
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """Writes games of archives as training chunks, one a game, in order: `vr chunks`.
+
+    `archives` are files or folders; `sample` says which games (its filters by headers, its share and seed), `options`
+    what the records say, as in ``GameChunkOptions(policy="judge", policy_share=0.5)``. `net` gives the input format,
+    and the policy where the options ask for it; what the judge of the `store` says of a position (by `question`) goes
+    before the evaluation that the game holds. Games that the `split` holds out are left out. `form`: ``tar``, or
+    ``files`` for a file a game. `quiet`: no progress on standard error.
+
+    Returns what manifest.json in the folder says. The same call goes on with what an interrupted one has left. An
+    interruption (Ctrl-C) ends it as a `KeyboardInterrupt`; complete tars stay. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.chess.progress import Progress
+    from valuerepair.training.game_chunks import write_game_chunks
+
+    with (
+        nullcontext() if store is None else _open(store) as opened,
+        Progress("chunks", None, "bytes", quiet=quiet) as progress,
+    ):
+        found = write_game_chunks(
+            _paths(archives),
+            folder,
+            sample,
+            options,
+            net=net,
+            store=opened,
+            question=question,
+            split=split,
+            form=form,
+            device=device,
+            threads=threads,
+            progress=progress,
+        )
+    if found.manifest is None:
+        raise KeyboardInterrupt
+    return found.manifest
 
 
 def repair(
@@ -426,6 +548,67 @@ def repair(
     found = planned(folder, read_settings(folder, said), cluster=cluster, quiet=quiet)
     run(found, quiet=quiet)
     return finish(found)
+
+
+def selfplay(
+    book: Path,
+    output: Path = "games.pgn",
+    store: Path | None = "valuerepair.db",
+    options: SelfplayOptions | None = None,
+    *,
+    quiet: bool = True,
+) -> SelfplayEnd:
+    """Plays a game from each line of a book, into the PGN file `output`: `vr selfplay`.
+
+    `book` is a PGN book that lc0 can read, or an EPD file. `options` say who plays and how, as in
+    ``SelfplayOptions(net="my-net.pb.gz", nodes=800, training="chunks")``. With a `store`, made if it is not there,
+    games are kept in it, too. `quiet`: no progress on standard error.
+
+    The same call goes on with what an interrupted one has left. An interruption (Ctrl-C) ends it as a
+    `KeyboardInterrupt`, with all games that have ended kept. Returns the `SelfplayEnd`, all `games` of the run;
+    `as_json()` has their figures, and `lines()` are what `vr selfplay` says. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.training.selfplay import SelfplayOptions, play_book
+
+    paths = os.fspath(book), os.fspath(output)
+    command = f"{shlex.join(['vr', 'selfplay', paths[0], '-o', paths[1]])} (from Python)"
+    where = None if store is None else os.fspath(store)
+    with (
+        Progress("Self-play", None, "games", quiet=quiet, own_eta=True) as progress,
+        nullcontext() if quiet else remarks_to(progress.say),
+    ):
+        end = play_book(*paths, options or SelfplayOptions(), store=where, command=command, progress=progress)
+    if end.interrupted:
+        raise KeyboardInterrupt
+    return end
+
+
+def match(
+    a: str, b: str, output: Path = "match.pgn", options: MatchOptions | None = None, *, quiet: bool = True
+) -> MatchEnd:
+    """Two sides play each other, into the PGN file `output`: `vr match`.
+
+    A side is ``net=my-net.pb.gz,nodes=100`` or an engine, ``stockfish:nodes=1000`` or ``/path/engine``, with a limit of
+    its own or that of `options`, which are those of the command, as in ``MatchOptions(games=200, nodes="100",
+    openings="book.pgn", sprt="elo0=0,elo1=5")``. `quiet`: no progress on standard error.
+
+    The same call goes on with what an interrupted one has left, and with more games further. An interruption (Ctrl-C)
+    ends it as a `KeyboardInterrupt`, with all games that have ended kept. Returns the `MatchEnd`, whose `standing` has
+    the results, Elo with intervals (`levels`) and the verdict of the test; `as_json()` and `lines()` are what
+    `vr match` says. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.chess.progress import Progress, remarks_to
+    from valuerepair.play.match import MatchOptions, play_sides
+
+    with (
+        Progress("match", unit="games", quiet=quiet, own_eta=True) as progress,
+        nullcontext() if quiet else remarks_to(progress.say),
+    ):
+        end = play_sides((a, b), options or MatchOptions(), os.fspath(output), progress=progress)
+    if end.interrupted:
+        raise KeyboardInterrupt
+    return end
 
 
 def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None) -> Crosstable:
@@ -484,6 +667,25 @@ def write_books(store: Stored, directory: Path, options: BookOptions | None = No
 
     with _open(store) as opened:
         return write_books(opened, options or BookOptions(), os.fspath(directory))
+
+
+def write_suite(
+    store: Stored, path: Path, question: Question | None = None, *, split: Split | None = None, part: str = "train"
+) -> WrittenSuite:
+    """Writes a store's candidates as a suite of EPD to share: `vr export --format epd`.
+
+    With a `split` it has the candidates of its part ``train``, or of another `part` (``held-out``: all that is held
+    out). The file appears whole or not at all. Returns the `WrittenSuite`, which counts what was written and left out.
+    Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.books.suite import write_suite_file
+
+    asked = question or Question()
+    with _open(store) as opened:
+        rows = opened.candidates(asked)
+        if split is not None:
+            rows = rows[split.among(opened, rows["position_id"].to_numpy(np.int64), part)]
+        return write_suite_file(opened, rows, asked.threshold, path)
 
 
 def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) -> Figure:
@@ -613,6 +815,7 @@ class MinedStore(Store):
         *,
         text: bool = True,
         only: Sequence[str] | None = None,
+        cut: bool = False,
         labels: bool = False,
         verdicts: bool = False,
         outcomes: bool = False,
@@ -621,7 +824,9 @@ class MinedStore(Store):
 
         Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
         many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
-        and names out, which is faster; `only` reads the columns it names, which is fastest.
+        and names out, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
+        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes stand in a column `rung`
+        (NaN: searched in full), and `weight` is 0, so that rates stay as they are.
 
         - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
         - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
@@ -633,7 +838,7 @@ class MinedStore(Store):
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        found = super().frame(question, text=text or labels, only=only)
+        found = super().frame(question, text=text or labels, only=only, cut=cut)
         return self._joined(found, labels, verdicts, outcomes)
 
     def candidates(

@@ -131,9 +131,7 @@ def _providers() -> Iterator[Finding]:
     for provider in (CPU, CUDA, TENSORRT, OPENVINO):
         name = NAMES[provider]
         if reason := providers.why_not(provider):
-            advice = "pip install --force-reinstall onnxruntime"
-            if provider in providers.REMEDY:
-                advice = f"{providers.REMEDY[provider].partition(', or use')[0]}; the CPU works without"
+            advice = providers.install(provider) + ("; the CPU works without" if provider != CPU else "")
             yield Finding(name, "absent", reason, advice)
         else:
             yield Finding(name, "ok", describe() if provider == OPENVINO else "works")

@@ -31,7 +31,9 @@ _BLOCK = 4_000_000
 class Rate:
     """`count` of `total`; `rate`, `low` and `high` are fractions, NaN when `total` is 0.
 
-    Of rows that a screening ladder weighted, `rate` is that of all positions, those it cut included.
+    Of rows that a screening ladder weighted, `rate` is that of all positions, those it cut included. `few_drawn`: the
+    number of rows drawn from those that it cut, if they are the reason that the upper end is more than twice as far
+    from the rate as the lower one; otherwise 0.
     """
 
     count: int
@@ -39,6 +41,7 @@ class Rate:
     rate: float
     low: float
     high: float
+    few_drawn: int = 0
 
     def __str__(self) -> str:
         if self.total == 0:
@@ -49,6 +52,13 @@ class Rate:
             f"{self.count:,} of {self.total:,}{among} {100 * self.rate:.2f} % "
             f"(95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
         )
+
+
+def far_words(few_drawn: int) -> str:
+    """Why the upper end of a rate is far (`Rate.few_drawn`), as half a sentence; empty where it is not."""
+    if not few_drawn:
+        return ""
+    return f"the upper end is far because only {few_drawn:,} of the positions cut by screening were searched in full"
 
 
 def wilson(count: int, total: int) -> Rate:
@@ -200,10 +210,14 @@ class WeightedCount:
         shares = [(size / sum(sizes), stratum) for stratum, size in zip(strata, sizes, strict=True) if size > 0]
         rate = sum(share * stratum.rate for share, stratum in shares) if count < total else 1.0
         below = above = Z95**2 * self._between(rate, shares)
+        of_drawn = 0.0
         for share, stratum in shares:
             low, high = wilson_bounds(stratum.rate, stratum.effective())
-            below, above = below + (share * (stratum.rate - low)) ** 2, above + (share * (high - stratum.rate)) ** 2
-        return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0))
+            below, upward = below + (share * (stratum.rate - low)) ** 2, (share * (high - stratum.rate)) ** 2
+            above += upward
+            of_drawn = upward if stratum is self.drawn else of_drawn
+        few_drawn = self.drawn.total if 4 * below < above < 2 * of_drawn else 0
+        return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0), few_drawn)
 
     def _between(self, rate: float, shares: Sequence[tuple[float, _Stratum]]) -> float:
         """The variance of the rate because groups differ in what they have in each stratum: none of groups of a row."""

@@ -88,6 +88,8 @@ def epd_seeds() -> list[bytes]:
         b"r3k2r/8/8/3pP3/8/8/8/R3K2R w KQkq d6 0 12\n",
         b"# a comment\n8/8/8/8/8/5k2/6q1/7K w - - 12 40 dm -3; bm #2;\n",
         b"4k3/P7/8/8/8/8/8/4K3 b - - 99 120; ce -12000\n",
+        b'rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR w KQkq - ce 32766; c3 "position startpos moves e2e4 e7e5";\n',
+        b'8/4k3/8/8/8/8/8/5RK1 w - - bm Rf3; ce 9; c3 "position fen 4k3/8/8/8/8/8/8/4K2R w K - 0 1 moves e1g1 e8e7";\n',
     ]
     return [b"".join(lines), b"".join(lines[::-1]), *lines]
 

@@ -1,9 +1,10 @@
-"""EPD and FEN files: one position a line, without history.
+"""EPD and FEN files: one position a line, nearly always without history.
 
 A line is four FEN fields, two counters if it has them, and EPD opcodes behind them (``bm Nf3; id "x";``). Of the
-opcodes `hmvc` and `fmvn` are the counters of a line without any, `id` is kept, and `ce` (centipawns), `dm` and
-``bm #N`` (moves to mate) become the recorded evaluation, all from the side to move as the EPD standard has them, with
-`acd` (depth), `acn` (nodes) and `acs` (seconds).
+opcodes `hmvc` and `fmvn` are the counters of a line without any, `id` is kept, and `ce` (centipawns; a mate beyond
+±32,000), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all from the side to move as the EPD
+standard has them, with `bm` (its first move), `acd` (depth), `acn` (nodes) and `acs` (seconds). A comment like
+``c3 "position startpos moves e2e4";``, which `vr export --format epd` writes, is the history of its position.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +22,22 @@ from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, Sampl
 from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.chess import board
 from valuerepair.chess.origins import Recorded
+from valuerepair.chess.positions import STARTPOS_FEN, Moves, cuts_of, encode_moves
 from valuerepair.chess.rows import Boards
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
 _COUNTER = re.compile(r"\d+")
 # A quoted text of another opcode is passed over: what it says is none.
-_OPCODE = re.compile(r'"[^"]*"|\b(id|ce|dm|bm|acd|acn|acs|hmvc|fmvn)\s+("[^"]*"|[^;]*)')
+_OPCODE = re.compile(r'"[^"]*"|\b(id|ce|dm|bm|acd|acn|acs|hmvc|fmvn|c\d)\s+("[^"]*"|[^;]*)')
 _MARK = b"\xef\xbb\xbf"  # a byte-order mark, also where files were joined
 _HASH = 35
 MAX_LINE = 1 << 20  # bytes; a longer line is none
 OVERLONG = b"(a line of more than a mebibyte)"
 _MATE = re.compile(r"#\s*([+-]?\d+)")
+_HISTORY = re.compile(r"position\s+(?:startpos|fen\s+(.+?))\s+moves\s+(.+)")
+# A `ce` of 32,767 less the plies is a mate, and so is its negative, as the standard has it.
+CE_MATE, CE_MOST = 32_767, 32_000
 
 
 def rejected_line(reason: str, offset: int, number: int) -> Rejected:
@@ -124,9 +130,13 @@ class LineSplitter:
 
 @dataclass(slots=True)
 class _Line:
+    """A position, with the moves that led to it from `start_fen`; without any where they are not known."""
+
     fen: str
     headers: dict[str, str]
     recorded: Recorded | None
+    start_fen: str
+    moves: Moves
 
 
 def _read_line(text: str) -> tuple[_Line | None, str]:
@@ -155,18 +165,50 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
     except ValueError as error:  # what python-chess takes and boards have no room for: counters above 65,535
         return None, f"illegal position: {str(error).split(': ')[1]}"
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
-    return _Line(fen, headers, _recorded(opcodes)), ""
+    try:
+        return _Line(headers=headers, recorded=_recorded(fen, opcodes), **_history(fen, opcodes)), ""
+    except ValueError as error:
+        return None, f"wrong history: {error}"
 
 
-def _recorded(opcodes: dict[str, str]) -> Recorded | None:
+def _history(fen: str, opcodes: dict[str, str]) -> dict[str, Any]:
+    """What a `_Line` has of the moves to `fen` that a comment tells; raises ValueError where they lead elsewhere."""
+    told = next(filter(None, map(_HISTORY.fullmatch, opcodes.values())), None)
+    if told is None:
+        return {"fen": fen, "start_fen": fen, "moves": np.empty(0, np.uint16)}
+    start_fen, moves = told[1] or STARTPOS_FEN, encode_moves(told[2].split())
+    if reason := board.status_error(start_fen):
+        raise ValueError(reason)
+    reached = board.replay(board.parse_fens([start_fen]), moves, np.array([0, len(moves)], np.int64))
+    if board.keys(reached)[0] != board.keys(board.parse_fens([fen]))[0]:
+        raise ValueError("its moves lead to another position")
+    return {"fen": board.fens(reached)[0], "start_fen": start_fen, "moves": moves}
+
+
+def _recorded(fen: str, opcodes: dict[str, str]) -> Recorded | None:
     mates = _MATE.search(opcodes.get("bm", ""))
     mate = whole(mates[1]) if mates else _number(opcodes.get("dm"))
     cp = _number(opcodes.get("ce"))
     if cp is None and mate is None:
         return None
+    if cp is not None and mate is None and CE_MOST < abs(cp) < CE_MATE:
+        mate = (CE_MATE - cp + 1) // 2 if cp > 0 else -((CE_MATE + cp) // 2)
+        cp = None
     depth, nodes, seconds = (_number(opcodes.get(name)) or 0 for name in ("acd", "acn", "acs"))
     found = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
-    return found if fits(found) else None
+    if not fits(found):
+        return None
+    return replace(found, best_move=_best_move(fen, opcodes["bm"])) if "bm" in opcodes and mates is None else found
+
+
+def _best_move(fen: str, sans: str) -> str | None:
+    """The first of the moves, in UCI; None where it is not legal."""
+    import chess
+
+    try:
+        return chess.Board(fen).parse_san(sans.split()[0]).uci()
+    except (ValueError, IndexError):
+        return None
 
 
 def _number(text: str | None) -> int | None:
@@ -196,7 +238,12 @@ def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
     rows.keys = board.keys(rows.boards)
     rows.ply = np.array([_ply(line.fen) for line in picked], np.int32)
     rows.game = chosen
-    rows.begin = rows.end = np.zeros(len(chosen), np.int64)
+    cuts = cuts_of([len(line.moves) for line in picked])
+    rows.begin, rows.end = cuts[:-1], cuts[1:]
+    if cuts[-1]:
+        rows.moves = np.concatenate([line.moves for line in picked])
+        rows.history_known = rows.end > rows.begin
+        rows.starts = {i: line.start_fen for i, line in zip(chosen.tolist(), picked, strict=True)}
     rows.headers = [line.headers for line in lines]
     rows.results = [None] * len(lines)
     rows.recorded = [line.recorded for line in picked]

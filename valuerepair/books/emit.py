@@ -199,8 +199,12 @@ def epd_entry(fen: str, operations: Mapping[str, str | int]) -> str:
 def _operand(value: str | int) -> str:
     if isinstance(value, int):
         return str(value)
-    text = _one_line(value)[:MAX_TAG_LENGTH].replace('"', "'").replace(";", ",").replace("\\", "/")
-    return f'"{text}"'
+    return f'"{epd_text(value)}"'
+
+
+def epd_text(text: str, most: int = MAX_TAG_LENGTH) -> str:
+    """`text` as it may stand between the quotes of an EPD operand, with at most so many characters."""
+    return _one_line(text)[:most].replace('"', "'").replace(";", ",").replace("\\", "/")
 
 
 def signed(value: float) -> str:

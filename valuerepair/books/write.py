@@ -311,7 +311,7 @@ class Manifest:
     def summary(self, directory: str) -> list[str]:
         """What was written, and how lc0 plays it, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
-        q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from, 'g')}"
+        q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))
@@ -326,8 +326,11 @@ class Manifest:
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
             lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
-            lines += [f"  {line}" for line in described(self.diversity[name.removesuffix(".pgn")])]
         return lines
+
+    def diversity_lines(self) -> list[str]:
+        """How diverse the book and the holdout are, in lines for a terminal."""
+        return [f"{name}: {line}" for name, found in self.diversity.items() for line in described(found)]
 
     def _parent_lines(self) -> list[str]:
         asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))

@@ -13,7 +13,7 @@ units, so alpha belongs to a pair of net and oracle.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,14 +33,15 @@ OWN_Q = "the search's own Q"
 OF_WDL = "the engine's WDL"
 
 Norm = Literal["l1", "l2"]
-# What an alpha is fitted to: the net's Q by one of the norms, or the results of games.
-FitTo = Literal["l1", "l2", "results"]
+# What an alpha is fitted to: the net's Q by one of the norms or by its slope, or the results of games.
+FitTo = Literal["l1", "l2", "results", "slope"]
 Floats = NDArray[np.float64]
 
 _GRID_POINTS = 97
 _BOOTSTRAP_ROWS = 50_000
 _CELL_POINTS = 17  # of the grid that is laid over the best cell of the one before
 _LOG_STEP = 1e-6  # of the last one: alpha is as exact as that
+_NORMAL = 1.959964  # the normal distribution's quantile of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,16 @@ class Alpha:
         """Whether deep Q is made of centipawns, by `value`."""
         return q_from == "cp" and self.origin not in (OWN_Q, OF_WDL)
 
-    def source(self, q_from: str = "cp", digits: str = ".1f") -> str:
+    def source(self, q_from: str = "cp") -> str:
         """Where deep Q comes from, in words: an oracle's own Q goes before W/D/L, and that before centipawns."""
         if self.origin == OWN_Q:
             return OWN_Q
-        return OF_WDL if q_from == "wdl" or self.origin == OF_WDL else f"alpha {self.value:{digits}} ({self.origin})"
+        return OF_WDL if q_from == "wdl" or self.origin == OF_WDL else f"alpha {self.shown} ({self.origin})"
+
+    @property
+    def shown(self) -> str:
+        """The value for a terminal, in three digits or more."""
+        return f"{self.value:.0f}" if self.value >= 100 else f"{self.value:.3g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class AlphaFit:
     """A fitted alpha (centipawns).
 
     `low` and `high` bound the 95 % bootstrap interval (NaN without bootstrap). `n` counts the rows used. `residual`
-    is the mean weighted ``|net_q - Q|`` for l1 and the root of the mean weighted square for l2, and for results.
+    is the mean weighted ``|net_q - Q|`` for l1 and the root of the mean weighted square for the others.
     """
 
     alpha: float
@@ -186,6 +192,72 @@ def fit_alpha_to_results(
     are resampled whole. Otherwise as `fit_alpha`.
     """
     return replace(fit_alpha(result, cp, weights, "l2", bootstrap, seed, game), norm="results")
+
+
+class Slope(NamedTuple):
+    """The slope of deep Q given net Q, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def slope_of(net_q: Floats, deep_q: Floats, weights: Floats, game: NDArray[np.int64]) -> Slope:
+    """How many times as steep as net Q the deep Q is that is to be expected given it; NaN where no net Q is off 0.
+
+    By weighted least squares through 0, because values are from the side to move: what is +Q for one side is -Q for the
+    other. A net that learns these deep Q has, on the whole, its old Q times this. The interval is the normal one with
+    the sums of each game's residuals (Liang and Zeger, Biometrika 73, 13, 1986). All are [n]; rows with NaN are left
+    out.
+    """
+    usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weights > 0)
+    x, y, w = net_q[usable], deep_q[usable], weights[usable]
+    square = float(w @ (x * x))
+    if not square > 0:
+        return Slope(np.nan, np.nan, np.nan)
+    value = float(w @ (x * y)) / square
+    half = _NORMAL * _root_of_squares(w * x * (y - value * x), game[usable]) / square
+    return Slope(value, value - half, value + half)
+
+
+def fit_alpha_to_slope(net_q: Floats, cp: Floats, mate: Floats, weights: Floats, game: NDArray[np.int64]) -> AlphaFit:
+    """The alpha at which the slope of deep Q given net Q (`slope_of`) is 1, so that a net which learns these deep Q
+    keeps its scale.
+
+    Unlike in `fit_alpha`, mates count (`mate` in moves), because a net learns them, too. All are [n], NaN for a missing
+    score. The interval is the normal one in log alpha, with sums by `game`. The fit is `at_bound` where no alpha within
+    `ALPHA_BOUNDS` has this slope.
+    """
+    usable = ~np.isnan(net_q) & ~(np.isnan(cp) & np.isnan(mate)) & (weights > 0)
+    x, w, of = net_q[usable], weights[usable], game[usable]
+    # A mate is beyond any centipawns: its Q is 1 by every alpha.
+    score = np.where(np.isnan(mate[usable]), cp[usable], mate_to_q(mate[usable]) * np.inf)
+    scores, which = np.unique(score, return_inverse=True)
+    mass, wanted = np.bincount(which, w * x, len(scores)), float(w @ (x * x))
+
+    def excess(log_alpha: float) -> float:
+        return float(mass @ np.tanh(scores / (2 * np.exp(log_alpha)))) - wanted
+
+    low, high = (float(bound) for bound in np.log(ALPHA_BOUNDS))
+    if excess(low) < 0 or excess(high) > 0:
+        high = low = low if excess(low) < 0 else high
+    while high - low > _LOG_STEP:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    alpha = float(np.exp(low))
+    q = np.tanh(score / (2 * alpha))
+    residual = float((w @ (x - q) ** 2 / max(w.sum(), 1e-300)) ** 0.5)
+    step = 1e-3
+    steepness = (excess(low - step) - excess(low + step)) / (2 * step)
+    half = _NORMAL * _root_of_squares(w * x * (q - x), of) / steepness if steepness > 0 else np.nan
+    low, high = (alpha * float(np.exp(sign * half)) for sign in (-1, 1))
+    return AlphaFit(alpha, low, high, "slope", int(np.isfinite(score).sum()), residual)
+
+
+def _root_of_squares(rows: Floats, game: NDArray[np.int64]) -> float:
+    """The root of the sum of squares of the games' sums of `rows` [n]."""
+    sums = np.bincount(np.unique(game, return_inverse=True)[1], rows)
+    return float(np.sqrt(sums @ sums))
 
 
 def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float]:

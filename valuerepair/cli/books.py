@@ -8,11 +8,23 @@ import click
 
 from valuerepair.books.options import Form, HoldoutBy, NearDuplicates, Order, Sign
 from valuerepair.cli.completion import folders
+from valuerepair.cli.group import SectionedGroup
 from valuerepair.cli.options import DB, FILE, SEED, SPLIT, QuestionOptions, question, split_of
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 
-@click.group("books", invoke_without_command=True)
+@click.group(
+    "books",
+    cls=SectionedGroup,
+    invoke_without_command=True,
+    sections={
+        "Most used": "threshold confirmed expanded split limit output db",
+        "Which positions": "sign label max-abs-deep-q near-duplicates per-game-limit per-root order seed",
+        "Holdout": "holdout holdout-by",
+        "Entries": "form parents softness repeat-by-weight",
+        "Values": "net oracle alpha calibration",
+    },
+)
 @DB
 @question()
 @click.option(
@@ -28,28 +40,28 @@ from valuerepair.cli.verbosity import is_quiet
     "--near-duplicates",
     type=click.Choice(get_args(NearDuplicates)),
     default="game",
-    help="Of a game's positions with the same material and pawns keep only the first, or all.",
+    help="Of a game's positions with the same material and pawns, keep only the first, or all.",
 )
-@click.option("--per-game-limit", type=int, help="At most so many positions of one game.")
-@click.option("--per-root", type=int, help="At most so many positions that vr expand reached from one candidate.")
-@click.option("--limit", type=int, help="At most so many positions, with the holdout, without parents.")
+@click.option("--per-game-limit", type=int, help="Positions of one game, at most.")
+@click.option("--per-root", type=int, help="Positions that vr expand reached from one candidate, at most.")
+@click.option("--limit", type=int, help="Positions in all, at most; the holdout counts, parents do not.")
 @click.option(
     "--order",
     type=click.Choice(get_args(Order)),
     default="disagreement",
     help="Largest disagreement first, or shuffled by --seed; limits keep the first.",
 )
-@click.option("--holdout", type=float, default=0.0, help="Share written apart, to holdout.pgn and holdout.epd.")
+@click.option("--holdout", type=float, default=0.0, help="Share that goes into holdout.pgn and holdout.epd instead.")
 @click.option(
     "--holdout-by",
     type=click.Choice(get_args(HoldoutBy)),
     default="game",
     help="Hold out whole games or whole families.",
 )
-@SPLIT(help="A file of vr split: its part train goes into the book, what it holds out into the holdout files.")
-@click.option("--parents", default=0, help="Also write the positions so many plies before, with less weight.")
-@click.option("--softness", default=0.1, help="Width of the weight's rise at the threshold, in Q; 0: all weigh 1.")
-@click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 so many times, others less often.")
+@SPLIT(help="A file of vr split: its part train goes into the book, the rest into the holdout files.")
+@click.option("--parents", default=0, help="Also write the positions up to this many plies earlier, with less weight.")
+@click.option("--softness", default=0.1, help="How gradually weights rise around the threshold, in Q; 0: all are 1.")
+@click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 this many times, others less often.")
 @click.option(
     "--form",
     type=click.Choice(get_args(Form)),
@@ -88,6 +100,7 @@ def command(
     split = split_of(split_file)
     with Store.open(db) as store:
         asked = question.resolved(store)
+        two_scales = store.two_scales(*store.pick(asked.net, asked.oracle), asked)
         lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
     if lacking:
         with Store.open(db, write=True) as store:
@@ -99,7 +112,8 @@ def command(
     if json:
         click.echo(manifest.to_json(), nl=False)
     elif not is_quiet():
-        click.echo("\n".join([*manifest.summary(output), *following]))
+        click.echo("\n".join([*([two_scales] if two_scales else []), *manifest.summary(output), *following]))
+        say_more(manifest.diversity_lines())
 
 
 @command.command("check")

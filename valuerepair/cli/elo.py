@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import FILE, JOBS, JSON
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say_more
 from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
     from valuerepair.play.crosstable import Crosstable
     from valuerepair.play.match_length import MatchLength
     from valuerepair.play.sprt import Sprt
+    from valuerepair.play.standing import Standing
 
 _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 
@@ -29,7 +30,7 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 @JOBS(help="Of a plan: games at once.  [default: 1]")
 @JSON
 def command(files: tuple[str, ...], **given: Any) -> None:
-    """Say what the games of a match show: Elo with its intervals, LOS, colours, endings, SPRT.
+    """Say what the games of a match show: Elo with its interval, LOS, colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
     the same opening and both colours are pairs. With several players there is a line for each two that met.
@@ -45,9 +46,11 @@ def command(files: tuple[str, ...], **given: Any) -> None:
       vr elo first-games.pgn --resolve 5
     """
     from valuerepair.play.sprt import parse_sprt
+    from valuerepair.play.standing import level_lines
 
     sprt = parse_sprt(given["sprt"]) if given["sprt"] is not None else None
     found: Crosstable | MatchLength
+    of_match: Standing | None = None
     if given["player"] is not None and not files:
         raise UsageError("--player is for the games of a PGN: give FILE, too")
     if given["resolve"] is not None or (sprt is not None and not files):
@@ -58,12 +61,15 @@ def command(files: tuple[str, ...], **given: Any) -> None:
         if not files:
             raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
         found = _table(files, given["player"], sprt)
+        of_match = found.whole
     if given["json"]:
         click.echo(json.dumps(found.as_json()))
         return
     from valuerepair.report.drawing import printable
 
     click.echo("\n".join(printable(line, 2000) for line in found.lines()))
+    if of_match is not None:
+        say_more(level_lines(of_match))
 
 
 def _table(files: tuple[str, ...], player: str | None, sprt: Sprt | None) -> Crosstable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import os
+import re
 import signal
 import sys
 import threading
@@ -14,7 +15,10 @@ from typing import TextIO
 
 import click
 
+from valuerepair.cli.files import misplaced
 from valuerepair.errors import ValueRepairError
+
+_EXTRA = re.compile(r"unexpected extra argument \((\S+)\)")
 
 
 class ReaderGoneError(Exception):
@@ -120,6 +124,8 @@ def _complaint(error: click.ClickException) -> str:
         message = error.format_message()
     message = " ".join(message.split())
     context = error.ctx if isinstance(error, click.UsageError) else None
+    if (extra := _EXTRA.search(message)) and (said := misplaced(context, extra[1])):
+        return f"vr: {said}"
     if context is None:
         return f"vr: {message}"
     command = context.command_path

@@ -8,24 +8,32 @@ from typing import Any
 
 import click
 
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, QuestionOptions, question, split_of
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "split by nodes positions jobs db",
+        "Search": "rounds audit search-inferred deep retry-failed seed",
+        "Values": "threshold net oracle alpha calibration",
+    },
+)
 @DB
 @click.option("--by", default="line,parents,children,game", help="Kinds of steps to take, separated by commas.")
-@click.option("--rounds", type=int, default=2, help="Largest number of steps from a candidate of the archive.")
-@click.option("--nodes", type=int, help="Stop after so many engine nodes in all.  [default: no limit]")
-@click.option("--positions", type=int, help="Stop after so many searched positions in all.  [default: no limit]")
+@click.option("--rounds", type=int, default=2, help="How many steps away from a candidate of the archive to go.")
+@click.option("--nodes", type=int, help="Stop after this many engine nodes in total.  [default: no limit]")
+@click.option("--positions", type=int, help="Stop after searching this many positions in total.  [default: no limit]")
 @click.option("--audit", default=0.05, help="Share of the inferred candidates to search.")
 @click.option("--search-inferred", is_flag=True, help="Search all inferred candidates.")
 @question("|net Q - deep Q| of the candidates to start from and to look for.", expanded=False)
 @SPLIT(help="A file of vr split: start only from candidates of its part train.")
-@DEEP(help="The candidates' deep search, where the store does not say how to run it: uci:/path,nodes=N.")
+@DEEP(help="The deep search, if the store does not say how to run it: uci:/path,nodes=N.")
 @click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
-@SEED(help="Seed of the order of candidates.")
+@SEED(help="Seed for the order of the candidates.")
 @JSON
 def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look around the candidates: where a net is wrong once, it is wrong again nearby.
@@ -49,6 +57,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     import json
 
     from valuerepair.chess.progress import Progress
+    from valuerepair.judge.families import diversity_line
     from valuerepair.judge.split import keep_split
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expand_store import open_expansion
@@ -72,5 +81,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
         with open_expansion(store, asked, deep=given["deep"], workers=given["jobs"]) as expand:
             summary = expand(options, progress)
     click.echo(json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines()))
+    if summary.figures:
+        say_more([diversity_line(summary.figures)])
     if summary.state == "interrupted":
         raise KeyboardInterrupt

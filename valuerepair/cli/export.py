@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
@@ -27,17 +28,25 @@ if TYPE_CHECKING:
 
 TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
-CHUNKS = "chunks"
+CHUNKS, SUITE = "chunks", "epd"
 # Options that say something of chunks alone.
 _OF_CHUNKS = ("policy", "result", "draws", "share", "draw", "records", "form", "seed", "device", "threads")
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "format output db threshold labels split part",
+        "Whose values": "net oracle alpha expanded calibration",
+        "Trainers of other engines": "pawn",
+        "Training chunks": "policy result draws share draw records form seed device threads",
+    },
+)
 @DB
 @click.option(
     "--format",
-    type=click.Choice((*TABLES, *TRAINERS, CHUNKS)),
-    help="plain and bin: for Stockfish's trainers; text: for bullet; chunks: for Leela's.  "
+    type=click.Choice((*TABLES, *TRAINERS, CHUNKS, SUITE)),
+    help="plain and bin: for Stockfish's trainers; text: for bullet; chunks: for Leela's; epd: candidates to share.  "
     "[default: by the name of FILE, else jsonl]",
 )
 @click.option(
@@ -48,34 +57,35 @@ _OF_CHUNKS = ("policy", "result", "draws", "share", "draw", "records", "form", "
     help="The file to write, of chunks a new folder.  [default: standard output]",
 )
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
-@click.option("--pawn", type=float, help="Score of a pawn in plain, bin and text.  [default: 100]")
+@click.option("--pawn", type=float, help="The score of a pawn in plain, bin and text.  [default: 100]")
 @SPLIT(help="A file of vr split: write only what is of one of its parts.")
 @part_option("train", help="Which part of the split", usual="train")
 @click.option(
     "--policy",
     default="net",
     metavar="net|judge[:SHARE]",
-    help="Chunks: the net's policy, or a share of it for the judge's best move.",
+    help="The net's policy, or a share of it for the judge's best move.",
 )
 @click.option(
-    "--result", type=click.Choice(["judge", "game"]), default="judge", help="Chunks: whose word is in result_q."
+    "--result",
+    type=click.Choice(["sampled", "judge", "game"]),
+    default="sampled",
+    help="result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
 )
 @click.option(
     "--draws",
     type=click.Choice(["net", "judge"]),
     default="net",
-    help="Chunks: the judge's Q with the net's draws, or the judge's own W/D/L.",
+    help="The judge's Q with the net's draws, or the judge's own W/D/L.",
 )
-@click.option("--share", type=float, help="Chunks: share of candidates, as in vr train.")
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Chunks: draw positions by these weights.")
-@click.option("--records", type=int, help="Chunks: write so many, positions by their weights.  [default: one pass]")
-@click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="Chunks: in tars, or each as a file.")
-@SEED(help="Chunks: seed of the positions drawn.")
-@device_options(threads="Chunks: cores that the net may use.  [default: all]")
+@click.option("--share", type=float, help="Share of candidates, as in vr train.")
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights.")
+@click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
+@click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
+@SEED(help="Seed of the positions drawn.")
+@device_options(threads="Cores that the net may use.  [default: all]")
 @question("Only candidates; tables begin with the largest disagreement.", default=None)
-@click.pass_context
 def command(
-    context: click.Context,
     db: str,
     format: str | None,
     output: str | None,
@@ -90,7 +100,8 @@ def command(
 
     A row each with all that is known; or, for the trainers of other engines' nets, position, score and result in their
     formats (docs/guide/position-sets.md); or, for trainers of lc0's nets, a training chunk each, whose value is the
-    judge's. Chunks are of the positions that vr train --store would learn from, and by the same alpha.
+    judge's. Chunks are of the positions that vr train --store would learn from, and by the same alpha. EPD is a suite
+    of the candidates, with the judge's moves and values: vr remeasure says which of them another net misjudges, too.
 
     \b
     Example:
@@ -98,6 +109,7 @@ def command(
       vr export -o candidates.parquet --threshold 0.55 --labels
       vr export -o candidates.plain --threshold 0.55 --pawn 361
       vr export -o train.plain --split split.json
+      vr export -o blind-spots.epd
       vr export --format chunks --net my-net.pb.gz --split split.json -o judged-chunks
     """
     import sys
@@ -110,14 +122,20 @@ def command(
     if output == "-":
         output = None
     check_part(part, split)
+    if format is None and (output or "").endswith(".epd"):
+        format = SUITE
+    if format in (CHUNKS, SUITE) and (labels or pawn is not None):
+        raise UsageError(f"--{'labels' if labels else 'pawn'}: says nothing of {format}")
     if format == CHUNKS:
-        if labels or pawn is not None:
-            raise UsageError(f"--{'labels' if labels else 'pawn'}: says nothing of chunks")
         _write_chunks(db, output, split, part, question, of_chunks)
         return
+    context = click.get_current_context()
     for name in _OF_CHUNKS:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name}: goes with --format chunks")
+    if format == SUITE:
+        _write_suite(db, output, split, part, question)
+        return
     for_trainer = format in TRAINERS or (format is None and (output or "").endswith((".plain", ".bin")))
     if for_trainer and labels:
         raise UsageError("--labels: what trainers read has no columns; give --format parquet, jsonl or csv")
@@ -145,6 +163,28 @@ def command(
     else:
         export.write_file(frame, kind, output)
         say(f"{output}: {len(frame):,} positions")
+
+
+def _write_suite(db: str, output: str | None, split: str | None, part: str | None, question: QuestionOptions) -> None:
+    """Without a threshold of its own a suite has the candidates of the usual one, as the question has."""
+    import sys
+
+    from valuerepair.books import suite
+    from valuerepair.store.store import Store
+
+    kept = split_of(split)
+    with Store.open(db) as store:
+        asked = question.resolved(store)
+        rows = store.candidates(asked)
+        if kept is not None:
+            rows = rows[kept.among(store, rows["position_id"].to_numpy("int64"), part or "train")]
+        if output is None:
+            written = suite.write_suite_stream(store, rows, asked.threshold, sys.stdout.buffer)
+        else:
+            written = suite.write_suite_file(store, rows, asked.threshold, output)
+            say(f"{output}: {written.positions:,} blind spots of {written.net}")
+    for line in written.lines():
+        say(line)
 
 
 def _write_for_trainer(frame: pd.DataFrame, format: str | None, output: str | None, pawn: float | None) -> None:

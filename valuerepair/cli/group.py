@@ -96,3 +96,11 @@ class SectionedCommand(click.Command):
         for heading, found in {**sections, "Other options": list(records.values())}.items():
             with formatter.section(heading):
                 formatter.write_dl(found)
+
+
+class SectionedGroup(SectionedCommand, click.Group):
+    """A group whose options stand under headings, and its commands below them."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)

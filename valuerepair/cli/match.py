@@ -8,14 +8,24 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import words
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 SIDES = words("net=", "stockfish:", "lc0:")
 ORDER = click.Choice(["sequential", "shuffled"])
 
 
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "games nodes tc openings sprt jobs output",
+        "Openings": "order seed",
+        "Time": "movetime margin",
+        "How games end": "max-plies draw win resign syzygy",
+        "Machine": "device threads",
+    },
+)
 @click.argument("side_a", metavar="A", shell_complete=SIDES)
 @click.argument("side_b", metavar="B", shell_complete=SIDES)
 @click.option(
@@ -32,12 +42,12 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.option("--order", type=ORDER, default="sequential", help="Order of the openings.")
 @click.option("--nodes", metavar="N", help="Nodes per move, for sides without a limit of their own.")
 @click.option("--movetime", metavar="TIME", help="Time per move: 100ms, 0.1s.")
-@click.option("--tc", metavar="CLOCK", help="Clock of both sides with increment: 10+0.1 (seconds), 1:30+1.")
-@click.option("--margin", type=int, default=100, help="Milliseconds by which a time may be exceeded.")
+@click.option("--tc", metavar="CLOCK", help="Clock of each side, with increment: 10+0.1 (seconds), 1:30+1.")
+@click.option("--margin", type=int, default=100, help="Milliseconds by which a side may exceed its time.")
 @JOBS(help="Games at once.  [default: one per core; with two nets, full batches]")
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
-@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of the games; an earlier run is continued.")
-@SEED(help="Seed of the order, and of the own search's random choices.")
+@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of the games; continues an earlier run.")
+@SEED(help="Seed for the order, and for the built-in search's random choices.")
 @rules_options(max_plies=0)
 @device_options()
 @JSON
@@ -56,38 +66,33 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
     from valuerepair.chess.progress import Progress
-    from valuerepair.play.lineup import Lineup, NetOptions, parse_side
-    from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
-    from valuerepair.play.openings import built_in_openings, check_playable, read_openings
-    from valuerepair.play.sprt import parse_sprt
-    from valuerepair.play.standing import report_lines
-    from valuerepair.play.time_control import parse_control
+    from valuerepair.play.match import MatchOptions, play_sides
+    from valuerepair.play.standing import level_lines
 
-    sides = [parse_side(side_a), parse_side(side_b)]
-    book = given["openings"]
-    openings = read_openings(book) if book is not None else built_in_openings()
-    check_playable(openings, book)
-    plan = MatchPlan(
-        openings,
-        given["games"] if given["games"] is not None else 2 * len(openings),
-        book.rpartition("/")[2] if book is not None else BUILT_IN,
-        given["order"],
-        parse_control(given["nodes"], given["movetime"], given["tc"], given["margin"]),
-        rules_of(given),
-        parse_sprt(given["sprt"]) if given["sprt"] is not None else None,
-        given["seed"],
+    names = (
+        "games",
+        "openings",
+        "order",
+        "nodes",
+        "movetime",
+        "tc",
+        "margin",
+        "sprt",
+        "jobs",
+        "seed",
+        "device",
+        "threads",
     )
-    remark = plan.remark()
-    device = NetOptions(given["device"], given["threads"])
-    with (
-        Lineup(sides, plan.control, given["jobs"], plan.games, device) as lineup,
-        Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress,
-    ):
-        say("\n".join([*lineup.lines(), *remark]))
-        end = play_match(plan, lineup, given["output"], progress=progress)
+    options = MatchOptions(
+        **{name: given[name] for name in names},
+        rules=rules_of(given),
+    )
+    with Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress:
+        end = play_sides((side_a, side_b), options, given["output"], progress=progress)
     if given["json"]:
-        click.echo(json.dumps({**end.standing.as_json(), "planned": end.games, "pgn": str(end.path)}))
+        click.echo(json.dumps(end.as_json()))
     else:
-        click.echo("\n".join([*report_lines(end.standing), f"games in {end.path}"]))
+        click.echo("\n".join(end.lines()))
+        say_more(level_lines(end.standing))
     if end.interrupted:
         raise KeyboardInterrupt

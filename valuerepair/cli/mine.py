@@ -18,10 +18,10 @@ from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ALPHA,
+    ARCHIVE,
     CALIBRATION,
     DB,
     DEEP,
-    FILE,
     HISTORY_FILL,
     JOBS,
     NET,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
         "Values": "alpha calibration history-fill value-head policy-head",
     },
 )
-@click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
-@click.option("--positions", type=int, help="Draw so many positions in all.  [default: one per game]")
+@click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
+@click.option("--positions", type=int, help="Draw this many positions in total.  [default: one per game]")
 @DEEP(
     help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; recorded "
     "takes the values that the archives hold.  [default: stockfish; mcts where there is none]"
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @SEED(help="The same seed draws the same positions.")
 @DB
-@click.option("--per-game", type=int, help="Draw so many positions per game.  [default: 1; with --positions any]")
+@click.option("--per-game", type=int, help="Draw this many positions per game.  [default: 1; with --positions any]")
 @click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
 @click.option("--aside", is_flag=True, help="Take each position after a random legal move: what only searches meet.")
 @click.option("--min-ply", type=int, default=8, help="Leave out positions before this half-move.")
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Leave out positions in check, and where a capture or promotion was played.",
 )
-@click.option("--min-pieces", type=int, help="At least so many men on the board.  [default: 2]")
-@click.option("--max-pieces", type=int, help="At most so many men on the board.  [default: 32]")
-@click.option("--max-bytes", type=int, help="Read at most so many bytes of each archive, unpacked.  [default: all]")
+@click.option("--min-pieces", type=int, help="Fewest men on the board.  [default: 2]")
+@click.option("--max-pieces", type=int, help="Most men on the board.  [default: 32]")
+@click.option("--max-bytes", type=int, help="Read only this many bytes of each archive, unpacked.  [default: all]")
 @click.option(
     "--screen",
     default="auto",
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 @head_options
 @device_options(threads="Threads for reading and for the net.  [default: 2, all cores]")
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
-@click.option("--limit", type=int, help="Stop after so many deep searches; the same command goes on.  [default: none]")
+@click.option("--limit", type=int, help="Stop after this many searches; the same command continues.  [default: none]")
 @click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @ALPHA
 @CALIBRATION

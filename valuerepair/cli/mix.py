@@ -27,7 +27,7 @@ from valuerepair.training.options import SHARE_OF_GAMES
     help="Tars for lczero-training's loader, or folders of hard links for its older tf/train.py.",
 )
 @click.option("--total", type=int, help="Games or positions (see --by) in all.  [default: as many as the share allows]")
-@click.option("--shard-games", type=int, default=10_000, help="At most so many games per tar or folder.")
+@click.option("--shard-games", type=int, default=10_000, help="Games per tar or folder, at most.")
 @SEED(help="Seed of the choice and order of games.")
 @click.option("--json", is_flag=True, help="Print the manifest.")
 def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, json: bool, **chosen: Any) -> None:

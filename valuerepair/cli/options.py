@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from valuerepair.cli.completion import nets, oracles, words
+from valuerepair.cli.files import Archive, File
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
@@ -29,8 +30,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 # Rounded down to so many, a threshold that is printed finds the same positions when it is given.
 _DECIMALS = 10_000
 
-# The shell completes it; whether it is there is said by whoever opens it.
-FILE = click.Path(readable=False)
+FILE = File()
+ARCHIVE = Archive()
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ HISTORY_FILL = click.option(
     "--history-fill",
     type=click.Choice(["fen_only", "always", "no"]),
     default="fen_only",
-    help="How boards before the known history are filled in, as in lc0.",
+    help="How to fill in boards before the known history, as in lc0.",
 )
 SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search parameter; may be repeated.")
 
@@ -251,10 +252,10 @@ ORACLE = click.option(
 
 
 _RULES = (
-    click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw, from MOVE on, after PLIES with |Q| at most Q."),
-    click.option("--win", metavar="PLIES,Q", help="Win after PLIES in which both sides gave one at least Q."),
-    click.option("--resign", default=0.0, help="A side resigns below this winning chance, in per cent."),
-    click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables that end games, separated as in PATH."),
+    click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw after PLIES in a row with |Q| at most Q, from MOVE on."),
+    click.option("--win", metavar="PLIES,Q", help="Win after PLIES in a row where both give one side at least Q."),
+    click.option("--resign", default=0.0, help="A side resigns below this chance to win, in per cent; 0: never."),
+    click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables that decide games, separated as in PATH."),
 )
 
 
@@ -265,7 +266,7 @@ def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
         for option in reversed(_RULES):
             command = option(command)
         return click.option(
-            "--max-plies", default=max_plies, help="End games undecided after so many plies; 0: no limit."
+            "--max-plies", default=max_plies, help="End undecided games after this many plies; 0: no limit."
         )(command)
 
     return decorate

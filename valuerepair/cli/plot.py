@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from valuerepair.cli.files import misplaced
 from valuerepair.cli.options import DB, FILE, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.report.figures import KINDS, STORE, PlotKind, kind_of
@@ -74,6 +75,9 @@ def _check(context: click.Context, name: str, source: str | None) -> PlotKind:
     """The kind. Raises UsageError for an option on the command line, or a source, that it has no use for."""
     from valuerepair.errors import UsageError
 
+    for word in (name, source) if name not in KINDS or KINDS[name].reads == STORE else ():
+        if word is not None and (said := misplaced(context, word, () if word == name else ("--output",))):
+            raise UsageError(said)
     kind = kind_of(name)
     takes = {"unweighted" if option == "weighted" else option for option in kind.options}
     takes |= {"kind", "source", "output"} | ({"db"} if kind.reads == STORE else set())

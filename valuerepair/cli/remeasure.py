@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from valuerepair.cli.completion import nets
 from valuerepair.cli.options import (
@@ -19,18 +20,23 @@ from valuerepair.cli.options import (
     check_part,
     device_options,
     part_option,
+    plain_threshold,
     split_of,
     threshold_option,
 )
 from valuerepair.cli.verbosity import is_quiet, say
 
+# What asks the store alone.
+_OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot")
+
 
 @click.command()
+@click.argument("suite", type=FILE, required=False, metavar="[SUITE]")
 @click.option(
     "--net",
     multiple=True,
     shell_complete=nets,
-    help="A net by file, name or SHA-256; give at least two, the first is A.",
+    help="A net by file, name or SHA-256; give at least two, the first is A. For a suite one is enough.",
 )
 @DB
 @ORACLE
@@ -45,12 +51,20 @@ from valuerepair.cli.verbosity import is_quiet, say
     "--output",
     type=FILE,
     metavar="FILE",
-    help="Write the positions that any net is wrong on: .parquet, .jsonl or .csv.",
+    help="Write the positions that any net is wrong on, or all of a suite: .parquet, .jsonl or .csv.",
 )
+@click.option("--all", "all_judged", is_flag=True, help="Also what screening cut, by the value of its last rung.")
 @device_options(reference=True)
 @JSON
 def command(
-    net: tuple[str, ...], db: str, oracle: str | None, plot: str | None, output: str | None, json: bool, **given: Any
+    suite: str | None,
+    net: tuple[str, ...],
+    db: str,
+    oracle: str | None,
+    plot: str | None,
+    output: str | None,
+    json: bool,
+    **given: Any,
 ) -> None:
     """Compare nets on the positions of a store: who repaired what, by label, with paired intervals.
 
@@ -60,11 +74,15 @@ def command(
     fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration fitted the
     whole comparison is by such curves. A net may be an engine's own evaluation, uci:ENGINE,nodes=1.
 
+    SUITE is an EPD file with values (ce, dm, bm #N), as vr export -o suite.epd writes it. It needs no store: each net
+    evaluates its positions, and shares a blind spot where its Q is as wrong, in the same direction.
+
     \b
     Example:
       vr remeasure --net old.pb.gz --net new.pb.gz
       vr remeasure --net old.pb.gz --net control.pb.gz --net new.pb.gz --split split.json --part families
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
+      vr remeasure blind-spots.epd --net my-net.pb.gz -o shared.csv
     """
     import shlex
     import sys
@@ -76,6 +94,9 @@ def command(
     from valuerepair.store.export import format_of, write_file
     from valuerepair.store.store import Store
 
+    if suite is not None:
+        _measure_suite(suite, net, output, json, given)
+        return
     scale = given["alpha"]
     # What is wrong with the command line is said before a net runs.
     kind = format_of(output, None) if output is not None else None
@@ -88,7 +109,7 @@ def command(
     split = split_of(given["split"])
     with Store.open(db) as store:
         part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
-        chosen = find_oracle(store, oracle, net, part)
+        chosen = find_oracle(store, oracle, net, part, cut=given["all_judged"])
         asked = find_nets(store, net, chosen)
     for number, copy in enumerate(asked):
         if same := next((earlier for earlier in asked[:number] if earlier.key == copy.key), None):
@@ -119,3 +140,35 @@ def command(
         style.save(remeasure_plot.draw(found), plot)
         say(plot)
     click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(comparison_lines(found)))
+
+
+def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: bool, given: dict[str, Any]) -> None:
+    """Nets on a suite. Threshold and scale are those of the suite, unless they are typed."""
+    from json import dumps
+
+    from valuerepair.books.suite import measure_suite
+    from valuerepair.errors import UsageError
+    from valuerepair.store.export import format_of, write_file
+
+    source_of = click.get_current_context().get_parameter_source
+    for name in _OF_STORE:
+        if source_of(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name}: asks a store, and a suite is none; vr mine --deep recorded makes one of it")
+    if given["alpha"].q_from == "wdl":
+        raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
+    if not nets:
+        raise UsageError("give the net to ask: --net my-net.pb.gz")
+    kind = format_of(output, None) if output is not None else None
+    threshold_is_typed = source_of("threshold") is ParameterSource.COMMANDLINE
+    found = measure_suite(
+        suite,
+        nets,
+        threshold=plain_threshold(given["threshold"]) if threshold_is_typed else None,
+        alpha=given["alpha"].alpha,
+        device=given["device"],
+        threads=given["threads"],
+    )
+    if output is not None and kind is not None:
+        write_file(found.rows, kind, output)
+        say(f"{output}: {len(found.rows):,} positions")
+    click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(found.lines()))

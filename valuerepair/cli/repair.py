@@ -8,13 +8,13 @@ import click
 from click.core import ParameterSource
 
 from valuerepair.cli.completion import folders
-from valuerepair.cli.options import DEEP, FILE, JSON, NET, SEED, Threshold, Worst, plain_threshold
+from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, SEED, Threshold, Worst, plain_threshold
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.question import DEFAULT_THRESHOLD
 
 
 @click.command()
-@click.argument("archives", type=FILE, nargs=-1, metavar="[ARCHIVE]...")
+@click.argument("archives", type=ARCHIVE, nargs=-1, metavar="[ARCHIVE]...")
 @click.option(
     "-o",
     "--output",

@@ -10,8 +10,8 @@ from valuerepair.cli.verbosity import is_quiet
 
 @click.command()
 @click.option("-o", "--output", type=FILE, default="report.html", help="The file.")
-@click.option("--points", default=100_000, help="Show at most about so many positions one by one.")
-@SEED(help="Seed of the sample, where there are more positions.")
+@click.option("--points", default=100_000, help="Show about this many positions one by one, at most.")
+@SEED(help="Seed for the sample, if there are more positions.")
 @DB
 @question()
 def command(output: str, points: int, seed: int, db: str, question: QuestionOptions) -> None:

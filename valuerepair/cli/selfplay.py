@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from contextlib import ExitStack
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from valuerepair.cli.completion import folders, nets
+from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
@@ -27,19 +26,21 @@ from valuerepair.cli.options import (
     rules_options,
     settings_of,
 )
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.verbosity import is_quiet
 from valuerepair.store import DEFAULT_PATH
 
-if TYPE_CHECKING:
-    from valuerepair.mcts.params import SearchParams
-    from valuerepair.play.lc0_selfplay import Lc0Source
-    from valuerepair.play.referee import Rules
-    from valuerepair.play.selfplay import ForestSource
 
-
-@click.command()
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "net nodes output training repeat temperature jobs db",
+        "Players": "engine net2 set reuse-tree seed",
+        "How games end": "max-plies draw win resign no-resign-share syzygy",
+        "Machine": "device threads",
+    },
+)
 @click.argument("book", type=FILE, metavar="BOOK")
-@click.option("-o", "--output", type=FILE, default="selfplay.pgn", help="PGN of the games; an earlier run goes on.")
+@click.option("-o", "--output", type=FILE, default="selfplay.pgn", help="PGN of the games; continues an earlier run.")
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 )
 @DB
 @click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
-@SEED(help="Seed of temperature and noise.")
+@SEED(help="Seed for temperature and noise.")
 @device_options()
 @JSON
 def command(book: str, **given: Any) -> None:
@@ -79,54 +80,25 @@ def command(book: str, **given: Any) -> None:
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
     """
-    from valuerepair.mcts.params import SearchParams
-
-    params = SearchParams().with_settings(settings_of(given, ("temperature", "syzygy", "history_fill")))
-    rules = rules_of(given)
     from valuerepair.chess.progress import Progress
-    from valuerepair.errors import UsageError
-    from valuerepair.play.figures import figures, lines
-    from valuerepair.play.openings import read_openings
-    from valuerepair.play.selfplay import SelfplayPlan, play_selfplay
-    from valuerepair.store.store import Store
+    from valuerepair.mcts.params import SearchParams
+    from valuerepair.training.selfplay import SelfplayOptions, play_book
 
-    openings = read_openings(book, strict=True)
-    if given["repeat"] < 1:
-        raise UsageError(f"--repeat {given['repeat']}: must be at least 1")
-    if rules.no_resign_share and not rules.resign:
-        raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
-    if given["training"] is not None and given["nodes"] == 1:
-        raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
-    games = len(openings) * given["repeat"]
-    quiet = is_quiet() or given["json"]
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress("Self-play", None, "games", quiet=quiet, own_eta=True))
-        source = _source(given, params, rules, games)
-        stack.push(source)
-        seed = given["seed"] if given["engine"] == "mcts" else None
-        plan = SelfplayPlan(openings, PurePath(book).name, source.sides, source.facts, games, rules, seed)
-        if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
-            say(
-                f"{copies:,} of {games:,} games will be copies of others: the search has no chance in it; "
-                "--temperature 0.5 makes them differ"
-            )
-        store = None if given["no_db"] else stack.enter_context(Store.open(given["db"], create=True))
-        end = play_selfplay(
-            plan,
-            source,
-            given["output"],
-            store=store,
-            chunks=_chunks(given, source),
-            command=shlex.join(["vr", *sys.argv[1:]]),
-            progress=progress,
-        )
-    told = {**figures(end.games), "planned": end.planned, "interrupted": end.interrupted, **end.speed}
-    if given["json"]:
-        click.echo(json.dumps(told))
-    else:
-        known = "" if given["db"] == DEFAULT_PATH else f" --db {shlex.quote(given['db'])}"
-        following = [] if given["no_db"] or end.interrupted else [f"next: vr stats{known}"]
-        click.echo("\n".join([*lines(told), *_speed(told, end.before), *following]))
+    if given["engine"] == "lc0":
+        _check_lc0()
+    names = ("engine", "net", "net2", "nodes", "repeat", "reuse_tree", "jobs", "training", "seed", "device", "threads")
+    options = SelfplayOptions(
+        **{name: given[name] for name in names},
+        params=SearchParams().with_settings(settings_of(given, ("temperature", "syzygy", "history_fill"))),
+        rules=rules_of(given),
+    )
+    store = None if given["no_db"] else given["db"]
+    with Progress("Self-play", None, "games", quiet=is_quiet() or given["json"], own_eta=True) as progress:
+        command = shlex.join(["vr", *sys.argv[1:]])
+        end = play_book(book, given["output"], options, store=store, command=command, progress=progress)
+    known = "" if store in (None, DEFAULT_PATH) else f" --db {shlex.quote(given['db'])}"
+    following = [] if store is None or end.interrupted else [f"next: vr stats{known}"]
+    click.echo(json.dumps(end.as_json()) if given["json"] else "\n".join([*end.lines(), *following]))
     if end.interrupted:
         click.echo(
             f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on",
@@ -135,56 +107,12 @@ def command(book: str, **given: Any) -> None:
         click.get_current_context().exit(130)
 
 
-def _source(given: dict[str, Any], params: SearchParams, rules: Rules, games: int) -> ForestSource | Lc0Source:
+def _check_lc0() -> None:
+    """Raises UsageError for options that lc0 does not take."""
     from valuerepair.errors import UsageError
-    from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
-    from valuerepair.play.selfplay import Contestant, ForestSource
 
-    if given["engine"] == "lc0":
-        if given["net2"] or given["reuse_tree"]:
-            raise UsageError("--engine lc0: --net2 and --reuse-tree are for --engine mcts")
-        said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
-        if ParameterSource.COMMANDLINE in (said("device"), said("threads")):
-            raise UsageError("--engine lc0: --device and --threads are for --engine mcts; lc0 chooses its own backend")
-        if said("seed") == ParameterSource.COMMANDLINE:
-            raise UsageError("--engine lc0: --seed is for --engine mcts; lc0 cannot be given one")
-        settings = lc0_settings(given["net"], params, given["nodes"], given["jobs"], rules)
-        return Lc0Source(settings, given["training"], resume=_goes_on(given["output"]))
-    how = {**{name: given[name] for name in ("device", "threads")}, "history_fill": params.history_fill}
-    both = (given["net"], given["net2"]) if given["net2"] else (given["net"],)
-    who = Contestant(both, params, given["nodes"], given["jobs"], given["reuse_tree"], how)
-    return ForestSource(who, rules, given["seed"], games)
-
-
-def _goes_on(output: str) -> bool:
-    """Whether an earlier run was here: then the folder of training records is not empty.
-
-    A run that was killed leaves its file, be it empty: a game's records come before the game.
-    """
-    return Path(output).is_file()
-
-
-def _chunks(given: dict[str, Any], source: ForestSource | Lc0Source) -> Any:
-    """What writes the training records of the built-in MCTS, or knows those that lc0 writes."""
-    from valuerepair.play.lc0_selfplay import Lc0Source
-
-    if isinstance(source, Lc0Source):
-        return source.records
-    if given["training"] is None:
-        return None
-    from valuerepair.training.records import ChunkWriter, RecordFacts
-
-    facts = RecordFacts.of(source.input_format(), source.params)
-    return ChunkWriter(given["training"], facts, resume=_goes_on(given["output"]))
-
-
-def _speed(told: dict[str, Any], before: int) -> list[str]:
-    if told["games"] == before or not told["nodes_per_second"]:
-        return []
-    from valuerepair.chess.progress import format_duration, format_rate
-
-    fill = f", batches {100 * told['batch_fill']:.0f} % full" if told["batch_fill"] is not None else ""
-    known = told["known_evaluations"]
-    fill += f", {100 * known:.0f} % of evaluations known from before" if known is not None else ""
-    rate, hours = format_rate(told["nodes_per_second"]), told["games_per_hour"]
-    return [f"  {told['games'] - before:,} in {format_duration(told['seconds'])}: {hours:,.0f} games/h, {rate}{fill}"]
+    said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
+    if ParameterSource.COMMANDLINE in (said("device"), said("threads")):
+        raise UsageError("--engine lc0: --device and --threads are for --engine mcts; lc0 chooses its own backend")
+    if said("seed") == ParameterSource.COMMANDLINE:
+        raise UsageError("--engine lc0: --seed is for --engine mcts; lc0 cannot be given one")

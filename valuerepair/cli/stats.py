@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from valuerepair.cli.options import DB, JSON, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say_more
 
 if TYPE_CHECKING:
     from valuerepair.chess.values import FitTo
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 @click.command()
 @DB
 @question("|net Q - deep Q| of a candidate, for the rates by phase, side and sign, and for labels.")
-@click.option("--worst", type=click.IntRange(0), default=0, help="List so many candidates, labelled.")
+@click.option("--worst", type=click.IntRange(0), default=0, help="List this many candidates with labels, worst first.")
 @click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and store it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
 @click.option(
     "--save-alpha",
-    type=click.Choice(["l1", "l2", "results"]),
-    help="Store this fit; later commands use it, vr train only that to results.",
+    type=click.Choice(["slope", "l1", "l2", "results"]),
+    help="Store this fit; later commands use it, vr train only slope and results.",
 )
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
-    For the candidates at the threshold also: which labels they have, how often a second look found the search right (vr
-    confirm), how diverse they are, and whose values the games played from them (vr selfplay) agree with. Labels are
-    defined, with what they do not prove, in docs/methods.md.
+    It begins with the rate of candidates at the threshold. Of these candidates it also says which labels they have
+    (docs/methods.md says what these mean and what they do not prove), how often a second look found the search right
+    (vr confirm), whose values the games played from them (vr selfplay) agree with, and, with -v, how diverse they are.
 
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
-    norms (l1: mean distance, robust to misjudged positions; l2: root mean square), and to the results of the games that
-    positions stood in (results), with 95 % bootstrap intervals. A net that learns deep Q and is to play wants the
-    latter; to find what a net misjudges, the former leave out its scale.
+    norms (l1: mean distance, robust to misjudged positions; l2: root mean square); so that the deep Q to be expected
+    given the net's Q is as steep as that (slope), which is one scale to find by and to train by; and to the results of
+    the games that positions stood in (results). With 95 % intervals. docs/methods.md says which for what.
 
     A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve fitted to
     other games. --calibration fitted counts by that, here and in the other commands, and shows the curve.
@@ -47,7 +47,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
       vr stats
       vr stats --threshold 0.8 --json
       vr stats --labels --worst 20
-      vr stats --save-alpha l1
+      vr stats --save-alpha slope
       vr stats --calibration fitted
     """
     from json import dumps
@@ -55,7 +55,15 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     from valuerepair.errors import ValueRepairError
     from valuerepair.judge.labelled import complete
     from valuerepair.report.alpha_table import alpha_table
-    from valuerepair.report.stats import label_rows, label_table, section_lines, sections, stats_lines, store_figures
+    from valuerepair.report.stats import (
+        diversity_lines,
+        label_rows,
+        label_table,
+        section_lines,
+        sections,
+        stats_lines,
+        store_figures,
+    )
     from valuerepair.store.store import Store
 
     saved: FitTo | None = given["save_alpha"]
@@ -80,17 +88,15 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
             known = sections(store, frame, threshold)
             figures |= known
             shown += section_lines(known)
+            say_more(diversity_lines(figures))
             if given["worst"]:
                 figures["worst"] = label_rows(store, frame.head(given["worst"]))
                 shown += ["", *label_table(figures["worst"])]
         if fit is not None:
             figures["alpha_fit"] = {**fit.as_dict(), "saved": saved}
             shown += ["", *fit.lines()]
-            shown.append(
-                f"saved: alpha {fit.fits[saved].alpha:.0f} ({saved}) for this net and oracle"
-                if saved
-                else "not saved; vr stats --save-alpha l1 keeps that fit for this net and oracle, results the other"
-            )
+            keeps = "not saved; vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"
+            shown += fit.change(saved) if saved else [keeps]
         if asked.calibration == "fitted" or given["save_calibration"]:
             used = store.calibration(asked)
             shown += ["", f"calibration {used.origin}", *used.calibration.lines()]

@@ -8,29 +8,45 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from valuerepair.cli.options import FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
+from valuerepair.cli.group import SectionedCommand
+from valuerepair.cli.options import ARCHIVE, FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.training.options import Average, Only, TrainOptions
+from valuerepair.training.options import MOST_STEPS, PASSES, Average, Only, TrainOptions
 
 if TYPE_CHECKING:
+    from valuerepair.store.store import Store
     from valuerepair.training.train import Training
 
 _DEFAULTS = TrainOptions()
 
 
-@click.command()
-@click.argument("chunks", type=FILE, nargs=-1, metavar="[CHUNKS]...")
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "net output store split steps batch lr only seed",
+        "Which positions": "threshold expanded share candidates weights draw",
+        "Targets": "oracle alpha calibration q-ratio policy-kl",
+        "Learning": "warmup schedule l2 average",
+        "Judging on the way": "holdout every patience",
+        "Net": "value-head policy-head",
+    },
+)
+@click.argument("chunks", type=ARCHIVE, nargs=-1, metavar="[CHUNKS]...")
 @click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="The new net, a .pb.gz.")
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
-@SPLIT(help="A file of vr split: learn only from its part train; --holdout is taken from that.")
+@SPLIT(help="A file of vr split: learn only from its part train, of which --holdout is a share.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
-@click.option("--steps", default=_DEFAULTS.steps, help="Training steps.")
+@click.option(
+    "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS}]"
+)
 @click.option("--batch", default=_DEFAULTS.batch, help="Positions per step.")
 @click.option("--lr", default=_DEFAULTS.lr, help="Learning rate after the warm-up.")
-@click.option("--warmup", default=_DEFAULTS.warmup, help="Steps in which the learning rate rises.")
+@click.option(
+    "--warmup", type=int, help="Steps in which the learning rate rises.  [default: 100, at most a fifth of all]"
+)
 @click.option(
     "--schedule",
     default=_DEFAULTS.schedule,
@@ -50,7 +66,7 @@ _DEFAULTS = TrainOptions()
     "--average",
     type=click.Choice(get_args(Average)),
     default="none",
-    help="Average of the parameters that is written.",
+    help="Write an average of the parameters.",
 )
 @click.option("--weights", metavar="FORMULA", help="A formula of vr weights, or the .parquet that its --side wrote.")
 @click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
@@ -59,14 +75,14 @@ _DEFAULTS = TrainOptions()
     type=float,
     help="Share of candidates among the store's positions.  [default: theirs among the sampled ones]",
 )
-@click.option("--candidates", type=int, help="Train on at most so many candidates, drawn by --seed.  [default: all]")
+@click.option("--candidates", type=int, help="Train on this many candidates, drawn by --seed.  [default: all]")
 @click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by these weights.")
-@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of games to judge by and not train on.")
+@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of the games to judge by, not to train on.")
 @click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
-@click.option("--patience", default=_DEFAULTS.patience, help="Stop after so many judgements without gain; 0: never.")
+@click.option("--patience", default=_DEFAULTS.patience, help="Stop after this many judgements without gain; 0: never.")
 @head_options
-@question(net="The net to train, a .pb.gz.", auto="the stored fit to results of games, else 170")
-@SEED(help="Seed of the order of positions.")
+@question(net="The net to train, a .pb.gz.", auto="a stored fit to results or slope, else 170")
+@SEED(help="Seed for the order of the positions.")
 @JSON
 def command(
     chunks: tuple[str, ...],
@@ -133,7 +149,22 @@ def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Que
     asked = replace(question, net=read_net_file(path).sha256 + heads.variant if heads.variant else path)
     if store is not None:
         with Store.open(store) as opened:
+            _check_known(opened, asked.net, path)
             return asked.to_train_by(opened)
     if not isinstance(asked.threshold, float):
         raise UsageError(f"--threshold {asked.threshold}: is a share of a store's positions; give a number, or --store")
     return Question(threshold=asked.threshold)
+
+
+def _check_known(store: Store, net: str | None, path: str) -> None:
+    """Raises UsageError for a net that the store has no values of."""
+    from valuerepair.errors import UsageError, ValueRepairError
+
+    known, _ = store.names(*store.pick())
+    try:
+        store.pick(net)
+    except ValueRepairError:
+        names = store.nets().set_index("sha256")["name"]
+        first = str(names[known]) if names.tolist().count(names[known]) == 1 else known[:12]
+        words = shlex.join(["vr", "remeasure", "--db", store.path, "--net", first, "--net", path])
+        raise UsageError(f"{path}: {store.path} has no values of this net; first run: {words}") from None

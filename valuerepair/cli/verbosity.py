@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -67,6 +67,12 @@ def no_remarks() -> Iterator[None]:
 def is_quiet() -> bool:
     """Whether -q holds: for `Progress`, and for accounts of files that were written."""
     return _quiet
+
+
+def say_more(lines: Iterable[str]) -> None:
+    """Figures that few readers want, on standard error with -v: what a command prints is the same with and without."""
+    for line in lines:
+        log.debug(line)
 
 
 def add_options(command: click.Command) -> None:

@@ -100,7 +100,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class AtOtherAlpha:
-    """The shares of candidates of both nets at the second one's own alpha, and their difference."""
+    """The shares of candidates of both nets at the second one's own alpha, and their difference, games resampled."""
 
     alpha: float
     origin: str
@@ -141,7 +141,8 @@ class Comparison:
 @dataclass(frozen=True)
 class Remeasured:
     """Nets on the same positions, with a `part` on those that are held out so (`judge.split`). `left_out` has, by net,
-    the positions without a value of it; these count for none.
+    the positions without a value of it; these count for none. `cut` of the positions have the value of the last rung of
+    a ladder; where it is asked for these each counts for one, else screened ones by their weights.
 
     With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
@@ -154,6 +155,7 @@ class Remeasured:
     calibration: Calibrated
     threshold: float
     positions: int
+    cut: int
     games: int
     effective: float
     without_q: int
@@ -201,7 +203,7 @@ def compare(
     words = [words_for(store, net, oracle) for net in nets]
     alpha = store.alpha(nets[0].id, oracle.id, question.alpha)
     asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    scores, without_q = _read(store, words, asked, oracle.part)
+    scores, cut, without_q = _read(store, words, asked, oracle)
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = np.abs(scores.disagreement) >= question.threshold
@@ -211,7 +213,7 @@ def compare(
     for i in range(1, len(nets)):
         own = None
         if question.alpha is None and question.q_from == "cp":
-            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked)
+            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked, seed)
         beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold, seed)
         comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), seed))
     return Remeasured(
@@ -223,6 +225,7 @@ def compare(
         calibration=question.calibration,
         threshold=question.threshold,
         positions=len(scores.position_id),
+        cut=cut,
         games=len(np.unique(scores.game_id)),
         effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
         without_q=without_q,
@@ -269,31 +272,38 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
     return names
 
 
-def _read(store: Store, words: Sequence[str], question: Question, part: HeldPart | None) -> tuple[ComparedScores, int]:
-    """The positions that all nets (by their words) have a value of and the oracle a Q, and how many have no such Q."""
+def _read(
+    store: Store, words: Sequence[str], question: Question, oracle: AskedOracle
+) -> tuple[ComparedScores, int, int]:
+    """The positions that all nets (by their words) have a value of and the oracle a Q; how many of them a ladder cut,
+    and how many have no such Q."""
     import pandas as pd
 
     joined: pd.DataFrame | None = None
     for i, each in enumerate(words):
-        frame = store.frame(replace(question, net=each), text=False).set_index("position_id")
+        frame = store.frame(replace(question, net=each), text=False, cut=oracle.cut).set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
-        joined = own.join(frame[["game_id", "deep_q"]]) if joined is None else joined.join(own, how="inner")
+        if joined is None:
+            joined = own.join(frame[["game_id", "deep_q"]]).assign(cut=frame["rung"].notna() if oracle.cut else False)
+        else:
+            joined = joined.join(own, how="inner")
     assert joined is not None
-    if part is not None:
-        joined = joined[part.among(joined.index.to_numpy(np.int64))]
+    if oracle.part is not None:
+        joined = joined[oracle.part.among(joined.index.to_numpy(np.int64))]
     usable = joined[joined[0].notna()]
     every = range(len(words))
     off, net_q = (usable[names].to_numpy(np.float64).T for names in ([*every], [f"q{i}" for i in every]))
+    ids = usable.index.to_numpy(np.int64)
     scores = ComparedScores(
-        usable.index.to_numpy(np.int64),
+        ids,
         usable["game_id"].to_numpy(np.int64),
-        selection_weights(store, store.pick(words[0], question.oracle)[1], usable.index.to_numpy(np.int64)),
+        np.ones(len(ids)) if oracle.cut else selection_weights(store, oracle.id, ids),
         usable["deep_q"].to_numpy(np.float64),
         net_q,
         off,
         np.full_like(off, np.nan),
     )
-    return scores, len(joined) - len(usable)
+    return scores, int(usable["cut"].sum()), len(joined) - len(usable)
 
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, without_q: int, q_from: QFrom) -> str:
@@ -363,17 +373,18 @@ def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: 
 
 
 def _at_own_alpha(
-    store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question
+    store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question, seed: int
 ) -> AtOtherAlpha | None:
     """The shares at the net's own alpha; None where that is the one in use."""
     own = store.alpha(net.id, oracle.id)
     assert asked.alpha is not None
     if math.isclose(own.value, asked.alpha, rel_tol=0.001):
         return None
-    scores, _ = _read(store, words, replace(asked, alpha=own.value), oracle.part)
+    scores, *_ = _read(store, words, replace(asked, alpha=own.value), oracle)
     first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
-    return AtOtherAlpha(own.value, own.origin, table.shares, newcombe(table))
+    moved = (second.astype(np.float64) - first)[:, None]
+    return AtOtherAlpha(own.value, own.origin, table.shares, bootstrap(moved, scores.weight, scores.game_id, seed)[0])
 
 
 # What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
@@ -530,6 +541,9 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
         calibration=found.calibration,
     )
     frames = [store.candidates(replace(asked, net=words_for(store, net, oracle))) for net in nets]
+    if oracle.cut:
+        asked = replace(asked, net=words_for(store, nets[0], oracle))
+        frames.append(store.frame(asked, only=(*_COLUMNS, "rung"), cut=True).dropna(subset="rung"))
     known = pd.concat([frame[list(_COLUMNS)] for frame in frames])
     known = known.drop_duplicates("position_id").set_index("position_id")
     scores = found.scores
@@ -563,6 +577,8 @@ def comparison_lines(found: Remeasured) -> list[str]:
     width = max(len(net.name) for net in found.nets)
     held = "" if found.part is None else f" that are held out ({found.part})"
     what = f"{found.positions:,} positions{held} of {found.games:,} games, scored by {found.oracle}"
+    if found.cut:
+        what += f" ({found.cut:,} that screening cut, by their last rung)"
     shown = [f"{what}; deep Q from {_scale(found)}"]
     for name, count in found.left_out.items():
         shown.append(f"  {name}: {count:,} scored positions have no value of it; left out")
@@ -588,20 +604,18 @@ def _scale(found: Remeasured) -> str:
 
 def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     counts = pair.counts
-    p = "" if pair.p is None else f"; McNemar p {_p(pair.p)}"
     yield f"A = {pair.first}, B = {pair.second}"
-    yield "all positions (judge by these; B - A, with 95 % intervals; below 0 is a repair)"
-    yield f"  candidates             {_points(pair.share)}{p}"
-    yield f"    games resampled      {_points(pair.share_by_games)}"
+    yield "all positions (judge by these; B - A, with 95 % intervals of resampled games; below 0 is a repair)"
+    yield f"  candidates             {_points(pair.share_by_games)}"
     yield f"  mean |disagreement|    {_plain(pair.mean_abs)}"
     yield (
         f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
-    yield f"  of A's {pair.of_first.count:,} candidates B is right on {_selected_words(pair.of_first)}"
-    yield f"  of B's {pair.of_second.count:,} candidates A is right on {_selected_words(pair.of_second)}"
-    yield f"  of the positions that are not A's candidates B is newly wrong on {pair.newly}"
+    yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
+    yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
+    yield f"  of the positions that are not A's candidates, B is newly wrong on {pair.newly}"
     if calibration == "none":
         yield from _recalibrated_lines(pair)
     if pair.at_own_alpha is not None:
@@ -629,16 +643,16 @@ def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
             f"{FEWEST_GAMES} games are needed)"
         )
         return
-    yield "recalibrated: each net's Q through a curve of its own, which other games drew (B - A, games resampled)"
+    yield "recalibrated: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
     yield f"  A                      {found.first.candidates}; mean |disagreement| {found.first.mean_abs:.4f}"
     yield f"  B                      {found.second.candidates}; mean |disagreement| {found.second.mean_abs:.4f}"
     yield f"  candidates             {_points(found.share)}"
     yield f"  mean |disagreement|    {_plain(found.mean_abs)}"
-    yield f"  of A's candidates A's own curve repairs {found.of_first}"
+    yield f"  of A's candidates, A's own curve repairs {found.of_first}"
     if found.repaired.total:
-        yield f"  of those that B repaired A's own curve leaves wrong {found.repaired}"
+        yield f"  of those that B repaired, A's own curve leaves wrong {found.repaired}"
     if found.newly.total:
-        yield f"  of those that B made wrong B's own curve leaves wrong {found.newly}"
+        yield f"  of those that B made wrong, B's own curve leaves wrong {found.newly}"
     yield sentence(found)
 
 
@@ -681,8 +695,4 @@ def _points(interval: Interval) -> str:
 
 
 def _plain(interval: Interval) -> str:
-    return f"{interval.difference:+.4f} ({interval.low:+.4f} to {interval.high:+.4f}, games resampled)"
-
-
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+    return f"{interval.difference:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"

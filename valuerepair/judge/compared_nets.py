@@ -26,7 +26,7 @@ from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
 from valuerepair.store.files import net_words
-from valuerepair.store.rows import FULL, RunRecord
+from valuerepair.store.rows import CUT, FULL, RunRecord
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ BATCH_ROWS = 1024
 _MISSING = f"""
 SELECT v.position_id FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
 WHERE v.oracle_id = :oracle AND v.stage = '{FULL}' AND n.position_id IS NULL ORDER BY v.position_id
+"""
+_MISSING_OF_CUT = f"""
+SELECT position_id FROM deep_values WHERE oracle_id = :oracle AND stage GLOB '[0-9]*' AND position_id IN ({CUT})
+EXCEPT SELECT position_id FROM net_values WHERE net_id = :net
 """
 
 
@@ -63,16 +67,20 @@ class AskedNet:
 @dataclass(frozen=True, slots=True)
 class AskedOracle:
     """The oracle of a comparison: its number in the store, label, digest, and the positions it has scored in full; with
-    a `part` those of this part alone, which are compared."""
+    a `part` those of this part alone, which are compared. With `cut` also those that a ladder cut, by the value of
+    their last rung."""
 
     id: int
     label: str
     digest: str
     scored: int
     part: HeldPart | None = None
+    cut: bool = False
 
 
-def find_oracle(store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None) -> AskedOracle:
+def find_oracle(
+    store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None, cut: bool = False
+) -> AskedOracle:
     """The oracle that `words` mean; None: the one that has scored most positions of the first of `nets`, else of any.
 
     Raises ValueRepairError for an empty store, for words that fit no oracle, and where nothing of the part is scored.
@@ -82,11 +90,11 @@ def find_oracle(store: Store, words: str | None, nets: Sequence[str], part: Held
         with contextlib.suppress(ValueRepairError):
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]
-    found = AskedOracle(number, str(row["label"]), str(row["digest"]), int(row["scored"]), part)
-    if part is None:
+    found = AskedOracle(number, str(row["label"]), str(row["digest"]), int(row["scored"]), part, cut)
+    if part is None and not cut:
         return found
     scored = len(_lacking(store, 0, found))  # no net has the number 0
-    if not scored:
+    if part is not None and not scored:
         raise ValueRepairError(f"{store.path}: {found.label} has scored nothing of what is held out as {part.name}")
     return replace(found, scored=scored)
 
@@ -162,8 +170,11 @@ def _of_content(store: Store, new: AskedNet, oracle: AskedOracle) -> AskedNet:
 def _lacking(store: Store, net_id: int, oracle: AskedOracle) -> NDArray[np.int64]:
     """The positions that the oracle has scored and the net has no value of, ascending."""
     with store_errors(store.path):
-        rows = store.connection.execute(_MISSING, {"net": net_id, "oracle": oracle.id}).fetchall()
-    found = np.array([row[0] for row in rows], np.int64)
+        asked = {"net": net_id, "oracle": oracle.id}
+        rows = store.connection.execute(_MISSING, asked).fetchall()
+        if oracle.cut:
+            rows += store.connection.execute(_MISSING_OF_CUT, asked).fetchall()
+    found = np.unique(np.array([row[0] for row in rows], np.int64))
     return found if oracle.part is None else found[oracle.part.among(found)]
 
 
@@ -243,7 +254,7 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
     done, without = 0, dict[str, str]()
     try:
         for ids, batch in _unmeasured(store, net_id, oracle):
-            values, failed = _evaluated(net, batch)
+            values, failed = evaluated(net, batch)
             without |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
             store.add_net_values(np.delete(ids, list(failed)), net_id, values, run)
             store.commit()
@@ -260,8 +271,8 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
     return done
 
 
-def _evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
-    """The values of the rows that have one, and why the others have none; a net has one of each."""
+def evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
+    """The values of the rows that have one, and why the others, by row, have none; a net has one of each."""
     return net.answer(batch).result() if isinstance(net, EngineNet) else (net.evaluate(batch), {})
 
 

@@ -255,12 +255,17 @@ def lines(found: dict[str, Any]) -> list[str]:
     shown += _inferred_lines(found["inferred"])
     shown += _yield_lines(found)
     roots = found["roots"]
-    of_order = ", ".join(f"{number:,.1f}" for number in roots["hill"])
     shown.append(
-        f"  with the {roots['sampled']:,} of the archive {roots['candidates']:,} candidates of {roots['roots']:,} "
-        f"roots, which count for {of_order} (Hill numbers of order 1, 2)"
+        f"  with the {roots['sampled']:,} of the archive: {roots['candidates']:,} candidates around "
+        f"{roots['roots']:,} roots"
     )
     return shown
+
+
+def diversity_line(found: dict[str, Any]) -> str:
+    """How diverse the roots are."""
+    of_order = ", ".join(f"{number:,.1f}" for number in found["roots"]["hill"])
+    return f"{found['roots']['roots']:,} roots count for {of_order} (Hill numbers of order 1, 2)"
 
 
 def _distance(step: str, distance: int) -> str:

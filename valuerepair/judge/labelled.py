@@ -24,10 +24,10 @@ from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import locate
 from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.store import files, priors
+from valuerepair.store.columns import stored_rungs
 from valuerepair.store.connect import store_errors
 from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
 from valuerepair.store.queries import eco_headers
-from valuerepair.store.screening import stored_rungs
 from valuerepair.store.second_looks import net_number
 from valuerepair.store.store import Store
 
@@ -64,7 +64,7 @@ def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
     import pandas as pd
 
     _, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
-    wanted = [str(rung) for rung in stored_rungs(store, oracle_id) if rung >= RUNG_NODES]
+    wanted = [str(rung) for rung in stored_rungs(store.connection, oracle_id) if rung >= RUNG_NODES]
     query = """
         SELECT v.position_id, v.stage, v.cp FROM json_each(?) p CROSS JOIN json_each(?) s
         CROSS JOIN deep_values v ON v.oracle_id = ? AND v.stage = s.value AND v.position_id = p.value

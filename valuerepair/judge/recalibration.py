@@ -135,7 +135,7 @@ def sentence(found: Recalibration) -> str:
             else "B shows nothing beyond scale: both intervals hold 0"
         )
     rest = {
-        "cannot tell": "; whether it has fewer candidates too few games tell",
+        "cannot tell": "; there are too few games to tell whether it has fewer candidates",
         "not shown": "; its candidates may be as many as A's",
     }
     return f"B shows more than scale: recalibrated, it has {' and '.join(clear)} than A{rest.get(found.finding, '')}"

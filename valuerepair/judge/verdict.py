@@ -18,8 +18,8 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
 from valuerepair.question import QFrom, check_threshold
 from valuerepair.store import second_looks
+from valuerepair.store.alphas import gives_q
 from valuerepair.store.connect import store_errors
-from valuerepair.store.queries import gives_q
 from valuerepair.store.second_looks import Afters, Looks, Scores, StoredOracle
 
 if TYPE_CHECKING:
@@ -276,5 +276,5 @@ def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str,
 
 
 def _text(rate: dict[str, Any]) -> str:
-    numbers = (float("nan") if rate[name] is None else rate[name] for name in ("rate", "low", "high"))
-    return str(Rate(rate["count"], rate["total"], *numbers))
+    share, low, high = (float("nan") if rate[name] is None else rate[name] for name in ("rate", "low", "high"))
+    return str(Rate(rate["count"], rate["total"], share, low, high))

@@ -124,7 +124,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     if not found["positions"]:
         return []
     title = f"diversity at {found['threshold']:g}, candidates weighted with softness {found['softness']:g}"
-    return ["", title, *(f"  {line}" for line in described(found))]
+    return [title, *(f"  {line}" for line in described(found))]
 
 
 _KINDS = {"opening": "opening families", "material": "material families", "root": "roots"}

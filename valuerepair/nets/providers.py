@@ -25,11 +25,14 @@ from valuerepair.nets import onnx_model
 from valuerepair.nets.devices import BY_WORD, CPU, CUDA, DEVICES, NAMES, OPENVINO, TENSORRT, Device, Precision
 from valuerepair.nets.openvino_session import why_no_openvino
 
-REMEDY = {
-    OPENVINO: "install it with `pip install 'valuerepair[openvino]'`, or use --device cpu",
-    CUDA: "install it with `pip install 'valuerepair[gpu]'` on a machine with an NVIDIA GPU, or use --device cpu",
-    TENSORRT: "install onnxruntime-gpu and TensorRT (`pip install tensorrt`), or use --device cuda or cpu",
+_REMEDY = {
+    OPENVINO: ("install it with `pip install 'valuerepair[openvino]'`", "use --device cpu"),
+    CUDA: ("install it with `pip install 'valuerepair[gpu]'`", "use --device cpu"),
+    TENSORRT: ("install onnxruntime-gpu and TensorRT (`pip install tensorrt`)", "use --device cuda or cpu"),
 }
+# The oldest driver for all CUDA of a major version, by
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+_DRIVERS = {12: 525, 13: 580}
 log = logging.getLogger(__name__)
 QUIET = 3  # ONNX Runtime's severities: 3 = errors only
 
@@ -49,7 +52,7 @@ def choose_device(word: str) -> Device:
         return Device(CUDA if reason is None else CPU)
     device = BY_WORD[word]
     if device.provider != CPU and (reason := why_not(device.provider, device.precision)):
-        name, remedy = NAMES[device.provider], REMEDY[device.provider]
+        name, remedy = NAMES[device.provider], f"{install(device.provider)}, or {_REMEDY[device.provider][1]}"
         if device.precision == "bf16" and why_not(device.provider) is None:
             remedy = "use --device openvino:f32 or cpu"
         raise ValueRepairError(f"--device {word}: {name} cannot be used: {reason}; {remedy}")
@@ -65,8 +68,8 @@ def why_not(provider: str, precision: Precision = "f32") -> str | None:
         return why_no_openvino(precision)
     if provider not in onnxruntime.get_available_providers():
         return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
-    if provider != CPU and not _has_nvidia_driver():
-        return "there is no NVIDIA driver on this machine"
+    if provider != CPU and (reason := why_no_driver()) is not None:
+        return reason
     preload_libraries(provider)
     options = quiet_options(1)
     if provider != CPU:
@@ -84,13 +87,56 @@ def why_not(provider: str, precision: Precision = "f32") -> str | None:
     return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"
 
 
-def _has_nvidia_driver() -> bool:
-    """Asked first: without a driver ONNX Runtime fills standard error with the libraries it cannot load."""
+def install(provider: str) -> str:
+    """What to do so that a provider may run here: about the driver where that is what keeps it from running."""
+    if provider in (CUDA, TENSORRT) and why_no_driver() is not None:
+        cuda = _runtime_cuda()
+        extra = "" if _has_cuda_libraries(cuda) else ", and run `pip install 'valuerepair[gpu]'`"
+        return f"install NVIDIA's driver, {_needed(cuda)}, if this machine has an NVIDIA GPU{extra}"
+    return _REMEDY.get(provider, ("pip install --force-reinstall onnxruntime", ""))[0]
+
+
+def why_no_driver() -> str | None:
+    """What is wrong with the NVIDIA driver, None where it will do for the installed ONNX Runtime.
+
+    Asked first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
+    """
+    found, needed = _driver_cuda(), _runtime_cuda()
+    if found is None:
+        return "there is no NVIDIA driver on this machine"
+    if found < 1000 * needed:
+        of = f"{found // 1000}.{found % 1000 // 10}"
+        return f"the NVIDIA driver is of CUDA {of}; the installed onnxruntime needs one {_needed(needed)}"
+    return None
+
+
+def _driver_cuda() -> int | None:
+    """The newest CUDA that the driver knows, as its `cuDriverGetVersion` has it (13000 is 13.0); None without one."""
+    version = ctypes.c_int(0)
     try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return False
-    return True
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        driver.cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    return version.value
+
+
+def _runtime_cuda() -> int:
+    """The major version of the CUDA that ONNX Runtime was built with."""
+    import onnxruntime
+
+    return int(str(getattr(onnxruntime, "cuda_version", "")).partition(".")[0] or 0)
+
+
+def _needed(cuda: int) -> str:
+    return f"{_DRIVERS[cuda]} or later (for CUDA {cuda})" if cuda in _DRIVERS else f"for CUDA {cuda}"
+
+
+def _has_cuda_libraries(cuda: int) -> bool:
+    """Whether the extra's largest part is installed; CUDA may come from elsewhere, too, which is for the canary."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return bool(importlib.metadata.version(f"nvidia-cudnn-cu{cuda}"))
+    return False
 
 
 def _canary() -> bytes:

@@ -11,7 +11,7 @@ from valuerepair.errors import UsageError
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.settings import Settings, Sizes, seconds_of
-from valuerepair.training.options import SHARE_OF_GAMES
+from valuerepair.training.options import PASSES, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
@@ -24,7 +24,6 @@ _SHARES = {"positions": 40, "expand": 5, "confirm": 5, "book": 0, "steps": 31, "
 _SHARES_NORMAL = {"positions": 25, "expand": 10, "confirm": 4, "book": 25, "steps": 22, "games": 14}
 _LEAST = {"positions": 500, "expand": 20_000, "confirm": 5, "book": 20, "steps": 20, "games": 10}
 _MOST = {"confirm": 200, "book": 2_000, "games": 400}
-_PASSES = 6  # of training over its positions, which more would have it learn by heart
 _TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
 _LOOKS = 3 * 10  # a second look: three searches of ten times the nodes
 _MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
@@ -122,7 +121,7 @@ def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int |
         return rates.positions
     positions = found["positions"] or rates.positions
     if name == "steps":
-        return max(_PASSES * _learned(settings, positions, found["book"]) / settings.train.batch, _LEAST["steps"])
+        return max(PASSES * _learned(settings, positions, found["book"]) / settings.train.batch, _LEAST["steps"])
     if name == "expand":
         return max(positions * rates.nodes / rates.searches, _LEAST["expand"])
     return _MOST[name]

@@ -91,10 +91,9 @@ class Training:
             batch=self.batch,
             lr=self.lr,
             steps=steps,
-            warmup=min(TrainOptions().warmup, steps // 5),
             every=max(1, steps // 5),
             patience=0,
-        )
+        ).planned(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -275,11 +275,15 @@ def _won_lost(results: Results) -> tuple[float, float]:
     return size * mean, size * (1 - mean)
 
 
-def elo_words(elo: Estimate) -> str:
-    """``+12.3 (-4.0 to +28.9)``; of games that were all won or all lost, which give no estimate, the bound alone."""
+def elo_words(elo: Estimate, level: str = "") -> str:
+    """``+12.3 (-4.0 to +28.9)``; of games that were all won or all lost, which give no estimate, the bound alone.
+
+    `level` says of what kind the interval is: ``+12.3 (95 %: -4.0 to +28.9)``.
+    """
     if math.isinf(elo.value):
-        return f"{bounds_words(elo)} ({_all_same(elo.value)})"
-    return "-" if math.isnan(elo.value) else f"{value_words(elo.value)} ({bounds_words(elo)})"
+        return f"{bounds_words(elo)} ({f'{level}, ' if level else ''}{_all_same(elo.value)})"
+    of = f"{level}: " if level else ""
+    return "-" if math.isnan(elo.value) else f"{value_words(elo.value)} ({of}{bounds_words(elo)})"
 
 
 def value_words(elo: float) -> str:

@@ -189,8 +189,8 @@ def parse_side(text: str) -> EngineSpec:
         kind, items = items[0], items[1:]
     elif "=" in items[0] and not is_path(items[0]):
         kind = MCTS
-    elif items[0].endswith((".pb.gz", ".pb", ".onnx")):
-        raise UsageError(f"{where}a net is given as net={items[0]}")
+    elif (net := _net_named(items[0])) is not None:
+        raise UsageError(f"{where}a net is given as net={net}; {EXAMPLE}")
     else:
         kind = UCI
     side = parse_engine(kind, items, where, PARAMETERS, EXAMPLE)
@@ -199,6 +199,19 @@ def parse_side(text: str) -> EngineSpec:
     if kind == MCTS:
         params_of(side)
     return side
+
+
+def _net_named(word: str) -> str | None:
+    """The net that a word without ``net=`` means: a file of weights, or a name for which there is no engine."""
+    from valuerepair.nets.registry import KNOWN_NETS
+
+    endings = (".pb.gz", ".pb", ".onnx")
+    if word.endswith(endings):
+        return word
+    if is_path(word) or find_engine(word) is not None:
+        return None
+    files = (f"{word}{ending}" for ending in endings if Path(f"{word}{ending}").is_file())
+    return word if word in KNOWN_NETS else next(files, None)
 
 
 def params_of(side: EngineSpec) -> SearchParams:

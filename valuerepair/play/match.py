@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import random
 import time
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from valuerepair import __version__
 from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import UsageError
 from valuerepair.play.game import GameRecord
-from valuerepair.play.lineup import Lineup
-from valuerepair.play.openings import Opening, white_material
+from valuerepair.play.lineup import Lineup, NetOptions, parse_side
+from valuerepair.play.openings import Opening, built_in_openings, check_playable, read_openings, white_material
 from valuerepair.play.outlook import Turns
 from valuerepair.play.pgn import (
     PgnWriter,
@@ -30,9 +32,9 @@ from valuerepair.play.pgn import (
 )
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.play.sprt import GO_ON, Sprt
-from valuerepair.play.standing import Played, Standing, progress_note
-from valuerepair.play.time_control import TimeControl
+from valuerepair.play.sprt import GO_ON, Sprt, parse_sprt
+from valuerepair.play.standing import Played, Standing, progress_note, report_lines
+from valuerepair.play.time_control import TimeControl, parse_control
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +123,60 @@ class MatchEnd:
     before: int
     interrupted: bool
     path: Path
+
+    def lines(self) -> list[str]:
+        """For the user: the standing, and where the games are."""
+        return [*report_lines(self.standing), f"games in {self.path}"]
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures, as `Standing.as_json` has them, with the games planned and the file."""
+        return {**self.standing.as_json(), "planned": self.games, "pgn": str(self.path)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchOptions:
+    """A match as it is typed: `games` None are two per opening, `openings` None the built-in lines, else a PGN, EPD or
+    FEN file; `nodes`, `movetime` (``100ms``), `tc` (``10+0.1``) limit the sides that have no limit, a time by `margin`
+    milliseconds more; `sprt` is a test, ``elo0=0,elo1=5``; the rest as in `MatchPlan` and `Lineup`."""
+
+    games: int | None = None
+    openings: str | None = None
+    order: str = SEQUENTIAL
+    nodes: str | None = None
+    movetime: str | None = None
+    tc: str | None = None
+    margin: int = 100
+    rules: Rules = field(default_factory=lambda: Rules(max_plies=0))
+    sprt: str | None = None
+    jobs: int | None = None
+    seed: int = 0
+    device: str = "auto"
+    threads: int | None = None
+
+    def plan(self) -> MatchPlan:
+        """What is to be played. Raises UsageError and ValueRepairError."""
+        openings = read_openings(self.openings) if self.openings is not None else built_in_openings()
+        check_playable(openings, self.openings)
+        return MatchPlan(
+            openings,
+            self.games if self.games is not None else 2 * len(openings),
+            os.path.basename(self.openings) if self.openings is not None else BUILT_IN,
+            self.order,
+            parse_control(self.nodes, self.movetime, self.tc, self.margin),
+            self.rules,
+            parse_sprt(self.sprt) if self.sprt is not None else None,
+            self.seed,
+        )
+
+
+def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *, progress: Progress) -> MatchEnd:
+    """The match of two sides, given as the text of `vr match`: opens them, and says who plays. See `play_match`."""
+    a, b = (parse_side(side) for side in sides)
+    plan = options.plan()
+    device = NetOptions(options.device, options.threads)
+    with Lineup([a, b], plan.control, options.jobs, plan.games, device) as lineup:
+        log.info("\n".join([*lineup.lines(), *plan.remark()]))
+        return play_match(plan, lineup, path, progress=progress)
 
 
 def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: Progress) -> MatchEnd:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from valuerepair import __version__
-from valuerepair.chess.progress import Interruptions, Progress, format_duration
+from valuerepair.chess.progress import Interruptions, Progress, format_duration, format_rate
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.oracles.mcts_oracle import available_memory
-from valuerepair.play.figures import PlayedGame, played
+from valuerepair.play.figures import PlayedGame, figures, lines, played
 from valuerepair.play.forest_player import Fill, ForestPlayer, search_facts
 from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening
@@ -222,6 +222,22 @@ class SelfplayEnd:
             "batch_fill": fill.share if fill is not None and fill.runs else None,
             "known_evaluations": fill.known / fill.leaves if fill is not None and fill.leaves else None,
         }
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures of all games (`play.figures.figures`), how many were planned, and the speed of this run."""
+        return {**figures(self.games), "planned": self.planned, "interrupted": self.interrupted, **self.speed}
+
+    def lines(self) -> list[str]:
+        """`as_json` for the user."""
+        said, new = lines(figures(self.games)), len(self.games) - self.before
+        if new and self.nodes:
+            speed = self.speed
+            filled, known = speed["batch_fill"], speed["known_evaluations"]
+            more = f", batches {100 * filled:.0f} % full" if filled is not None else ""
+            more += f", {100 * known:.0f} % of evaluations known from before" if known is not None else ""
+            rate = f"{speed['games_per_hour']:,.0f} games/h, {format_rate(speed['nodes_per_second'])}"
+            said.append(f"  {new:,} in {format_duration(self.seconds)}: {rate}{more}")
+        return said
 
 
 def play_selfplay(

@@ -25,7 +25,6 @@ from valuerepair.play.elo import (
     los_words,
     moments,
     normalized_elo,
-    value_words,
     verdicts,
 )
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
@@ -257,20 +256,33 @@ def report_lines(standing: Standing) -> list[str]:
         lines.append(f"  {what:<6} {score_words(score)}")
     lines += _pairs_lines(standing)
     if tally.score.games:
-        elo, normalized = elo_interval(results).value, standing.normalized
-        said = f"Elo {value_words(elo)}"
-        if not math.isnan(normalized.value):
-            said += f", normalized {value_words(normalized.value)} ({bounds_words(normalized)} at 0.95)"
-        lines.append(f"{said}, LOS {los_words(results)} (of {standing.of})")
+        interval, verdict = standing.levels[0.95]
+        lines.append(
+            f"Elo {elo_words(interval, '95 %')}, LOS {los_words(results)} (of {standing.of}): "
+            f"{_verdict_words(first, verdict)}"
+        )
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}")
-        for level, (interval, verdict) in standing.levels.items():
-            shown = verdict if verdict == NOT_SHOWN else f"{first} is {verdict}"
-            lines.append(f"  at {level:.2f}: {bounds_words(interval):>20}  {shown}")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
     lines.append("endings: " + _endings(standing))
     lines.append("faults: " + _faults(standing))
+    return lines
+
+
+def _verdict_words(first: str, verdict: str) -> str:
+    return "no difference shown" if verdict == NOT_SHOWN else f"{first} is {verdict}"
+
+
+def level_lines(standing: Standing) -> list[str]:
+    """Normalized Elo, and the interval and verdict at each level; nothing without games."""
+    normalized, lines = standing.normalized, list[str]()
+    if not standing.tally.score.games:
+        return lines
+    if not math.isnan(normalized.value):
+        lines.append(f"normalized Elo {elo_words(normalized, '95 %')}")
+    for level, (interval, verdict) in standing.levels.items():
+        lines.append(f"at {level:.2f}: {bounds_words(interval):>20}  {_verdict_words(standing.names[0], verdict)}")
     return lines
 
 

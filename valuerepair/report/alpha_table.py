@@ -17,12 +17,17 @@ from valuerepair.chess.values import (
     FitTo,
     Floats,
     Norm,
+    Slope,
     fit_alpha,
     fit_alpha_to_results,
+    fit_alpha_to_slope,
+    slope_of,
 )
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
 from valuerepair.question import Question
+from valuerepair.store.alphas import are_alike
+from valuerepair.store.screening import screens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,10 +42,10 @@ _RESULTS = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
 class AlphaTable:
     """The fits of one net and oracle, the alpha in use now, and the candidate rates.
 
-    `fits` are to the net's Q by norm, and to the ``results`` of games, where enough positions stood in some.
-
-    `rates` has the rate at the default alpha under ``default``, at the one in use under ``now``, and at each fit under
-    its name.
+    `fits` are to the net's Q by norm and by its ``slope``, and to the ``results`` of games, where enough positions
+    stood in some; `with_result` did. `rates` has the rate at the default alpha under ``default``, at the one in use
+    under ``now``, and at each fit under its name; `slopes` how many times as steep the net's Q becomes by training with
+    each. `cut_by` is the alpha that the ladder cut positions by, None without one.
     """
 
     net: str
@@ -49,20 +54,30 @@ class AlphaTable:
     now: Alpha
     fits: dict[FitTo, AlphaFit]
     rates: dict[str, Rate]
+    slopes: dict[str, Slope]
+    with_result: int
+    cut_by: float | None
 
     def lines(self) -> list[str]:
         """The table in words."""
-        rows = [("default", f"{DEFAULT_ALPHA:.0f}", "", "", self.rates["default"])]
+        rows = [("default", f"{DEFAULT_ALPHA:.0f}", "", "", "default")]
         for name, fit in self.fits.items():
             interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
-            rows.append((f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}", self.rates[name]))
-        head = f"{'':<11} {'alpha':>6}  {'95 % interval':<15} {'residual':>8}  candidates at {self.threshold:g}"
+            rows.append((f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}", name))
+        head = (
+            f"{'':<11} {'alpha':>6}  {'95 % interval':<15} {'residual':>8}  {'steeper':>7}  "
+            f"candidates at {self.threshold:g}"
+        )
         positions = next(iter(self.fits.values())).n
         return [
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
             head,
-            *(f"{name:<11} {alpha:>6}  {interval:<15} {rest:>8}  {rate}" for name, alpha, interval, rest, rate in rows),
-            f"in use now: {self.now.source(digits='.0f')}",
+            *(
+                f"{title:<11} {alpha:>6}  {interval:<15} {rest:>8}  {self.slopes[name].value:>7.2f}  {self.rates[name]}"
+                for title, alpha, interval, rest, name in rows
+            ),
+            "steeper: how many times as steep the net's Q becomes by training with this alpha",
+            f"in use now: {self.now.source()}",
             *(f"{name}: the scores determine no alpha" for name, fit in self.fits.items() if fit.at_bound),
         ]
 
@@ -77,18 +92,31 @@ class AlphaTable:
             "now": {"alpha": self.now.value, "origin": self.now.origin},
             "fits": fits,
             "candidates": {name: asdict(rate) for name, rate in self.rates.items()},
+            "steeper": {name: _known(slope.value) for name, slope in self.slopes.items()},
         }
+
+    def change(self, name: FitTo) -> list[str]:
+        """What it changes that the fit of that name takes the place of the alpha in use."""
+        fit = Alpha(self.fits[name].alpha, "")
+        before, after = self.rates["now"].count, self.rates[name].count
+        instead = "as many as" if after == before else f"instead of {before:,}"
+        said = (
+            f"saved: alpha {fit.shown} ({name}) for this net and oracle; by it {after:,} positions are candidates at "
+            f"{self.threshold:g}, {instead} by {self.now.source()}"
+        )
+        if self.cut_by is None or are_alike(self.cut_by, fit.value):
+            return [said]
+        cut_by = Alpha(self.cut_by, "").shown
+        return [said, f"screening cut positions by alpha {cut_by}: the same vr mine again judges these by {fit.shown}"]
 
     def saveable(self, name: FitTo) -> AlphaFit:
         """The fit of that name. Raises ValueRepairError when there is none, when it is of too few scores, and when it
         lies at a bound, where no alpha is better than another."""
         if name not in self.fits:
-            raise ValueRepairError(
-                f"not saved: fewer than {AUTO_MIN_POSITIONS} scored positions stood in a game with a result"
-            )
+            raise ValueRepairError(_too_few(self.with_result, "positions with a score in centipawns and a result"))
         fit = self.fits[name]
         if fit.n < AUTO_MIN_POSITIONS:
-            raise ValueRepairError(f"not saved: {fit.n:,} scores in centipawns, and a fit takes {AUTO_MIN_POSITIONS}")
+            raise ValueRepairError(_too_few(fit.n, "positions with a score in centipawns"))
         if fit.at_bound:
             low, high = ALPHA_BOUNDS
             raise ValueRepairError(
@@ -96,6 +124,11 @@ class AlphaTable:
                 "mine more positions"
             )
         return fit
+
+
+def _too_few(count: int, what: str) -> str:
+    more = f"mine until there are {AUTO_MIN_POSITIONS - count:,} more (what screening cuts has none)"
+    return f"not saved: {count:,} {what}, and a fit takes {AUTO_MIN_POSITIONS}; {more}"
 
 
 def _known(number: float) -> float | None:
@@ -117,22 +150,29 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)
     now = store.alpha(net_id, oracle_id)
-    wanted = ("net_q", "cp", "weight", "result", "side", "played", "game_id")
+    wanted = ("net_q", "cp", "mate", "weight", "result", "side", "played", "game_id")
     frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp", expanded="no"), only=wanted)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
     game = frame["game_id"].to_numpy(np.int64)
     fits: dict[FitTo, AlphaFit] = {norm: fit_alpha(q, cp, weight, norm, game=game) for norm in NORMS}
+    fits["slope"] = fit_alpha_to_slope(q, cp, frame["mate"].to_numpy(np.float64), weight, game)
     result = _results(frame)
-    if np.count_nonzero(~(np.isnan(result) | np.isnan(cp))) >= AUTO_MIN_POSITIONS:
+    with_result = int(np.count_nonzero(~(np.isnan(result) | np.isnan(cp))))
+    if with_result >= AUTO_MIN_POSITIONS:
         fits["results"] = fit_alpha_to_results(result, cp, weight, game)
     alphas: dict[str, float] = {"default": DEFAULT_ALPHA, "now": now.value}
     alphas |= {name: fit.alpha for name, fit in fits.items()}
-    rates = {}
+    rates, slopes = {}, {}
     for name, value in alphas.items():
-        asked = replace(question, alpha=value, q_from="cp")
-        size = np.abs(store.frame(asked, only=("disagreement",))["disagreement"].to_numpy(np.float64))
+        asked = replace(question, alpha=value, q_from="cp", expanded="no")
+        found = store.frame(asked, only=("deep_q", "disagreement"))
+        size = np.abs(found["disagreement"].to_numpy(np.float64))
         scored = ~np.isnan(size)
         rates[name] = weighted(size[scored] >= question.threshold, weight[scored], game[scored])
+        slopes[name] = slope_of(q, found["deep_q"].to_numpy(np.float64), weight, game)
     attrs = frame.attrs
-    return AlphaTable(attrs["net"]["name"], attrs["oracle"]["label"], question.threshold, now, fits, rates)
+    names = attrs["net"]["name"], attrs["oracle"]["label"]
+    ladders = screens(store, net_id, oracle_id)
+    cut_by = ladders[0].alpha if ladders else None
+    return AlphaTable(*names, question.threshold, now, fits, rates, slopes, with_result, cut_by)

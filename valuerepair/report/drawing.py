@@ -93,7 +93,7 @@ def scale(frame: pd.DataFrame) -> str:
     """Where deep Q comes from, and whether net Q is calibrated."""
     if "alpha" not in frame.attrs:
         return "alpha unknown"
-    source = Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"), ".0f")
+    source = Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"))
     return f"{source}, net Q calibrated" if frame.attrs.get("calibration") else source
 
 

@@ -22,7 +22,8 @@ from valuerepair.screening.model import Screen, is_calibrated
 from valuerepair.screening.package import package_rows
 from valuerepair.screening.recall import figures
 from valuerepair.store import screening
-from valuerepair.store.screening import screens, stored_rungs
+from valuerepair.store.columns import stored_rungs
+from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
 
 _WANTED = 0.95  # of the table; the curve itself has no use for it
@@ -121,7 +122,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
     off = np.abs(rows.disagreement[on_ladder]) >= question.threshold
     weight, game = rows.weight[on_ladder], rows.game[on_ladder]
     # A rung that cut nothing is a rung all the same; stores of earlier versions cut at 0 nodes too.
-    rungs = sorted({*screening.stored_rungs(store, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
+    rungs = sorted({*stored_rungs(store.connection, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
     with style.house_style():
         figure, axes = style.new_figure(7.2, 4.9)
         for gid, members, colour, marker in (
@@ -218,7 +219,7 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
     Raises ValueRepairError where too little was searched in full by way of the rungs.
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)
-    rungs = stored_rungs(store, oracle_id)
+    rungs = stored_rungs(store.connection, oracle_id)
     facts = next(row for row in store.oracles().to_dict("records") if row["id"] == oracle_id)
     if not rungs or "nodes" not in facts["limits"]:
         raise ValueRepairError(

@@ -99,7 +99,7 @@ def _words(found: Remeasured) -> list[str]:
 
 
 def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
-    rows: list[tuple[str, Interval]] = [("all candidates", pair.share)]
+    rows: list[tuple[str, Interval]] = [("all candidates", pair.share_by_games)]
     if pair.recalibrated is not None:
         rows.append(("both recalibrated", pair.recalibrated.share))
     rows += [(label.label, label.change) for label in shown_labels(pair.labels)]
@@ -114,7 +114,7 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
-    words = ["second net less first, paired 95 % intervals (Newcombe)"]
+    words = ["second net less first, 95 % intervals: of resampled games, of labels Newcombe's"]
     if pair.at_own_alpha is not None:
         other = pair.at_own_alpha
         low, middle, high = (

@@ -321,7 +321,7 @@ def _disagreement(shown: dict[str, Any]) -> list[str]:
         errs = "too optimistic" if off > 0 else "too pessimistic"
         words = [f"{off:+.3f}, a candidate at {shown['threshold']:g}: the net is {errs}"]
     a_mate = shown["deep"]["mate"] is not None
-    words.append("Q of a mate" if a_mate else Alpha(**shown["alpha"]).source(shown["q_from"], ".0f"))
+    words.append("Q of a mate" if a_mate else Alpha(**shown["alpha"]).source(shown["q_from"]))
     if "calibrated_q" in shown:
         words.append(f"net Q calibrated: {shown['calibrated_q']:+.3f}")
     weight = shown["weight"]

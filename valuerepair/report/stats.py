@@ -15,7 +15,7 @@ from valuerepair.calibration import TooLittle, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
-from valuerepair.intervals import Flags, Floats, Ids, Rate, mean_interval, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -99,6 +99,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
     size, threshold = np.abs(off), question.threshold
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
+    scale = store.training_scale(net_id, oracle_id, question)
     scored = {
         **attrs,
         "positions": positions,
@@ -116,6 +117,8 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
             {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight, game)},
         ],
         "beyond_scale": scale_figures(store, question),
+        "two_scales": store.two_scales(net_id, oracle_id, question),
+        "training_scale": None if scale is None else scale.figures(),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(known) else None,
         "screening": recall.figures(store, net_id, oracle_id, found, threshold),
         "nodes": nodes,
@@ -165,9 +168,9 @@ def _by(
 
 
 def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
-    """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows."""
+    """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows; see `Rate`."""
     found = weighted(hits, weight, game)
-    return {"candidates": found.count, "scored": found.total, **_bounds(found)}
+    return {"candidates": found.count, "scored": found.total, **_bounds(found), "few_drawn": found.few_drawn}
 
 
 _BOUNDS = ("rate", "low", "high")
@@ -180,17 +183,50 @@ def _bounds(rate: Rate) -> dict[str, float | None]:
 
 def _rate(row: dict[str, Any], count: str = "count", total: str = "total") -> Rate:
     """The rate that a row of figures holds."""
-    return Rate(row[count], row[total], *(float("nan") if row[name] is None else row[name] for name in _BOUNDS))
+    rate, low, high = (float("nan") if row[name] is None else row[name] for name in _BOUNDS)
+    return Rate(row[count], row[total], rate, low, high)
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
 
+# A share is said of the first of these of which it makes a number of this size: 13 of 10,000 rather than 1 of 1,000.
+_SAID_OF = (1_000, 10_000, 100_000, 1_000_000)
+_FEWEST_SAID = 5
+
+
+def headline(figures: dict[str, Any]) -> str:
+    """The one sentence that `store_figures` comes down to: the rate of candidates at the threshold, by weight.
+
+    "22 of 1,000 positions of these games are misjudged by 0.55 or more (19 to 26)", with the 95 % interval of the
+    rate in brackets; empty where no position has both values.
+    """
+    scored = figures["scored"]
+    if scored is None:
+        return ""
+    threshold = scored["threshold"]
+    (row,) = (row for row in scored["by_threshold"] if row["threshold"] == threshold)
+    if row["rate"] is None:
+        return ""
+    off = f"misjudged {'beyond scale ' if scored['calibration'] else ''}by {threshold:g} or more"
+    if not row["candidates"]:
+        most = _said_of(row["high"])
+        return f"No position of these games was found to be {off} (at most {row['high'] * most:,.0f} of {most:,})"
+    per = _said_of(row["rate"])
+    count, low, high = (f"{row[name] * per:,.0f}" for name in _BOUNDS)
+    return f"{count} of {per:,} positions of these games are {off} ({low} to {high})"
+
+
+def _said_of(rate: float) -> int:
+    return next((per for per in _SAID_OF if rate * per >= _FEWEST_SAID), _SAID_OF[-1])
+
 
 def stats_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
+    said = headline(figures)
     shown = [
+        *([said, *_far_lines(figures["scored"]), ""] if said else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
-        f"files: {figures['sources']:,}, runs: {len(figures['runs'])}"
+        f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
     ]
     shown += [
         f"  net     {net['name']}  {net['sha256'][:12]}  {net['evaluated']:,} evaluated" for net in figures["nets"]
@@ -203,6 +239,12 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
         return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
     expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"])
     return [*shown, "", *_scored_lines(scored), *expanded]
+
+
+def _far_lines(scored: dict[str, Any]) -> list[str]:
+    """Why the upper end of the headline's interval is far, where it is."""
+    (row,) = (row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
+    return [f"  ({far_words(row['few_drawn'])})"] if row["few_drawn"] else []
 
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
@@ -219,6 +261,9 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     ]
     if scored["without_q"]:
         shown.append(f"{scored['without_q']:,} of them have no Q of the kind asked for and are left out below")
+    shown += [scored["two_scales"]] if scored["two_scales"] else []
+    if scored["training_scale"] is not None:
+        shown.append(f"training: {scored['training_scale']['words']}")
     if scored["beyond_scale"] is not None:
         shown.append(_beyond_scale_line(scored["beyond_scale"], scored["threshold"]))
     shown += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
@@ -235,7 +280,7 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
 def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
     share = _rate(found["left"])
     kept = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
-    new = f", and {found['new']:,} that were none come in" if found["new"] else ""
+    new = f"; {found['new']:,} other positions become candidates" if found["new"] else ""
     return f"beyond scale: {kept}{new}; {found['words']}"
 
 
@@ -259,13 +304,12 @@ def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Dat
 
 
 def section_lines(sections: dict[str, Any]) -> list[str]:
-    """The sections as text for a terminal; nothing where there are no candidates."""
+    """The sections as text for a terminal, less that on diversity; nothing where there are no candidates."""
     confirmed = verdict.lines(sections["confirmed"])
     return [
         *label_lines(sections["labels"]),
         *([""] if confirmed and confirmed[0] else []),
         *confirmed,
-        *weights.lines(sections["diversity"]),
         *outcome_lines(sections["played"]),
     ]
 
@@ -273,6 +317,15 @@ def section_lines(sections: dict[str, Any]) -> list[str]:
 # Families and signatures shown, the most frequent ones.
 MOST_SHOWN = 6
 _QUANTILES = (0.1, 0.5, 0.9)
+
+
+def diversity_lines(figures: dict[str, Any]) -> list[str]:
+    """How diverse the candidates are, of `sections`, and the roots of `store_figures`, as text for a terminal."""
+    expanded = figures["expanded"]
+    return [
+        *weights.lines(figures["diversity"]),
+        *([] if expanded is None else [families.diversity_line(expanded)]),
+    ]
 
 
 def label_figures(

@@ -24,7 +24,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import verdict
 from valuerepair.judge.split import split_file
 from valuerepair.nets.devices import device_of, split_key
@@ -32,6 +32,7 @@ from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.open import chosen_spec, open_oracle
 from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spec
+from valuerepair.question import Question
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.runs.summary import next_command
@@ -544,6 +545,52 @@ def confirm_report(
         "verdicts": verdict.figures(store, frame, threshold, second),
         "cases": confirm_cases(frame, verdict.evidence(store, frame, second), count),
     }
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What came of second looks: the `summary` of this run, and the `report` on all there are, JSON-able."""
+
+    summary: ConfirmSummary
+    report: dict[str, Any]
+
+    @property
+    def verdicts(self) -> dict[str, Any]:
+        """How often the search is right about the candidates, as `judge.verdict.figures` counts it."""
+        found: dict[str, Any] = self.report["verdicts"]
+        return found
+
+    def lines(self) -> list[str]:
+        """For the user, with what to do next."""
+        return confirm_lines(self.report, self.summary.workers)
+
+
+def confirm_candidates(
+    store: Store,
+    question: Question,
+    depth: Depth,
+    options: ConfirmOptions,
+    *,
+    workers: int | None = None,
+    show: int = 5,
+    progress: Progress,
+) -> Confirmed:
+    """Looks again at the candidates of a question, in a store that is open for writing, by a deeper search.
+
+    `question.net` may be the net's file, which a search with it then takes. `workers` searches go on at once; `show` of
+    the worst cases of each verdict are in the report. Raises ValueRepairError where there is no candidate, and what
+    `open_second` and `confirm` raise.
+    """
+    frame = store.candidates(question)
+    if not len(frame):
+        raise ValueRepairError(
+            f"{store.path}: no candidates at {question.threshold:g} to look at; mine more, or lower --threshold"
+        )
+    first = second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
+    with open_second(store, first, depth, frame.attrs["net"], net_file=question.net, workers=workers) as second:
+        summary = confirm(store, frame, second, options, progress=progress)
+    report = confirm_report(store, frame, question.threshold, summary, second.identity.digest, show)
+    return Confirmed(summary, report)
 
 
 def confirm_lines(report: dict[str, Any], workers: int) -> list[str]:

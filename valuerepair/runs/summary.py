@@ -15,7 +15,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import values
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount
+from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, far_words
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rows import DeepResult, Run
@@ -79,7 +79,7 @@ class MineSummary:
     evaluations were recorded and nothing was searched; `remarks` is what else there is to say of these, or of the
     ladder. `calibration` says what candidates beyond scale are counted by, empty where that was not asked for; `pair`
     are the options that choose net and oracle, empty where the store does without; `split` is the file of the store's
-    split.
+    split; `two_scales` as `Store.two_scales`.
     `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
@@ -106,6 +106,7 @@ class MineSummary:
     calibration: str = ""
     pair: Sequence[str] = ()
     split: str = ""
+    two_scales: str = ""
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
@@ -128,6 +129,7 @@ class MineSummary:
         cut = f"{self.cut:,} cut by screening, " if self.cut else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
+        far = far_words(self.candidates.few_drawn)
         at_once = "" if self.workers is None else f", {self.workers} at once"
         return [
             *self.report.lines(),
@@ -136,8 +138,9 @@ class MineSummary:
             *self.remarks,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
+            *([self.two_scales] if self.two_scales else ()),
             *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
-            f"candidates at {self.threshold:g}: {self.candidates}",
+            f"candidates at {self.threshold:g}: {self.candidates}{f'; {far}' if far else ''}",
             *self._next(),
         ]
 

@@ -30,8 +30,8 @@ from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions
 from valuerepair.screening.package import SEARCHED_ALIKE, package_rows
 from valuerepair.store import calibrations
 from valuerepair.store import screening as rows
+from valuerepair.store.alphas import are_alike, gives_q
 from valuerepair.store.calibrations import calibrated_of
-from valuerepair.store.queries import gives_q
 from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
 from valuerepair.store.store import Store
@@ -49,8 +49,6 @@ _FEW = 20
 # Candidates among positions near a candidate, and how many positions of one's own that counts for: those that come with
 # the package were sampled from archives, where there are far fewer.
 _RATE_NEAR, _RATE_WEIGHT = 0.3, 64
-# A saved alpha is near enough to that of a screen up to a tenth.
-_ALIKE = 0.1
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ class Ladder:
         question, screen = self._question, Screen.from_json(facts.model)
         same_alpha = facts.alpha_given == (question.alpha is not None) and question.alpha in (None, facts.alpha)
         if self._saved is not None:
-            same_alpha &= abs(math.log(facts.alpha / self._saved)) <= _ALIKE
+            same_alpha &= are_alike(facts.alpha, self._saved)
         return (
             screen is not None
             and same_alpha
@@ -288,7 +286,7 @@ class Ladder:
         except TooLittle:
             if rests_on:
                 least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games tell the net's scale"
-                log.info(f"screening: {len(found.ids):,} positions searched in full, {least}; nothing is cut yet")
+                log.debug(f"screening: {len(found.ids):,} positions searched in full, {least}; nothing is cut yet")
             return None, None
         package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
         if package is not None and self._of is REACHED:
@@ -297,7 +295,7 @@ class Ladder:
         if not (self._alike or rests_on) or not enough(data, question.threshold):
             if rests_on:
                 near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
-                log.info(f"screening: {near}; nothing is cut yet")
+                log.debug(f"screening: {near}; nothing is cut yet")
             return None, None
         screen = fit_screen(data, question, self._chosen.recall, self._chosen.price)
         off = own.disagreement >= question.threshold
@@ -306,7 +304,7 @@ class Ladder:
         if text not in self._own:
             facts = ScreenFacts(0, question.threshold, alpha, given, question.q_from, self._chosen.recall, text, "")
             self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._of)
-            log.info(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
+            log.debug(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
     def _alpha(self, found: ClimbedRows) -> float:

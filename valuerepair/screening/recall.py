@@ -128,10 +128,12 @@ def recall_words(found: dict[str, Any]) -> str:
 
 def one_line(found: dict[str, Any]) -> str:
     """Nodes and recall, with the interval."""
-    saving = f"1/{found['saving']:.1f} of the nodes of searching all in full" if found["saving"] else "no search yet"
+    saving = (
+        f"1/{found['saving']:.1f} of the nodes of searching everything in full" if found["saving"] else "no search yet"
+    )
     if not found["cut"]:
         return f"nothing was cut; {saving}"
-    of = f"{found['audit_hits']:,} of {found['audited']:,} cut positions searched all the same are candidates"
+    of = f"{found['audit_hits']:,} of {found['audited']:,} cut positions that were searched anyway are candidates"
     cut = f"{found['cut']:,} of {found['positions']:,} positions cut; " if found["recall"] is None else ""
     return f"{cut}{saving}; {found['recall_said']}: {of}"
 

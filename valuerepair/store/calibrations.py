@@ -75,10 +75,15 @@ def fitted(
 
 
 def calibrated_q(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, calibration: Calibration, expanded: Expanded
+    connection: sqlite3.Connection,
+    net_id: int,
+    oracle_id: int,
+    calibration: Calibration,
+    expanded: Expanded,
+    cut: bool = False,
 ) -> Floats:
     """[n] the deep Q to be expected of each row of `columns`, by the curve that its game had no part in."""
-    found = columns(connection, net_id, oracle_id, ("net_q", GAME_KEY), expanded)
+    found = columns(connection, net_id, oracle_id, ("net_q", GAME_KEY), expanded, cut)
     return calibration.expected(found["net_q"], fold_of(found[GAME_KEY]))
 
 

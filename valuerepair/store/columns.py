@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES
 from valuerepair.question import Expanded, QFrom
-from valuerepair.store.rows import FULL, INFERRED, is_value, unsigned
+from valuerepair.store.rows import EXPANDED, INFERRED, is_value, unsigned
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -43,6 +43,7 @@ _NET = {"net_q": "q", "net_w": "w", "net_d": "d", "net_l": "l", "net_entropy": "
 _DEEP = {
     "nodes": "nodes", "depth": "depth", "time_ms": "time_ms", "cp": "cp", "mate": "mate",
     "deep_w": "w", "deep_d": "d", "deep_l": "l", "deep_own_q": "q",
+    "rung": "CASE WHEN v.stage GLOB '[0-9]*' THEN CAST(v.stage AS INTEGER) END",
 }  # fmt: skip
 _POSITION = {
     "ply": "ply", "pieces": "pieces", "history_known": "history_known", "eval_cp": "eval_cp", "eval_mate": "eval_mate",
@@ -59,6 +60,8 @@ _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", 
 # What net Q and deep Q are made of, beside W/D/L.
 OF_Q = ("net_q", "cp", "mate", "deep_own_q")
 NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
+# Of positions that a ladder cut: the nodes of their last rung, NaN of those that were searched in full.
+OF_CUT = ("rung",)
 # Of positions reached from candidates: the sampled one that it began with, the step, whether the value is inferred.
 OF_EXPANDED = ("root_id", "step", "inferred")
 # Where several nets reached a position, this one's way counts, else that of the first. SQLite takes bare columns from
@@ -69,7 +72,7 @@ WITH reached AS MATERIALIZED (
     WHERE oracle_id = :oracle GROUP BY position_id)
 SELECT v.position_id, v.stage = '{INFERRED}', e.root_id, e.step FROM deep_values v
 LEFT JOIN reached e ON e.position_id = v.position_id
-WHERE {{counts}} AND v.stage <> '{FULL}' ORDER BY v.position_id
+WHERE {{counts}} AND v.stage IN ('{EXPANDED}', '{INFERRED}') ORDER BY v.position_id
 """
 
 
@@ -82,31 +85,36 @@ class KeepingConnection(sqlite3.Connection):
 class _Kept(NamedTuple):
     """Columns by name of the rows scored by a net and an oracle, and the state of the store that they are of.
 
-    The columns are by the `Question.expanded` that they were read for.
+    The columns are by the `Question.expanded` that they were read for, and whether with what a ladder cut.
     """
 
     state: tuple[int, int]
     pair: tuple[int, int]
-    columns: dict[Expanded, dict[str, NDArray[Any]]]
+    columns: dict[tuple[Expanded, bool], dict[str, NDArray[Any]]]
     facts: dict[str, Any]
 
 
 def columns(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, names: Iterable[str], expanded: Expanded = "no"
+    connection: sqlite3.Connection,
+    net_id: int,
+    oracle_id: int,
+    names: Iterable[str],
+    expanded: Expanded = "no",
+    cut: bool = False,
 ) -> Mapping[str, NDArray[Any]]:
     """Columns by name, and position_id; [n] each, a row for each position scored by both, by position_id.
 
-    `names` are some of `NUMBERS`, `CODES`, `OF_EXPANDED` and `GAME_KEY`: those of `queries.frame`, with `deep_own_q`,
-    the Q that an engine gives itself. Whole numbers that may be missing are floats, NaN for nothing; side, phase,
-    source and step are objects. `expanded` as in `Question`.
+    `names` are some of `NUMBERS`, `CODES`, `OF_EXPANDED`, `OF_CUT` and `GAME_KEY`: those of `queries.frame`, with
+    `deep_own_q`, the Q that an engine gives itself. Whole numbers that may be missing are floats, NaN for nothing;
+    side, phase, source and step are objects. `expanded` as in `Question`, `cut` as in `queries.frame`.
     The arrays are not to be written to: they may be given again, as long as nothing in the store has changed.
     """
-    kept = _kept(connection, (net_id, oracle_id)).columns.setdefault(expanded, {})
+    kept = _kept(connection, (net_id, oracle_id)).columns.setdefault((expanded, cut), {})
     wanted = [name for name in names if name not in kept]
     if "position_id" not in kept:
         wanted += [name for name in ("net_q",) if name not in wanted]
     if wanted:
-        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, kept, expanded)
+        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, kept, expanded, cut)
         for name, column in reader.read(wanted):
             column.flags.writeable = False
             kept[name] = column
@@ -125,10 +133,11 @@ def both_q(
     alpha: float,
     q_from: QFrom,
     expanded: Expanded = "no",
+    cut: bool = False,
 ) -> tuple[Floats, Floats]:
     """net Q and deep Q [n] of the rows of `columns`."""
     wdl = shares(q_from)
-    found = columns(connection, net_id, oracle_id, (*OF_Q, *wdl), expanded)
+    found = columns(connection, net_id, oracle_id, (*OF_Q, *wdl), expanded, cut)
     of_wdl = np.stack([found[name] for name in wdl], 1) if wdl else np.full((1, 3), np.nan)
     deep_q = values.deep_q(found["cp"], found["mate"], of_wdl, found["deep_own_q"], alpha, q_from)
     return found["net_q"], deep_q
@@ -159,10 +168,13 @@ class _Reader:
         asked: Mapping[str, int],
         known: Mapping[str, NDArray[Any]],
         expanded: Expanded,
+        cut: bool,
     ) -> None:
         self._connection, self._asked = connection, asked
-        self._only_sampled = expanded == "no"
-        self._counts = is_value(expanded, "v.position_id")
+        self._only_sampled, self._with_cut = expanded == "no", cut
+        self._counts = is_value(
+            expanded, "v.position_id", rungs=stored_rungs(connection, asked["oracle"]) if cut else ()
+        )
         self._deep_rows = DEEP_ROWS.format(counts=self._counts)
         self._ids: Ids | None = known.get("position_id")
 
@@ -259,6 +271,9 @@ class _Reader:
         each = np.where(searched, len(numbers) / standing / probability, 0.0)
         of_cuts, of_rows = _places(numbers, ids)
         weights[of_rows] = each[of_cuts]
+        if self._with_cut:
+            cut_ids, found = self._table("position_id", _DEEP, ["rung"], self._deep_rows)
+            weights[_places(ids, cut_ids[~np.isnan(found["rung"])])[0]] = 0
         if not self._only_sampled:
             weights[_places(ids, self._reached()[0])[0]] = 1
         return weights
@@ -317,6 +332,24 @@ def games_of(connection: sqlite3.Connection, ids: Ids | Sequence[int]) -> Ids:
 def _digest(text: str) -> int:
     digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
+
+
+# From each stage to the next one: DISTINCT would look at every row.
+STAGES = """
+WITH RECURSIVE stages(stage) AS (
+    SELECT min(stage) FROM deep_values WHERE oracle_id = :oracle
+    UNION ALL
+    SELECT (SELECT min(v.stage) FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage > stages.stage)
+    FROM stages WHERE stage IS NOT NULL
+)
+SELECT stage FROM stages WHERE stage IS NOT NULL
+"""
+
+
+def stored_rungs(connection: sqlite3.Connection, oracle_id: int) -> tuple[int, ...]:
+    """The nodes of the rungs below the whole search that an oracle has results of."""
+    stages = [stage for (stage,) in connection.execute(STAGES, {"oracle": oracle_id})]
+    return tuple(sorted(int(stage) for stage in stages if stage.isdecimal()))
 
 
 _ODD = 0x9E3779B97F4A7C1  # neighbouring numbers lie far apart

@@ -76,6 +76,19 @@ def add_reached(store: Store, net_id: int, oracle_id: int, rows: Iterable[Reache
         )
 
 
+def searched_scores(store: Store, oracle_id: int, keys: NDArray[np.uint64]) -> dict[int, tuple[float | None, ...]]:
+    """What an oracle found by searching the positions with these keys, sampled or reached: cp, mate, win, draw, loss
+    and q of the side to move, by the key."""
+    query = f"""
+        SELECT p.key, v.cp, v.mate, v.w, v.d, v.l, v.q FROM positions p
+        JOIN deep_values v ON {is_value("searched", "p.id")} AND v.position_id = p.id
+        WHERE p.key IN (SELECT value FROM json_each(:keys))
+    """
+    with store_errors(store.path):
+        rows = store.connection.execute(query, {"oracle": oracle_id, "keys": json.dumps(signed(keys))}).fetchall()
+    return dict(zip(unsigned([row[0] for row in rows]).tolist(), [row[1:] for row in rows], strict=True))
+
+
 def add_search(store: Store, net_id: int, oracle_id: int, position_id: int, nodes: int) -> None:
     """Records that a position was searched in full, without a ladder."""
     with store.writing() as connection:

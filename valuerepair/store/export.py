@@ -25,8 +25,8 @@ def format_of(output: str | None, asked: str | None) -> Format:
         suffix = os.path.splitext(output)[1].lower()
         if suffix not in _SUFFIXES:
             raise UsageError(
-                f"the name {output} does not say a format; give --format parquet, jsonl or csv, or for trainers plain, "
-                "bin or text (Stockfish's convert makes .binpack of plain)"
+                f"the name {output} does not say a format; give --format parquet, jsonl or csv, for trainers plain, "
+                "bin or text (Stockfish's convert makes .binpack of plain), for a suite epd"
             )
         return _SUFFIXES[suffix]
     for known in FORMATS:

@@ -237,7 +237,7 @@ def _counts(connection: sqlite3.Connection, name: str) -> dict[str, int]:
 
 def _tell(merged: Merged) -> None:
     if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
-        log.info("alpha is that of a part, as it was stored: vr stats --save-alpha l1 or results fits it to all")
+        log.info("alpha is that of a part, as it was stored: vr stats --save-alpha fits one to all")
 
 
 def lines(merged: Merged) -> list[str]:

@@ -1,4 +1,4 @@
-"""Questions to a store: which nets and oracles, which alpha, the frame of scored positions, the candidates in it."""
+"""Questions to a store: which nets and oracles, the frame of scored positions, the candidates in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import CHUNKS, SELFPLAY
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
@@ -21,18 +20,20 @@ from valuerepair.files import file_sha256
 from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question
 from valuerepair.store import calibrations
+from valuerepair.store.alphas import alpha
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.columns import (
     CELLS,
     CODES,
     GAME_KEY,
     NUMBERS,
+    OF_CUT,
     OF_EXPANDED,
     OF_Q,
     both_q,
     columns,
-    facts,
     shares,
+    stored_rungs,
     typed,
 )
 from valuerepair.store.connect import store_errors
@@ -167,6 +168,7 @@ def frame(
     text: bool = True,
     candidates_only: bool = False,
     only: Sequence[str] | None = None,
+    cut: bool = False,
 ) -> pd.DataFrame:
     """All positions scored by both, one row each, by position_id; the columns are `COLUMNS`, or `only` some of them.
 
@@ -181,6 +183,9 @@ def frame(
     Where `question.expanded` takes in positions that were reached from candidates, three more columns say of each row:
     `root_id`, the sampled candidate that it all began with (a sampled position is its own), `step` by which it was
     reached (None for a sampled one), `inferred`, whether its value is not of a search.
+    With `cut` there are rows, too, of sampled positions that a ladder cut. Their deep_q, nodes, deep_best and the like
+    are of the last rung that was searched, a column more, `rung`, has its nodes (NaN: searched in full), and `weight`
+    is 0: the rates, for which audited positions stand for them, stay as they are. Candidates are found without them.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
     `candidates_only` the others are not read whole. Fewer columns take less time and memory.
 
@@ -190,22 +195,23 @@ def frame(
     with snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
         asked = {"net": net_id, "oracle": oracle_id}
-        every = [*COLUMNS, *_more(question)]
+        every = [*COLUMNS, *_more(question, cut)]
         wanted = [name for name in only or every if text or name not in _TEXTS]
-        numbers = ("weight", *OF_EXPANDED) if candidates_only else (*NUMBERS, *OF_EXPANDED)
+        numbers = ("weight", *OF_EXPANDED) if candidates_only else (*NUMBERS, *OF_EXPANDED, *OF_CUT)
         whole = [name for name in numbers if name in wanted]
         # All at once, so that each table is walked once: alpha, too, is by these.
         first = dict.fromkeys((*OF_Q, *shares(question.q_from), *whole))
-        read = columns(connection, net_id, oracle_id, first, question.expanded)
+        read = columns(connection, net_id, oracle_id, first, question.expanded, cut)
         chosen = _scale(connection, net_id, oracle_id, question)
         table = {name: read[name] for name in whole}
-        table |= _differences(connection, net_id, oracle_id, chosen, question)
+        table |= _differences(connection, net_id, oracle_id, chosen, question, cut)
         if candidates_only:
             rows = np.flatnonzero(np.abs(table["disagreement"]) >= question.threshold)
             table = {name: column[rows] for name, column in table.items()}
         cells = {name: cell for name, cell in _CELLS.items() if name in wanted and name not in table}
         if cells:
-            ids, counts = table["position_id"], is_value(question.expanded, "v.position_id")
+            rungs = stored_rungs(connection, oracle_id) if cut else ()
+            ids, counts = table["position_id"], is_value(question.expanded, "v.position_id", rungs=rungs)
             table.update(_read_cells(connection, asked, ids, counts, cells, candidates_only))
         return _assemble(connection, table, wanted, asked, chosen, question)
 
@@ -243,27 +249,32 @@ def _scale(connection: sqlite3.Connection, net_id: int, oracle_id: int, question
     return _Scale(chosen, calibrations.used(connection, net_id, oracle_id, chosen, question.q_from))
 
 
-def _more(question: Question) -> tuple[str, ...]:
+def _more(question: Question, cut: bool) -> tuple[str, ...]:
     """The columns that a frame has beside `COLUMNS`."""
     calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
-    return (*calibrated, *(OF_EXPANDED if question.expanded != "no" else ()))
+    return (*calibrated, *(OF_EXPANDED if question.expanded != "no" else ()), *(OF_CUT if cut else ()))
 
 
 def _differences(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, scale: _Scale, question: Question
+    connection: sqlite3.Connection,
+    net_id: int,
+    oracle_id: int,
+    scale: _Scale,
+    question: Question,
+    cut: bool = False,
 ) -> dict[str, NDArray[Any]]:
     """position_id, net_q, deep_q and disagreement of all rows, and calibrated_q where that is asked for."""
     expanded = question.expanded
-    net_q, deep_q = both_q(connection, net_id, oracle_id, scale.alpha.value, question.q_from, expanded)
+    net_q, deep_q = both_q(connection, net_id, oracle_id, scale.alpha.value, question.q_from, expanded, cut)
     found = {
-        "position_id": columns(connection, net_id, oracle_id, (), expanded)["position_id"],
+        "position_id": columns(connection, net_id, oracle_id, (), expanded, cut)["position_id"],
         "net_q": net_q,
         "deep_q": deep_q,
         "disagreement": net_q - deep_q,
     }
     if scale.calibration is not None:
         curve = scale.calibration.calibration
-        found["calibrated_q"] = calibrations.calibrated_q(connection, net_id, oracle_id, curve, expanded)
+        found["calibrated_q"] = calibrations.calibrated_q(connection, net_id, oracle_id, curve, expanded, cut)
         found["disagreement"] = found["calibrated_q"] - deep_q
     return found
 
@@ -330,7 +341,7 @@ def _assemble(
     rows = len(table["position_id"])
     table |= {"net": [attrs["net"]["name"]] * rows, "oracle": [attrs["oracle"]["label"]] * rows}
     result: pd.DataFrame = pd.DataFrame(
-        {column: table[column] for column in (*COLUMNS, "calibrated_q", *OF_EXPANDED) if column in wanted}
+        {column: table[column] for column in (*COLUMNS, "calibrated_q", *OF_EXPANDED, *OF_CUT) if column in wanted}
     )
     result.attrs.update(attrs)
     return result
@@ -473,56 +484,6 @@ def _is_oracle(words: str, label: str, digest: str) -> bool:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
-
-
-def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
-    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, also those that training
-    chunks and games of `vr selfplay` have recorded."""
-    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") in (CHUNKS, SELFPLAY))
-
-
-def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-    """The alpha to use, and where it comes from; see `Store.alpha`."""
-    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
-    if chosen is not None:
-        return chosen
-    known = facts(connection, net_id, oracle_id)
-    if "alpha" not in known:
-        found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
-        known["alpha"] = values.auto_alpha(found["net_q"], found["cp"], found["weight"])
-    fitted: values.Alpha = known["alpha"]
-    return fitted
-
-
-def chosen_alpha(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
-) -> values.Alpha | None:
-    """The alpha asked for, else the stored fit, of an oracle that gives Q itself any; None where there is none."""
-    if requested is not None and not 0 < requested < float("inf"):
-        raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
-    kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    if gives_q(kind, json.loads(options)):
-        return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
-    if requested is not None:
-        return values.Alpha(float(requested), "given")
-    stored = connection.execute(
-        "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id)
-    ).fetchone()
-    if stored is None:
-        return None
-    return values.Alpha(stored[0], f"stored fit of {stored[3][:10]} on {stored[2]:,} positions ({stored[1]})")
-
-
-def training_alpha(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
-) -> values.Alpha:
-    """The alpha to train by, and where it comes from; see `Store.training_alpha`."""
-    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
-    query = "SELECT 1 FROM alpha_fits WHERE net_id = ? AND oracle_id = ? AND norm = 'results'"
-    by_results = connection.execute(query, (net_id, oracle_id)).fetchone() is not None
-    if chosen is None or not (by_results or requested is not None or chosen.origin == values.OWN_Q):
-        return values.Alpha(values.DEFAULT_ALPHA, "the usual one; one that is fitted to the net is none to train by")
-    return chosen
 
 
 def calibration(connection: sqlite3.Connection, path: str, question: Question) -> UsedCalibration:

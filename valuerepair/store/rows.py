@@ -39,21 +39,27 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def is_value(expanded: str, position: str, row: str = "v") -> str:
+# The sampled positions that a ladder cut, whichever net it was for; by way of the nets the table's key is of use. Those
+# that were searched in full since are among them.
+CUT = "SELECT position_id FROM screened WHERE net_id IN (SELECT id FROM nets) AND oracle_id = :oracle AND NOT searched"
+
+
+def is_value(expanded: str, position: str, row: str = "v", rungs: Sequence[int] = ()) -> str:
     """The condition, in SQL, that a `row` of deep_values is the one that counts of a `position` for ``:oracle``.
 
     `expanded` as in `Question`: sampled positions only, or those too that were reached from candidates. Of several
-    values the one of a sampled position comes first, then a search, then what was inferred.
+    values the one of a sampled position comes first, then a search, then what was inferred. With `rungs`, of a sampled
+    position that the ladder cut and that has none of these, the deepest of its rungs.
     """
-    *first, last = _STAGES[expanded]
+    *first, last = (*_STAGES[expanded], *(str(rung) for rung in sorted(rungs, reverse=True)))
     whens = "".join(
         f" WHEN EXISTS (SELECT 1 FROM deep_values w WHERE w.oracle_id = :oracle AND w.stage = '{stage}' "
         f"AND w.position_id = {position}) THEN '{stage}'"
         for stage in first
     )
-    return f"{row}.oracle_id = :oracle AND {row}.stage = " + (
-        f"CASE{whens} ELSE '{last}' END" if whens else f"'{last}'"
-    )
+    stage = f"CASE{whens} ELSE '{last}' END" if whens else f"'{last}'"
+    only_cut = f" AND ({row}.stage NOT GLOB '[0-9]*' OR {position} IN ({CUT}))" if rungs else ""
+    return f"{row}.oracle_id = :oracle AND {row}.stage = {stage}{only_cut}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,21 +274,3 @@ def climbed_rows(
         [best[i] for i in whole.tolist()],
         numbers[:, 0],
     )
-
-
-# From each stage to the next one: DISTINCT would look at every row.
-STAGES = """
-WITH RECURSIVE stages(stage) AS (
-    SELECT min(stage) FROM deep_values WHERE oracle_id = :oracle
-    UNION ALL
-    SELECT (SELECT min(v.stage) FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage > stages.stage)
-    FROM stages WHERE stage IS NOT NULL
-)
-SELECT stage FROM stages WHERE stage IS NOT NULL
-"""
-
-
-def stored_rungs(store: Store, oracle_id: int) -> tuple[int, ...]:
-    """The nodes of the rungs below the whole search that an oracle has results of."""
-    stages = [stage for (stage,) in store.connection.execute(STAGES, {"oracle": oracle_id})]
-    return tuple(sorted(int(stage) for stage in stages if stage.isdecimal()))

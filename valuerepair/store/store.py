@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,10 +22,10 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
-from valuerepair.store import calibrations, files, queries
+from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
+from valuerepair.store.alphas import TrainingScale
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, cell_errors, check_file, connect, store_errors, upgrade
-from valuerepair.store.queries import chosen_alpha
 from valuerepair.store.rows import (
     EXPANDED,
     FULL,
@@ -334,25 +335,56 @@ class Store:
             return queries.pair_options(self.connection, self.path, net_id, oracle_id)
 
     def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-        """The alpha to use: `requested`, else the stored fit, else a fit on what is scored, else the default.
+        """The alpha to find by: `requested`, else the stored fit, else a fit on what is scored, else the default.
 
         A fit needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score.
         """
         with store_errors(self.path):
-            return queries.alpha(self.connection, net_id, oracle_id, requested)
+            return alphas.alpha(self.connection, net_id, oracle_id, requested)
 
     def chosen_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha | None:
         """The alpha `requested`, else the stored fit; None where there is neither."""
         with store_errors(self.path):
-            return chosen_alpha(self.connection, net_id, oracle_id, requested)
+            return alphas.chosen_alpha(self.connection, net_id, oracle_id, requested)
 
     def training_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-        """The alpha to train by: `requested`, else a stored fit to the results of games, else the default.
+        """The alpha to train by: `requested`, else a stored fit to the results of games or to the slope of the net's
+        Q, else the default.
 
-        By a fit to the net, Q may be far flatter than results are: nets that learned it lost (docs/proof.md).
+        By a fit to the net's Q itself, Q may be far flatter than results are: nets that learned it lost
+        (docs/proof.md).
         """
         with store_errors(self.path):
-            return queries.training_alpha(self.connection, net_id, oracle_id, requested)
+            return alphas.training_alpha(self.connection, net_id, oracle_id, requested)
+
+    def training_scale(self, net_id: int, oracle_id: int, question: Question) -> TrainingScale | None:
+        """What training by the question's alpha, or by `training_alpha`, does to the scale of the net's Q; None where
+        fewer than `values.AUTO_MIN_POSITIONS` positions say so."""
+        trains = self.training_alpha(net_id, oracle_id, question.alpha)
+        with cell_errors(self.path):
+            return alphas.training_scale(self.connection, net_id, oracle_id, trains, question.q_from)
+
+    def for_training(self, question: Question) -> tuple[Question, list[str]]:
+        """The question with the alpha to train by, where one plays a part; and in words where Q is from and why, and
+        what training does to the scale of the net's Q."""
+        pair = self.pick(question.net, question.oracle)
+        trains, scale = self.training_alpha(*pair, question.alpha), self.training_scale(*pair, question)
+        alpha = trains.value if trains.is_of_centipawns(question.q_from) else None
+        said = [f"values to learn: {trains.source(question.q_from)}", *([] if scale is None else [scale.line()])]
+        return replace(question, alpha=alpha), said
+
+    def two_scales(self, net_id: int, oracle_id: int, question: Question) -> str:
+        """One line for a user where commands without ``--alpha`` find candidates by one alpha and train by another;
+        empty where they do not, and for a question that has its own alpha."""
+        finds, trains = self.alpha(net_id, oracle_id), self.training_alpha(net_id, oracle_id)
+        if question.alpha is not None or not finds.is_of_centipawns(question.q_from):
+            return ""
+        if alphas.are_alike(finds.value, trains.value):
+            return ""
+        option = [] if self.path == DEFAULT_PATH else ["--db", self.path]
+        words = ("vr", "stats", *option, *self.pair_options(net_id, oracle_id), "--save-alpha", "slope")
+        one = " ".join(map(shlex.quote, words))
+        return f"two scales: candidates by {finds.source()}, training by {trains.source()}; {one} makes them one"
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
         """Stores a fit for this net and oracle and commits; it replaces an earlier one."""
@@ -395,11 +427,17 @@ class Store:
         self.commit()
 
     def frame(
-        self, question: Question | None = None, *, text: bool = True, only: Sequence[str] | None = None
+        self,
+        question: Question | None = None,
+        *,
+        text: bool = True,
+        only: Sequence[str] | None = None,
+        cut: bool = False,
     ) -> pd.DataFrame:
-        """All positions scored by both net and oracle, one row each, by position_id; see `queries.frame`."""
+        """All positions scored by both net and oracle, one row each, by position_id, and with `cut` those that a ladder
+        cut; see `queries.frame`."""
         with cell_errors(self.path):
-            return queries.frame(self.connection, self.path, question or Question(), text=text, only=only)
+            return queries.frame(self.connection, self.path, question or Question(), text=text, only=only, cut=cut)
 
     def candidates(self, question: Question | None = None) -> pd.DataFrame:
         """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""

@@ -60,14 +60,17 @@ class StoreDraw:
     others, and those that are `held_out`, are positions that were sampled, by their weights, whatever else the question
     takes in. With a `split` all are of its `part`, of whose games those of `holdout` are taken too; 0 holds none out.
 
+    What a ladder cut is among them, by the value of its last rung, and is no candidate (docs/methods.md, "Training").
+    With it the positions are all that were sampled, so that each has weight 1 and audited ones stand for no others.
+
     With `draw`, a .parquet file with a weight for each ``position_id``, a pass has positions that are drawn by these
     weights, candidates or not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
 
     Attributes: columns [n] of the positions with a deep Q, by position_id, which all rows are numbers in: `ids` int64,
     `keys` uint64 of the positions, `games` uint64 of their games, `net_d` the net's draws (NaN: it has none), `deep_q`
-    in [-1, 1] from the side to move, `weight` as `queries.frame` has it, `is_candidate` bool. Rows int64: `held_out`,
-    `candidates` and `others` to train on. `fill` is the net's history fill. `identity` says what passes are drawn
-    from, whatever the file is called.
+    in [-1, 1] from the side to move, `rung` the nodes of the last rung (NaN: searched in full), `weight` as
+    `queries.frame` has it, or 1, `is_candidate` bool. Rows int64: `held_out`, `candidates` and `others` to train on.
+    `fill` is the net's history fill. `identity` says what passes are drawn from, whatever the file is called.
     """
 
     def __init__(
@@ -109,8 +112,8 @@ class StoreDraw:
         """Reads the columns of the positions of the part. Raises ValueRepairError where there are none."""
         extra = () if question.expanded == "no" else ("step",)
         judged = ("deep_w", "deep_d", "deep_l")
-        names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", *judged, *extra)
-        frame = store.frame(question, text=False, only=names)
+        names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", *judged, *extra)
+        frame = store.frame(question, text=False, only=names, cut=True)
         usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna()]
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
@@ -125,10 +128,12 @@ class StoreDraw:
         self.fill = next(known for known in FILLS if known == frame.attrs["net"]["history_fill"])
         self.ids = usable["position_id"].to_numpy().astype(np.int64)
         self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
-        self.keys, self.net_d, self.deep_q, self.weight = (
-            usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "weight")
+        self.keys, self.net_d, self.deep_q, self.rung, weight = (
+            usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "rung", "weight")
         )
-        self.is_candidate = usable["disagreement"].abs().to_numpy() >= question.threshold
+        is_cut = ~np.isnan(self.rung)
+        self.weight = np.ones(len(usable)) if is_cut.any() else weight
+        self.is_candidate = ~is_cut & (usable["disagreement"].abs().to_numpy() >= question.threshold)
         self._judged = usable[list(judged)].to_numpy(np.float64)
         self._sampled = usable["step"].isna().to_numpy() if extra else np.ones(len(usable), np.bool_)
 

@@ -124,7 +124,7 @@ class _Loop:
         run, stopped = self._restored(), ""
         if not run.curve:
             self._judge(run)
-        left = self._options.steps - run.step
+        left = self._options.total_steps - run.step
         interrupted = Interruptions()
         with (
             Progress("Training", left, "steps", quiet=self._quiet) as progress,
@@ -132,7 +132,7 @@ class _Loop:
             interrupted.counted(),
         ):
             if run.step:
-                progress.say(f"going on after step {run.step:,} of {self._options.steps:,}")
+                progress.say(f"going on after step {run.step:,} of {self._options.total_steps:,}")
             saved = begun = time.monotonic()
             pending: tuple[int, Any] | None = None
             stopped = self._reason_to_stop(run)
@@ -144,7 +144,7 @@ class _Loop:
                 # The loss of the step before: that of this one is still being computed.
                 self._count(run, pending)
                 pending = (run.step, found["loss"])
-                judge = run.step % self._options.interval == 0 or run.step == self._options.steps
+                judge = run.step % self._options.interval == 0 or run.step == self._options.total_steps
                 if judge or interrupted or time.monotonic() - saved >= CHECKPOINT_S:
                     self._count(run, pending)
                     pending = None

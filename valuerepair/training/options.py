@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from valuerepair.errors import UsageError
@@ -17,6 +17,9 @@ STEP_FACTOR = 0.1
 EMA_DECAY = 0.999
 SWA_FROM = 0.75  # of the steps
 _VALIDATIONS = 20
+PASSES = 6  # over the positions, where the steps follow from these: more would have a net learn them by heart
+MOST_STEPS = 2000
+_WARMUP = 100
 
 # Of repair games among those of a mixture: that of the value-repair description (docs/recipe.md).
 SHARE_OF_GAMES = 0.40
@@ -26,9 +29,10 @@ SHARE_OF_GAMES = 0.40
 class TrainOptions:
     """How a net is trained.
 
-    `only`: which parameters change: all, those of the heads, or of the value head. `steps` of `batch` positions each;
-    `lr` is the learning rate after `warmup` steps, which then falls as `schedule` says: ``cosine`` to 0, or to a tenth
-    at each of some steps (``1500,1800``). `policy_kl` is the weight of KL(old policy || new), None: 1 where there is a
+    `only`: which parameters change: all, those of the heads, or of the value head. `steps` of `batch` positions each,
+    None: as many as make `PASSES` over the positions, at most `MOST_STEPS`; `lr` is the learning rate after `warmup`
+    steps (None: 100, at most a fifth of all), which then falls as `schedule` says: ``cosine`` to 0, or to a tenth at
+    each of some steps (``1500,1800``). `policy_kl` is the weight of KL(old policy || new), None: 1 where there is a
     store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of
     the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``.
     `l2` is the weight of L2. `share`: of candidates among the positions of a store, None: theirs among the sampled;
@@ -41,10 +45,10 @@ class TrainOptions:
     """
 
     only: Only = "all"
-    steps: int = 2000
+    steps: int | None = None
     batch: int = 256
     lr: float = 1e-4
-    warmup: int = 100
+    warmup: int | None = None
     schedule: str = COSINE
     policy_kl: float | None = None
     q_ratio: float = 0.0
@@ -71,7 +75,7 @@ class TrainOptions:
         for name, value in counts:
             if value is not None and value < 1:
                 raise UsageError(f"--{name} {value}: must be at least 1")
-        for name, number in (("warmup", self.warmup), ("patience", self.patience), ("seed", self.seed)):
+        for name, number in (("warmup", self.warmup or 0), ("patience", self.patience), ("seed", self.seed)):
             if number < 0:
                 raise UsageError(f"--{name} {number}: must not be negative")
         for name, weight in (("lr", self.lr), ("policy-kl", self.policy_kl or 0.0), ("l2", self.l2)):
@@ -91,7 +95,17 @@ class TrainOptions:
     @property
     def interval(self) -> int:
         """Steps from one judgement to the next."""
-        return self.every or max(1, self.steps // _VALIDATIONS)
+        return self.every or max(1, self.total_steps // _VALIDATIONS)
+
+    @property
+    def total_steps(self) -> int:
+        """The steps; the most there are by default where they are yet to follow from the positions (`planned`)."""
+        return MOST_STEPS if self.steps is None else self.steps
+
+    def planned(self, positions: int) -> TrainOptions:
+        """With steps and warm-up for so many positions a pass, where they are not given."""
+        steps = self.steps or min(MOST_STEPS, max(1, round(PASSES * positions / self.batch)))
+        return replace(self, steps=steps, warmup=min(_WARMUP, steps // 5) if self.warmup is None else self.warmup)
 
     def boundaries(self) -> list[int]:
         """The steps at which the learning rate falls to a tenth; empty for the cosine."""
@@ -107,15 +121,16 @@ class TrainOptions:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, from 0 on."""
-        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        warmup = min(_WARMUP, self.total_steps // 5) if self.warmup is None else self.warmup
+        warm = min(1.0, (step + 1) / warmup) if warmup else 1.0
         if boundaries := self.boundaries():
             return float(self.lr * warm * STEP_FACTOR ** sum(step >= each for each in boundaries))
-        return self.lr * warm * (1 + math.cos(math.pi * step / self.steps)) / 2
+        return self.lr * warm * (1 + math.cos(math.pi * step / self.total_steps)) / 2
 
     def blend(self, step: int) -> float:
         """How much of the parameters after a step goes into their average: all of it where there is none yet."""
         if self.average == "swa":
-            return 1 / max(1, step + 2 - math.ceil(SWA_FROM * self.steps))
+            return 1 / max(1, step + 2 - math.ceil(SWA_FROM * self.total_steps))
         if self.average == "ema":
             return 1 - min(EMA_DECAY, (1 + step) / (10 + step))
         return 1.0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.select import mix, salt
 from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import Moves, PositionBatch, encode_move
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
-ResultFrom = Literal["judge", "game"]
+ResultFrom = Literal["sampled", "judge", "game"]
 
 LAST_CLOCK = 100  # lc0's rescorer refuses a record with more plies since a capture or a pawn's move
 _AT_ONCE = 1024  # positions that the net evaluates together
@@ -49,8 +50,9 @@ class ChunkOptions:
     `share`, `draw`, `part` and `seed` choose as `StoreDraw` does. `records` are written in all, pass after
     pass as training draws them, so that a position comes as often as its weight says (None: one pass). `policy_share`
     of the policy goes to the judge's best move, the rest is the net's own. `draws`: whose draws the judge's value has
-    (`StoreDraw.wdl`). `result`: what stands in result_q and result_d, the judge's value, or the result of the game
-    where there is one. Raises UsageError for values out of range.
+    (`StoreDraw.wdl`). `result` says what stands in result_q and result_d. ``sampled``: a win, a draw or a loss, by the
+    judge's chances of each, since lc0's rescorer refuses any other number; ``judge``: the judge's value itself;
+    ``game``: the result of the game, and as ``sampled`` where there is none. Raises UsageError for values out of range.
     """
 
     share: float | None = None
@@ -58,7 +60,7 @@ class ChunkOptions:
     records: int | None = None
     policy_share: float = 0.0
     draws: Draws = "net"
-    result: ResultFrom = "judge"
+    result: ResultFrom = "sampled"
     part: str = PARTS[TRAIN]
     seed: int = 0
 
@@ -82,7 +84,7 @@ class Judged(NamedTuple):
 
     `wdl` float32[n, 3] the judge's win, draw and loss; `best` its move, 0 where it gave none, uint16[n] as in
     `chess.positions`; `nodes` int64[n] of its search; `z` float32[n] the result of the game and `plies_left` float32[n]
-    to its end, both NaN where they are not known.
+    to its end, both NaN where they are not known. `chance` float64[n] in [0, 1), by which a result is sampled.
     """
 
     batch: PositionBatch
@@ -91,6 +93,7 @@ class Judged(NamedTuple):
     nodes: Index
     z: NDArray[np.float32]
     plies_left: NDArray[np.float32]
+    chance: Floats
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
@@ -101,11 +104,11 @@ def position_records(
 ) -> Records:
     """v6.RECORD[n] of positions, each a chunk for itself; `net` and `priors` are what the net says of them.
 
-    Value: best_*, root_* and played_* are the judge's, result_* too, or the game's (`ChunkOptions.result`); orig_* is
-    the net's. Policy: the net's, with a share for the judge's best move; -1 for illegal moves. policy_kld: of the
-    written policy from the net's. best_idx and played_idx: the judge's best move, the net's first where it gave none.
-    visits: the judge's nodes. All of root_m, best_m, played_m and plies_left: to the end of the game, else what the net
-    expects, 0 where neither is known. The positions need a legal move each.
+    Value: best_*, root_* and played_* are the judge's, result_* as `ChunkOptions.result` says; orig_* is the net's.
+    Policy: the net's, with a share for the judge's best move; -1 for illegal moves. policy_kld: of the written policy
+    from the net's. best_idx and played_idx: the judge's best move, the net's first where it gave none. visits: the
+    judge's nodes. root_m, best_m, played_m and plies_left: to the end of the game, else what the net expects, 0 where
+    neither is known. Each position needs a legal move.
     """
     options = options or ChunkOptions()
     records = np.zeros(len(judged.batch), v6.RECORD)
@@ -137,17 +140,26 @@ def _fill_policy(records: Records, judged: Judged, first_moves: Moves, priors: P
 
 def _fill_values(records: Records, judged: Judged, net: NetValues, result: ResultFrom) -> None:
     q, d = judged.wdl[:, 0] - judged.wdl[:, 2], judged.wdl[:, 1]
-    of_game = ~np.isnan(judged.z) if result == "game" else np.zeros(len(records), np.bool_)
     plies_left = np.where(np.isnan(judged.plies_left), np.nan_to_num(net.moves_left), judged.plies_left)
     for name in ("root", "best", "played"):
         records[f"{name}_q"], records[f"{name}_d"], records[f"{name}_m"] = q, d, plies_left
     records["plies_left"] = plies_left
-    records["result_q"] = np.where(of_game, judged.z, q)
-    records["result_d"] = np.where(of_game, judged.z == 0, d)
+    if result == "judge":
+        records["result_q"], records["result_d"] = q, d
+    else:
+        z = _sampled_results(judged)
+        z = np.where(np.isnan(judged.z), z, judged.z) if result == "game" else z
+        records["result_q"], records["result_d"] = z, z == 0
     # As lc0 has it of nets without draws, and of those that do not say how long the game will be.
     records["orig_q"], records["orig_d"] = net.q, np.nan_to_num(net.wdl[:, 1])
     records["orig_m"] = np.nan_to_num(net.moves_left)
     records["visits"] = np.clip(judged.nodes, 1, _MOST_VISITS)
+
+
+def _sampled_results(judged: Judged) -> NDArray[np.float32]:
+    """[n] 1, 0 or -1 by the judge's win, draw and loss; the same for the same chance in [0, 1)."""
+    win, draw, _ = judged.wdl.T
+    return np.where(judged.chance < win, 1, np.where(judged.chance < win + draw, 0, -1)).astype(np.float32)
 
 
 # -- of a store -------------------------------------------------------------------------------------------------------
@@ -187,7 +199,7 @@ def write_chunks(
         "options": asdict(options),
         "split": split and asdict(split),
     }
-    with ChunkOutput(folder, run, form=form) as output:
+    with ChunkOutput(os.fspath(folder), run, form=form) as output:
         if progress is not None:
             progress.set_total(len(judge.rows) - output.chunks)
         for part in judge.parts(store, output.chunks):
@@ -229,7 +241,7 @@ class _JudgedRows:
         """Reads what is known of the positions drawn."""
         step = () if question.expanded == "no" else ("step",)
         names = ("position_id", "fen", "side", "ply", "nodes", "deep_best", "played", "result", "game_id", *step)
-        frame = store.frame(question, only=names)
+        frame = store.frame(question, only=names, cut=True)
         return _JudgedRows(frame, drawn, plies_of_games(store, frame["game_id"].tolist()), options)
 
     def parts(self, store: Store, begin: int) -> Iterator[Judged]:
@@ -243,7 +255,14 @@ class _JudgedRows:
                 self._nodes[rows],
                 self._z[rows],
                 self._plies_left[rows],
+                self._chances(first, rows),
             )
+
+    def _chances(self, first: int, rows: Index) -> Floats:
+        """By position and by how many records there were before: a position that comes again has another."""
+        number = np.arange(first, first + len(rows), dtype=np.uint64)
+        hashes = mix(self._drawn.keys[rows] ^ mix(number) ^ salt(self._options.seed, "result"))
+        return np.asarray((hashes >> np.uint64(11)) * 2.0**-53)
 
     def counts(self) -> dict[str, int]:
         """What the manifest says of them: positions and candidates among them, and what could not be as asked."""
@@ -293,7 +312,7 @@ def summary(manifest: dict[str, Any], folder: str | os.PathLike[str]) -> list[st
         f"{positions:,} positions of {manifest['games']:,} games{again}; {manifest['candidates']:,} are candidates",
     ]
     if manifest["options"]["result"] == "game" and (without := manifest["without_result"]):
-        lines.append(f"{without:,} records have the judge's value as their result: no game's result is known")
+        lines.append(f"{without:,} records have a result sampled by the judge's value: no game's is known")
     if manifest["options"]["policy_share"] and (without := manifest["without_judges_move"]):
         lines.append(f"{without:,} records have the net's policy alone: the judge gave no move")
     if high := manifest["clock_too_high"]:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from valuerepair import __version__
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.values import Alpha
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.judge.split import Split
@@ -41,6 +40,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".pb.gz"
 MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
 _CHECKED = 256  # positions
+FEW_POSITIONS, MANY_PASSES = 5_000, 10  # what is warned of (docs/methods.md, "Training")
 # Some of `validation.MEASURES`, and how they are said.
 _LINES = {
     "loss": ("loss", ".4f"),
@@ -95,11 +95,6 @@ class Training:
         return said
 
 
-def trained_by(store: Store, question: Question) -> Alpha:
-    """The alpha that candidates and targets of a store are trained by: see `Store.training_alpha`."""
-    return store.training_alpha(*store.pick(question.net, question.oracle), question.alpha)
-
-
 def train(
     net: str,
     output: str | os.PathLike[str],
@@ -113,9 +108,9 @@ def train(
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
 
-    Of the store a `split` leaves its part ``train``; a question without an alpha gets that of `trained_by`. The same
-    call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the trained
-    parameters before it gets its name. Raises ValueRepairError and UsageError.
+    Of the store a `split` leaves its part ``train``; a question without an alpha gets that of `Store.for_training`. The
+    same call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the
+    trained parameters before it gets its name. Raises ValueRepairError and UsageError.
     """
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
@@ -141,15 +136,13 @@ def train(
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
-            targets = None
+            said = list[str]()
             if store is not None:
                 with Store.open(store) as opened:
-                    targets = trained_by(opened, question)
-            by_alpha = targets is not None and targets.is_of_centipawns(question.q_from)
-            question = replace(question, alpha=targets.value if targets and by_alpha else None)
+                    question, said = opened.for_training(question)
             sources = _sources(file, chunks, store, question, options, split, quiet)
-            if targets is not None:
-                log.info(f"targets of the store: {targets.source(question.q_from)}")
+            for line in said:
+                log.info(line)
             stores = [source for source in sources if isinstance(source, StoreSource)]
             if stores and options.draw is None:
                 given = "" if options.share is not None else ", as among its sampled positions"
@@ -177,6 +170,9 @@ def _train(
     graph = NetGraph.open(str(file.path), value_head=options.value_head, policy_head=options.policy_head)
     held = [source.held_out() for source in sources] if options.holdout else []
     stream = Stream(sources, options.batch, options.seed)
+    options = options.planned(stream.positions)
+    for line in _learns(sources, held, stream, options):
+        log.info(line)
     about: dict[str, Any] = {
         "version": f"valuerepair {__version__}",
         "output": str(path),
@@ -209,6 +205,33 @@ def _train(
     write_curve(path, found)
     _checkpoint(path).unlink(missing_ok=True)
     return found
+
+
+def _learns(sources: Sequence[Source], held: Sequence[Held], stream: Stream, options: TrainOptions) -> Iterator[str]:
+    """What is learned from, and what speaks against it: said before it takes its time."""
+    count = sum(int(source.units().counts.sum()) for source in sources)
+    games = sum(source.games - source.held_games for source in sources)
+    draws = [source.draw for source in sources if isinstance(source, StoreSource)]
+    of_store = [number for draw in draws for number in _of_store(draw)]
+    judged = f"judged by {sum(len(each.samples) for each in held):,}" if held else "judged by none (--holdout 0)"
+    passes = options.total_steps * options.batch / stream.positions
+    kinds = f" ({', '.join(of_store)})" if of_store else ""
+    yield (
+        f"learns from {count:,} positions of {games:,} games{kinds}, {judged}; {options.total_steps:,} steps are "
+        f"{passes:.3g} passes"
+    )
+    if count < FEW_POSITIONS:
+        yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that holds elsewhere; mine more"
+    if passes > MANY_PASSES:
+        yield f"warning: in more than {MANY_PASSES} passes a net learns positions by heart; give fewer --steps"
+
+
+def _of_store(draw: StoreDraw) -> Iterator[str]:
+    """How many of the rows to train on are candidates, and how many a ladder cut."""
+    rows = draw.rows()
+    yield f"{int(draw.is_candidate[rows].sum()):,} candidates"
+    if cut := int(np.isfinite(draw.rung[rows]).sum()):
+        yield f"{cut:,} that screening cut, by their last rung"
 
 
 # -- before -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,367 @@
+"""Training chunks of a store's judged positions: boards by python-chess, values by the store's own cells, and lc0's
+readers take them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import sqlite3
+import tarfile
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.special import rel_entr
+
+import valuerepair as vr
+from tests import lc0_rescorer, random_nets
+from tests.cli_tree import SAMPLE
+from tests.cli_tree import vr as run_vr
+from tests.test_training_records import STARTS
+from tests.v6_records import CANONICAL, positions_of, records_of
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess import v6
+from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.positions import Position, PositionBatch, decode_move, encode_move
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.nets.net import NetValues, Priors
+from valuerepair.nets.planes import INPUT_FORMATS
+from valuerepair.nets.policy import policy_indices
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.drawing import StoreDraw
+from valuerepair.training.records import RecordFacts
+from valuerepair.training.store_chunks import ChunkOptions, Judged, parse_policy, position_records
+
+Captured = pytest.CaptureFixture[str]
+Records = NDArray[np.void]
+ALPHA = 170.0
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def some_positions() -> list[Position]:
+    """A game with castling, and positions from FENs: rights, en passant, promotions, none of these."""
+    game = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "g8f6", "e1g1", "f6e4", "f1e1", "e4d6", "f3e5", "f8e7"]
+    found = positions_of(game)
+    for start in STARTS:
+        found += [Position(start, start, ply=chess.Board(start).ply(), history_known=False)]
+        moves = list(map(str, list(chess.Board(start).legal_moves)[:1]))
+        found += positions_of([*moves, str(next(iter(_after(start, moves).legal_moves)))], start)
+    return found
+
+
+def _after(start: str, moves: list[str]) -> chess.Board:
+    board = chess.Board(start)
+    for move in moves:
+        board.push_uci(move)
+    return board
+
+
+def net_of(batch: PositionBatch, seed: int = 0) -> tuple[NetValues, Priors]:
+    """What some net says of positions."""
+    chance = np.random.default_rng(seed)
+    moves, cuts = legal_moves(parse_fens(batch.fen))
+    p = np.concatenate([chance.dirichlet(np.ones(n)) for n in np.diff(cuts)]).astype(np.float32)
+    best = np.array([a + np.argmax(p[a:b]) for a, b in pairwise(cuts)])
+    wdl = chance.dirichlet((2, 2, 2), len(batch)).astype(np.float32)
+    left = chance.uniform(1, 90, len(batch)).astype(np.float32)
+    values = NetValues(wdl[:, 0] - wdl[:, 2], wdl, moves[best], p[best], np.zeros_like(p[best]), left)
+    return values, (moves, cuts, p)
+
+
+def judged(batch: PositionBatch, seed: int = 1, **columns: Any) -> Judged:
+    """What some judge says of positions; it gives no move of the first."""
+    chance = np.random.default_rng(seed)
+    moves, cuts = legal_moves(parse_fens(batch.fen))
+    best = moves[cuts[:-1] + chance.integers(0, np.diff(cuts))]
+    best[0] = 0
+    n = len(batch)
+    found = Judged(
+        batch,
+        chance.dirichlet((1, 1, 1), n).astype(np.float32),
+        best,
+        chance.integers(1, 10**9, n),
+        np.full(n, np.nan, np.float32),
+        np.full(n, np.nan, np.float32),
+        chance.uniform(0, 1, n),
+    )
+    return found._replace(**columns)
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_boards_are_those_of_python_chess(form: int) -> None:
+    positions = some_positions()
+    batch = PositionBatch.from_positions(positions)
+    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0))
+    first = [str(next(iter(chess.Board(p.fen).legal_moves))) for p in positions]
+    boards = records_of(positions, first, form, fill="fen_only")
+    names = [name for name in v6.RECORD.names or () if name.startswith(("castling", "side", "rule50", "invar", "plan"))]
+    for name in (*names, "version", "input_format"):
+        np.testing.assert_array_equal(records[name], boards[name], err_msg=name)
+    np.testing.assert_array_equal(records["probabilities"] >= 0, boards["probabilities"] >= 0)
+
+
+@pytest.mark.parametrize("form", [1, 3])
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_policy_is_the_nets_with_a_share_for_the_judges_move(form: int, share: float) -> None:
+    batch = PositionBatch.from_positions(some_positions())
+    values, (moves, cuts, p) = net_of(batch)
+    judge = judged(batch)
+    options = ChunkOptions(policy_share=share)
+    records = position_records(judge, values, (moves, cuts, p), RecordFacts(form, "fen_only", 1.0), options)
+    indices = policy_indices(parse_fens(batch.fen), moves, cuts, form)
+    for i, record in enumerate(records):
+        mine = slice(cuts[i], cuts[i + 1])
+        is_best = moves[mine] == judge.best[i]
+        wanted = p[mine] if not is_best.any() else (1 - share) * p[mine] + share * is_best
+        written = record["probabilities"][indices[mine]]
+        np.testing.assert_allclose(written, wanted, atol=1e-6)
+        assert (record["probabilities"] >= 0).sum() == len(wanted)
+        best = int(np.argmax(is_best)) if is_best.any() else int(np.argmax(p[mine]))
+        assert record["best_idx"] == record["played_idx"] == indices[mine][best]
+        assert record["policy_kld"] == pytest.approx(rel_entr(wanted, p[mine].astype(float)).sum(), abs=2e-5)
+        assert record["policy_kld"] > 0  # 0 says to lczero-training that it is not known
+
+
+def test_values_are_the_judges_and_the_nets() -> None:
+    batch = PositionBatch.from_positions(some_positions())
+    n = len(batch)
+    values, priors = net_of(batch)
+    z, left = np.resize(np.array([1, 0, -1, np.nan], np.float32), n), np.resize(np.array([40, np.nan], np.float32), n)
+    judge = judged(batch, z=z, plies_left=left)
+    facts = RecordFacts(1, "fen_only", 1.0)
+    by_judge, by_game, sampled = (
+        position_records(judge, values, priors, facts, ChunkOptions(result=result))
+        for result in ("judge", "game", "sampled")
+    )
+    q, d = judge.wdl[:, 0] - judge.wdl[:, 2], judge.wdl[:, 1]
+    for name in ("root", "best", "played", "result"):
+        np.testing.assert_array_equal(by_judge[f"{name}_q"], q)
+        np.testing.assert_array_equal(by_judge[f"{name}_d"], d)
+    np.testing.assert_array_equal(by_judge["orig_q"], values.q)
+    np.testing.assert_array_equal(by_judge["orig_d"], values.wdl[:, 1])
+    np.testing.assert_array_equal(by_judge["orig_m"], values.moves_left)
+    np.testing.assert_array_equal(by_judge["plies_left"], np.where(np.isnan(left), values.moves_left, left))
+    assert by_judge["visits"].tolist() == judge.nodes.tolist()
+    known = ~np.isnan(z)
+    np.testing.assert_array_equal(by_game["result_q"][known], z[known])
+    np.testing.assert_array_equal(by_game["result_q"][~known], sampled["result_q"][~known])
+    np.testing.assert_array_equal(by_game["result_d"], by_game["result_q"] == 0)
+    np.testing.assert_array_equal(by_game["best_q"], q)
+
+
+@given(st.tuples(*[st.floats(0.01, 1) for _ in range(3)]))
+def test_sampled_results_have_the_judges_chances(shares: tuple[float, ...]) -> None:
+    """Over chances that are spread evenly the mean result is the judge's value."""
+    wdl = np.array(shares, np.float32) / np.float32(sum(shares))
+    batch = PositionBatch.from_positions(some_positions()[:1])
+    n = 400
+    many = batch.take(np.zeros(n, np.int64))
+    judge = judged(many, wdl=np.tile(wdl, (n, 1)), chance=(np.arange(n) + 0.5) / n)
+    values, (moves, cuts, p) = net_of(batch)
+    every = NetValues(*(np.repeat(getattr(values, name), n, axis=0) for name in NetValues.__slots__))
+    cuts = np.arange(n + 1) * int(cuts[1])
+    records = position_records(judge, every, (np.tile(moves, n), cuts, np.tile(p, n)), RecordFacts(1, "fen_only", 1.0))
+    assert set(np.unique(records["result_q"]).tolist()) <= {-1.0, 0.0, 1.0}
+    assert records["result_q"].mean() == pytest.approx(wdl[0] - wdl[2], abs=3 / n)
+    assert records["result_d"].mean() == pytest.approx(wdl[1], abs=3 / n)
+
+
+def test_words_of_policy() -> None:
+    assert [parse_policy(word) for word in ("net", "judge", "judge:0.3")] == [0, 1, 0.3]
+    for word in ("judge:", "judge:2", "net:0.5", "best", "judge:nan"):
+        with pytest.raises(UsageError, match="--policy"):
+            parse_policy(word)
+
+
+# -- of a store -------------------------------------------------------------------------------------------------------
+
+
+def read_chunks(folder: Path) -> list[Records]:
+    """The records of each chunk of the tars in a folder, by Python's own reader of tars."""
+    found = []
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                assert member.isreg()
+                assert len(member.name) < 100
+                assert file is not None
+                found.append(np.frombuffer(gzip.decompress(file.read()), v6.RECORD))
+    return found
+
+
+@pytest.fixture(scope="module")
+def written(any_maia: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Chunks of the sample store, in tars."""
+    folder = tmp_path_factory.mktemp("chunks") / "out"
+    return folder, vr.write_chunks(SAMPLE, folder, net=str(any_maia))
+
+
+def cells(db: Path, net: str) -> dict[str, tuple[Any, ...]]:
+    """Position, the score and move of the judge's search in full, else of its deepest, and the net's own values, by the
+    first four fields of the FEN. SQLite takes bare columns from the row of the max."""
+    query = """
+        SELECT p.fen, d.cp, d.mate, d.nodes, d.best_move, n.q, n.d, max((d.stage = 'full') * 1e9 + d.nodes)
+        FROM positions p JOIN deep_values d ON d.position_id = p.id JOIN net_values n ON n.position_id = p.id
+        WHERE n.net_id = (SELECT id FROM nets WHERE sha256 = ?)
+        AND d.oracle_id = (SELECT oracle_id FROM screened LIMIT 1) GROUP BY p.id
+    """
+    with sqlite3.connect(db) as connection:
+        return {" ".join(row[0].split()[:4]): row for row in connection.execute(query, (net,))}
+
+
+def test_chunks_say_what_the_store_says(written: tuple[Path, dict[str, Any]]) -> None:
+    """Read back by our decoder of chunks: boards, rights and clocks are the store's; values follow from its cells by
+    the formula alone."""
+    folder, manifest = written
+    chunks = read_chunks(folder)
+    assert [len(records) for records in chunks] == [1] * manifest["chunks"]
+    assert manifest == json.loads((folder / "manifest.json").read_text())
+    records = np.concatenate(chunks)
+    batches = list(sample([str(folder)], SampleOptions(per_game=1, min_ply=0), ReadReport()))
+    positions = {position.fen.split(" ")[0] + position.fen.split(" ")[1]: position for b in batches for position in b}
+    stored = cells(SAMPLE, manifest["net"]["sha256"])
+    by_board = {key.split()[0] + key.split()[1]: row for key, row in stored.items()}
+    assert positions.keys() <= by_board.keys()
+    assert len(positions) == len(records) == manifest["positions"]
+    by_bits = {_board_of(record): record for record in records}
+    for board, position in positions.items():
+        fen, cp, mate, nodes, best, net_q, net_d, _ = by_board[board]
+        assert position.fen.split()[:3] == fen.split()[:3]
+        assert position.fen.split()[4] == fen.split()[4]
+        q = math.copysign(1, mate) if mate is not None else 2 / (1 + math.exp(-cp / ALPHA)) - 1
+        record = by_bits[_board(fen)]
+        assert record["best_q"] == pytest.approx(q, abs=1e-6)
+        assert record["root_q"] == record["best_q"]
+        assert record["best_d"] == pytest.approx(min(net_d, 1 - abs(q)), abs=1e-6)
+        assert record["orig_q"] == pytest.approx(net_q, abs=1e-4)
+        assert record["visits"] == nodes
+        assert position.origin.played == best
+
+
+def test_positions_are_those_that_training_draws(any_maia: Path, tmp_path: Path) -> None:
+    """With a share, and more records than a pass has: those of the first passes of `vr train --store`, in order."""
+    options = vr.ChunkOptions(share=0.5, records=600, seed=3, result="judge")
+    question = Question(threshold=0.35)
+    vr.write_chunks(SAMPLE, tmp_path / "out", question, options, net=str(any_maia))
+    chunks = np.concatenate(read_chunks(tmp_path / "out"))
+    with Store.open(SAMPLE) as store:
+        drawn = StoreDraw(store, replace(question, alpha=ALPHA), share=0.5, seed=3)
+        rows = np.concatenate([drawn.one_pass(number) for number in range(2)])[:600]
+        assert len(chunks) == 600 > len(drawn.one_pass(0))
+        np.testing.assert_allclose(chunks["best_q"], drawn.deep_q[rows], atol=1e-6)
+        judged_wdl = drawn.wdl(rows)
+    np.testing.assert_array_equal(chunks["best_d"], judged_wdl[:, 1])
+
+
+def test_nothing_that_is_held_out_is_written(any_maia: Path, tmp_path: Path) -> None:
+    split = vr.Split(games=0.4, seed=1)
+    with Store.open(SAMPLE) as store:
+        frame = store.frame(Question(alpha=ALPHA), cut=True)
+        parts = split.parts(store, frame["position_id"].to_numpy())
+    for number, part in enumerate(("train", "games")):
+        options = vr.ChunkOptions(part=part, share=None if part == "train" else 0)
+        vr.write_chunks(SAMPLE, tmp_path / part, options=options, split=split, net=str(any_maia))
+        written = np.concatenate(read_chunks(tmp_path / part))
+        allowed = {_board(fen) for fen in frame["fen"][parts == number]}
+        assert len(written) > 50
+        assert {_board_of(record) for record in written} <= allowed
+        assert not allowed & {_board(fen) for fen in frame["fen"][parts == 1 - number]}
+
+
+def _board(fen: str) -> bytes:
+    """The bits of the board of a FEN as its mover sees it, and whose move it is."""
+    move = str(next(iter(chess.Board(fen).legal_moves)))
+    return _board_of(records_of([Position(fen, fen, history_known=False)], [move])[0])
+
+
+def _board_of(record: Any) -> bytes:
+    return bytes(record["planes"][:12].tobytes()) + bytes([record["side_to_move_or_enpassant"]])
+
+
+def test_lc0s_rescorer_takes_every_chunk(any_maia: Path, tmp_path: Path) -> None:
+    vr.write_chunks(SAMPLE, tmp_path / "in", net=str(any_maia), form="files")
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(list((tmp_path / "in").glob("*.gz")))
+    assert len(list((tmp_path / "out").glob("*.gz"))) == len(list((tmp_path / "in").glob("*.gz")))
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_lc0s_rescorer_takes_all_input_formats(form: int, tmp_path: Path) -> None:
+    batch = PositionBatch.from_positions(some_positions())
+    options = ChunkOptions(policy_share=0.3)
+    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0), options)
+    (tmp_path / "in").mkdir()
+    for i in range(len(records)):
+        (tmp_path / "in" / f"{i}.gz").write_bytes(gzip.compress(records[i : i + 1].tobytes()))
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(records)
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_what_lc0s_rescorer_demands(form: int) -> None:
+    """Its checks (lc0 src/trainingdata/rescorer.cc, Validate and ResultForData), for where it cannot be run."""
+    batch = PositionBatch.from_positions(some_positions())
+    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0))
+    for name in ("root", "best", "played"):
+        assert (np.abs(records[f"{name}_q"]) <= 1).all()
+        assert ((records[f"{name}_d"] >= 0) & (records[f"{name}_d"] <= 1)).all()
+        assert (records[f"{name}_m"] >= 0).all()
+    assert np.isin(records["result_q"], (-1, 0, 1)).all()
+    assert (records["rule50_count"] <= 100).all()
+    p = records["probabilities"]
+    assert ((p == -1) | ((p >= 0) & (p <= 1))).all()
+    np.testing.assert_allclose(np.where(p < 0, 0, p).sum(1), 1, atol=0.01)
+    rows = np.arange(len(records))
+    assert (p[rows, records["best_idx"]] >= 0).all()
+    assert (p[rows, records["played_idx"]] >= 0).all()
+    stm = records["side_to_move_or_enpassant"].astype(int)
+    assert ((stm & (stm - 1)) == 0).all() if form in CANONICAL else (stm <= 1).all()
+
+
+def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Captured) -> None:
+    out, net = tmp_path / "out", str(any_maia)
+    base = ["export", "--db", str(SAMPLE), "--format", "chunks", "--net", net]
+    code, _, said = run_vr([*base, "-o", str(out), "--policy", "judge:0.5", "--result", "game"], capsys)
+    assert code == 0, said
+    assert "chunks of one record each" in said
+    for words, expected in (
+        ((*base,), "--format chunks: give a new folder with -o"),
+        ((*base, "-o", str(out)), "holds finished chunks"),
+        ((*base, "-o", str(tmp_path / "b"), "--policy", "best"), "--policy best: give net, judge"),
+        ((*base, "-o", str(tmp_path / "b"), "--labels"), "--labels: says nothing of chunks"),
+        (("export", "--db", str(SAMPLE), "--policy", "judge"), "--policy: goes with --format chunks"),
+        ((*base, "-o", str(tmp_path / "b"), "--records", "0"), "--records 0: must be at least 1"),
+    ):
+        code, _, said = run_vr(list(words), capsys)
+        assert code == 2, (words, said)
+        assert expected in said
+    assert not (tmp_path / "b").exists()
+
+
+def test_another_net_is_refused(tmp_path: Path) -> None:
+    net = random_nets.write(random_nets.BY_NAME["se-dense-policy"], tmp_path / "maia-1900.pb.gz")
+    with pytest.raises(ValueRepairError, match="is not the net"):
+        vr.write_chunks(SAMPLE, tmp_path / "out", net=str(net))
+
+
+def test_moves_of_the_judge_that_are_illegal_are_none() -> None:
+    """A recorded move comes from another program."""
+    batch = PositionBatch.from_positions(some_positions()[:1])
+    judge = judged(batch, best=np.array([encode_move("a1a8")], np.uint16))
+    values, priors = net_of(batch)
+    (record,) = position_records(judge, values, priors, RecordFacts(1, "fen_only", 1.0), ChunkOptions(policy_share=1))
+    index = policy_indices(parse_fens(batch.fen), *priors[:2])
+    best = decode_move(int(values.best_move[0]))
+    assert record["best_idx"] == index[[decode_move(m) for m in priors[0].tolist()].index(best)]

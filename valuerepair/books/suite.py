@@ -1,0 +1,395 @@
+"""A suite of blind spots to share: candidates as EPD lines, and which of them another net shares.
+
+A line has the judge's best move (`bm`), the net's first move where the judge says that it loses (`am`), the judge's
+value (`ce` or `dm`), and in comments what a reader needs to compare another net on the same terms:
+
+    c0 "net Q +0.73120, sha256 e2f565f42d7c, maia-1900"; c1 "judge Q +0.01230, alpha 170, threshold 0.55, stockfish ..."
+
+`c2` is the game, `c3` the moves to the position as UCI's ``position`` has them, `c4` a second look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.epd import CE_MATE, CE_MOST, LineSplitter
+from valuerepair.archives.open import Stream, find_sources, read_text
+from valuerepair.archives.options import EPD, RecordedOptions, SampleOptions
+from valuerepair.books.emit import epd_text
+from valuerepair.books.rows import file_name
+from valuerepair.chess import values
+from valuerepair.chess.board import keys, parse_fens, replay
+from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, encode_moves
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
+from valuerepair.intervals import Rate, weighted
+from valuerepair.judge.compared_nets import evaluated
+from valuerepair.judge.verdict import NET_RIGHT, evidence
+from valuerepair.oracles.engine_net import open_evaluator
+from valuerepair.question import DEFAULT_THRESHOLD
+from valuerepair.store.expanded import searched_scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.store import Store
+
+Floats = NDArray[np.float64]
+
+MOST_BYTES = 1 << 28  # of a suite, unpacked: about a million lines
+_WHOLE_GAME = 60_000  # characters of a history; a comment of other kinds is cut sooner
+_OWN_SCALES = {values.OWN_Q: "own Q", values.OF_WDL: "W/D/L"}
+_NET = re.compile(r"net Q ([+-]\d\.\d+), sha256 ([0-9a-f]+), (.+)")
+_JUDGE = re.compile(r"judge Q ([+-]\d\.\d+), (?:alpha ([\d.e+]+)|own Q|W/D/L), threshold ([\d.]+), (.+)")
+_COMMENT = re.compile(r'\b(c[01]|id)\s+"([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSuite:
+    """What became of the candidates of `net`: `positions` are written, the others `left_out`, by reason.
+
+    In `avoided` of them the judge says that the net's first move loses (`am`); of `unasked` it has not been asked.
+    """
+
+    net: str
+    positions: int
+    avoided: int
+    unasked: int
+    left_out: Mapping[str, int]
+
+    def lines(self) -> list[str]:
+        """For the user."""
+        said = [f"the judge refutes the net's first move in {self.avoided:,} of them (am)"]
+        if self.unasked:
+            said[0] += f"; for {self.unasked:,} more vr confirm would ask it"
+        if self.left_out:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
+            said.append(f"left out: {reasons}")
+        return said
+
+
+def write_suite_file(store: Store, rows: pd.DataFrame, threshold: float, path: str | os.PathLike[str]) -> WrittenSuite:
+    """`write_suite_stream` to a file, which appears whole or not at all."""
+    with written_whole(path) as partial, partial.open("wb") as stream:
+        return write_suite_stream(store, rows, threshold, stream)
+
+
+def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, stream: IO[bytes]) -> WrittenSuite:
+    """Writes `rows`, of `Store.candidates` at this threshold, as lines of EPD, in their order.
+
+    Left out are those where a second look found the net right, and those whose value was inferred and not searched.
+    Raises UsageError for candidates by calibrated Q, ValueRepairError for a recorded move that cannot be played.
+    """
+    if rows.attrs["calibration"] is not None:
+        raise UsageError("--calibration fitted: a suite compares Q as nets give it; leave the option out")
+    found = evidence(store, rows)
+    left_out: Counter[str] = Counter()
+    inferred = rows["inferred"].to_numpy(np.bool_) if "inferred" in rows else np.zeros(len(rows), np.bool_)
+    refuted = (found["verdict"] == NET_RIGHT).to_numpy(np.bool_)
+    for reason, rejected in (("net right at a second look", refuted), ("inferred, not searched", inferred & ~refuted)):
+        if rejected.any():
+            left_out[reason] = int(rejected.sum())
+    kept, found = rows[~(refuted | inferred)], found[~(refuted | inferred)]
+    loss = _loss(store, kept, found)
+    differs = np.array([_differ(*pair) for pair in zip(kept["net_best"], kept["deep_best"], strict=True)], np.bool_)
+    avoided = differs & (loss >= threshold)
+    second = found.attrs["second"] or rows.attrs["oracle"]  # attrs of a part of a frame are those of the whole
+    for row, look, bad in zip(kept.to_dict("records"), found.to_dict("records"), avoided.tolist(), strict=True):
+        stream.write(_line(row, look, bad, threshold, rows.attrs, second["label"]).encode())
+    unasked = int((differs & np.isnan(loss)).sum())
+    return WrittenSuite(rows.attrs["net"]["name"], len(kept), int(avoided.sum()), unasked, dict(left_out))
+
+
+def _differ(net_best: object, deep_best: object) -> bool:
+    return isinstance(net_best, str) and isinstance(deep_best, str) and net_best != deep_best
+
+
+def _loss(store: Store, rows: pd.DataFrame, found: pd.DataFrame) -> Floats:
+    """[n] what the net's first move costs in Q, by one judge's search before and after it; NaN: it was not asked.
+
+    A second look counts first, which searches both. Else it is the judge itself, where it searched the position after
+    the move, too (`vr expand` does).
+    """
+    loss = np.array(found["second_q"] - found["after_net_q"], np.float64)
+    best = rows["net_best"].tolist()
+    asked = [i for i in np.flatnonzero(np.isnan(loss)).tolist() if isinstance(best[i], str)]
+    if not asked:
+        return loss
+    moves = encode_moves([best[i] for i in asked])
+    fens = rows["fen"].tolist()
+    after = keys(replay(parse_fens([fens[i] for i in asked]), moves, np.arange(len(asked) + 1)))
+    oracle_id = store.pick(rows.attrs["net"]["sha256"], rows.attrs["oracle"]["digest"])[1]
+    known = searched_scores(store, oracle_id, after)
+    nothing = (None,) * 6
+    scores = np.array([known.get(key, nothing) for key in after.tolist()], np.float64)
+    alpha, q_from = rows.attrs["alpha"]["value"], rows.attrs["q_from"]
+    q = values.deep_q(scores[:, 0], scores[:, 1], scores[:, 2:5], scores[:, 5], alpha, q_from)
+    loss[asked] = rows["deep_q"].to_numpy(np.float64)[asked] + q
+    return loss
+
+
+def _line(
+    row: dict[Hashable, Any], look: dict[Hashable, Any], bad: bool, threshold: float, attrs: Mapping[Any, Any], by: str
+) -> str:
+    """The line of one candidate; `bad`: the judge says that the net's first move loses."""
+    net, alpha = attrs["net"], attrs["alpha"]
+    scale = "W/D/L" if attrs["q_from"] == "wdl" else _OWN_SCALES.get(alpha["origin"], f"alpha {alpha['value']:g}")
+    operations: dict[str, str | int] = {
+        "id": f"{file_name(row['source'])}#{row['game']} ply {row['ply']}",
+        "c0": f"net Q {row['net_q']:+.5f}, sha256 {net['sha256'][:12]}, {net['name']}",
+        "c1": f"judge Q {row['deep_q']:+.5f}, {scale}, threshold {threshold:g}, {attrs['oracle']['label']}",
+        **_score(row, alpha),
+    }
+    if game := _game(row):
+        operations["c2"] = game
+    if look["verdict"] is not None:
+        operations["c4"] = f"second look Q {look['second_q']:+.5f}, {look['verdict']}, {by}"
+    operations |= {name: int(row[of]) for name, of in (("acn", "nodes"), ("acd", "depth")) if row[of] > 0}
+    texts: dict[str, Any] = {
+        name: epd_text(text) if isinstance(text, str) else text for name, text in operations.items()
+    }
+    if row["history_known"] and row["moves"]:
+        start = "startpos" if row["start_fen"] == STARTPOS_FEN else f"fen {row['start_fen']}"
+        texts["c3"] = epd_text(f"position {start} moves {row['moves']}", _WHOLE_GAME)
+    board = chess.Board(row["fen"])
+    texts |= {"hmvc": board.halfmove_clock, "fmvn": board.fullmove_number}
+    for name, move in (("bm", row["deep_best"]), ("am", row["net_best"] if bad else None)):
+        if isinstance(move, str):
+            texts[name] = [_move(board, move)]
+    written: str = board.epd(**dict(sorted(texts.items())))
+    return written + "\n"
+
+
+def _move(board: chess.Board, uci: str) -> chess.Move:
+    try:
+        return board.parse_uci(uci)
+    except ValueError as error:
+        raise ValueRepairError(f"a recorded move cannot be played: {error}; mine its game again") from None
+
+
+def _score(row: dict[Hashable, Any], alpha: Mapping[str, Any]) -> dict[str, int]:
+    """`dm` where the side to move mates, `ce` of anything else; a lost mate is a `ce` as the EPD standard writes it.
+
+    Of a search with a net, whose Q is no function of its centipawns, the centipawns are those of its Q.
+    """
+    mate, cp = row["mate"], row["cp"]
+    if not np.isnan(mate):
+        return {"dm": int(mate)} if mate > 0 else {"ce": -max(CE_MATE + 2 * int(mate), CE_MOST + 1)}
+    if np.isnan(cp) or alpha["origin"] == values.OWN_Q:
+        cp = values.q_to_cp(row["deep_q"], alpha["value"])
+    return {"ce": int(np.clip(np.rint(cp), -CE_MOST, CE_MOST))}
+
+
+def _game(row: dict[Hashable, Any]) -> str:
+    """The players, the event, the date and the result, as far as they are known."""
+    white, black = row["white"], row["black"]
+    players = f"{white} - {black}" if isinstance(white, str) and isinstance(black, str) else None
+    told = (players, row["event"], row["date"], row["result"])
+    return ", ".join(text for text in told if isinstance(text, str) and text.strip(" ?.*"))
+
+
+# -- another net on a suite -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The n positions of a suite, with their histories, and a frame of what their lines say.
+
+    Columns, from the side to move: line (its number), id, fen, net, net_sha256 (its beginning) and net_q of whom the
+    position was collected for (None, NaN: the line names none), judge, deep_q, threshold. `left_out`: lines, by reason.
+    """
+
+    path: str
+    batch: PositionBatch
+    rows: pd.DataFrame
+    left_out: Mapping[str, int]
+
+
+def read_suite(path: str | os.PathLike[str], *, alpha: float | None = None, threshold: float | None = None) -> Suite:
+    """Reads an EPD file whose lines have `ce`, `dm` or ``bm #N``: a suite of `write_suite_file`, or any other.
+
+    Deep Q and threshold are those that a line names. With `alpha` Q is made of the centipawns instead, unless the judge
+    gave a Q itself; `threshold` goes before the line's. A line that names none has 170 and 0.55. Raises UsageError for
+    a missing file, ValueRepairError for one without any such line.
+    """
+    [source, *others] = find_sources([os.fspath(path)])
+    if others:
+        raise UsageError(f"{path}: give one EPD file, not a folder")
+    with Stream(source, most=MOST_BYTES) as stream:
+        block = LineSplitter(source).feed(stream.read(MOST_BYTES), last=True)
+        if stream.broken:
+            raise ValueRepairError(f"{path}: {stream.broken}")
+    found = block.parse(SampleOptions(per_game=None, min_ply=0, recorded=RecordedOptions(EPD)))
+    if not len(found.game):
+        raise ValueRepairError(f"{path}: no line of EPD with a value (ce, dm or bm #N)")
+    batch = found.batch(np.ones(len(found.game), np.bool_))
+    left_out = Counter(each.reason for each in found.rejected) + found.rejected_positions
+    texts = dict(zip(block.numbers, block.lines, strict=True))
+    return Suite(os.fspath(path), batch, _told(batch, texts, alpha, threshold), dict(left_out))
+
+
+def _told(
+    batch: PositionBatch, texts: Mapping[int, bytes], alpha: float | None, threshold: float | None
+) -> pd.DataFrame:
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    origins = batch.origins
+    for fen, game, recorded in zip(batch.fen, origins.game, origins.recorded or (), strict=True):
+        assert recorded is not None
+        comments = dict(_COMMENT.findall(read_text(texts[game.number])))
+        net = _NET.fullmatch(comments.get("c0", ""))
+        judge = _JUDGE.fullmatch(comments.get("c1", ""))
+        cp, mate = (np.nan if score is None else score for score in (recorded.cp, recorded.mate))
+        deep_q = float(values.deep_q(cp, mate, [np.nan] * 3, np.nan, alpha or values.DEFAULT_ALPHA))
+        if judge is not None and (alpha is None or judge[2] is None):
+            deep_q = float(judge[1])
+        told = float(judge[3]) if judge is not None else DEFAULT_THRESHOLD
+        rows.append(
+            {
+                "line": game.number,
+                "id": comments.get("id"),
+                "fen": fen,
+                "net": net[3] if net is not None else None,
+                "net_sha256": net[2] if net is not None else None,
+                "net_q": float(net[1]) if net is not None else np.nan,
+                "judge": judge[4] if judge is not None else None,
+                "deep_q": deep_q,
+                "threshold": told if threshold is None else threshold,
+            }
+        )
+    table: pd.DataFrame = pd.DataFrame(rows)
+    words = ("id", "net", "net_sha256", "judge")
+    # Objects: newer pandas would make NaN of None.
+    for name in words:
+        table[name] = pd.Series([row[name] for row in rows], table.index, object)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSpots:
+    """How many blind spots of one net another one, `net`, shares: `shared`, with its 95 % interval by games.
+
+    `of` is whose they are (`of_sha256` the beginning of its hash), None where lines name no net: then all errors count.
+    `opposite` are errors of the threshold in the other direction, which are not shared.
+    """
+
+    net: str
+    sha256: str
+    of: str | None
+    of_sha256: str | None
+    judge: str | None
+    threshold: float
+    shared: Rate
+    opposite: int
+
+    @property
+    def itself(self) -> bool:
+        """Whether the spots are the net's own."""
+        return self.of_sha256 is not None and self.sha256.startswith(self.of_sha256)
+
+
+@dataclass(frozen=True)
+class MeasuredSuite:
+    """Nets on a suite. `rows` are those of `Suite`, with `net_N`, `q_N` and `shared_N` of each net, from 1."""
+
+    path: str
+    rows: pd.DataFrame
+    shares: list[SharedSpots]
+    left_out: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the rows, JSON-able."""
+        plain = {"suite": self.path, "positions": len(self.rows), "left_out": dict(self.left_out)}
+        return {**plain, "shares": [asdict(each) for each in self.shares]}
+
+    def lines(self) -> list[str]:
+        """For the user: whose positions, then a line for each net."""
+        said = []
+        for group in dict.fromkeys((each.of, each.judge, each.threshold) for each in self.shares):
+            of, judge, threshold = group
+            of_group = [each for each in self.shares if (each.of, each.judge, each.threshold) == group]
+            what = f"blind spots of {of}" if of is not None else "positions with a value"
+            by = f" (judge: {judge})" if judge is not None else ""
+            said.append(f"{of_group[0].shared.total:,} {what}, {threshold:g} or more off{by}")
+            said += [f"  {_shared_words(each)}" for each in of_group]
+        if self.left_out:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
+            said.append(f"left out: {reasons}")
+        if any(each.of is not None and not each.itself for each in self.shares):
+            said.append(
+                "a suite is chosen by one net's errors, so other nets look better on it: "
+                "judge two nets by a suite of each, or by all positions (vr remeasure --db)"
+            )
+        return said
+
+
+def _shared_words(found: SharedSpots) -> str:
+    verb = "misjudges" if found.of is None else "has" if found.itself else "shares"
+    opposite = f"; {found.opposite:,} more in the other direction" if found.opposite else ""
+    return f"{found.net} {verb} {found.shared}{opposite}"
+
+
+def measure_suite(
+    path: str | os.PathLike[str],
+    nets: Sequence[str | None],
+    *,
+    threshold: float | None = None,
+    alpha: float | None = None,
+    workers: int | None = None,
+    **net_options: Any,
+) -> MeasuredSuite:
+    """Which positions of a suite (`read_suite`) each of the nets misjudges, too: which blind spots it shares.
+
+    A blind spot is shared where the net's Q is off by the threshold or more, in the direction of the net that it was
+    collected for. A net is a file, a name or ``uci:ENGINE,nodes=1``; `net_options` are those of `nets.net.open_net`.
+    Raises UsageError and ValueRepairError.
+    """
+    suite = read_suite(path, alpha=alpha, threshold=threshold)
+    rows, shares = suite.rows, list[SharedSpots]()
+    for number, words in enumerate(nets, 1):
+        with open_evaluator(words, workers, **net_options) as net:
+            answers, failed = evaluated(net, suite.batch)
+            name, key = net.identity.name, net.identity.key
+        q = np.full(len(rows), np.nan)
+        q[np.setdiff1d(np.arange(len(rows)), list(failed))] = answers.q
+        off = q - rows["deep_q"].to_numpy(np.float64)
+        told = (rows["net_q"] - rows["deep_q"]).to_numpy(np.float64)
+        wrong = np.abs(off) >= rows["threshold"].to_numpy(np.float64)
+        shared = wrong & ~(np.sign(off) * np.sign(told) < 0)
+        rows = rows.assign(**{f"net_{number}": name, f"q_{number}": q, f"shared_{number}": shared})
+        shares += _by_group(rows, name, key, shared, wrong & ~shared)
+    return MeasuredSuite(suite.path, rows, shares, suite.left_out)
+
+
+def _by_group(
+    rows: pd.DataFrame, name: str, key: str, shared: NDArray[np.bool_], opposite: NDArray[np.bool_]
+) -> list[SharedSpots]:
+    """One net on the positions of each net, judge and threshold that the lines name."""
+    games = np.unique(_games(rows), return_inverse=True)[1]
+    said = []
+    columns = [rows[column].tolist() for column in ("net", "net_sha256", "judge", "threshold")]
+    groups = list(zip(*columns, strict=True))
+    for group in dict.fromkeys(groups):
+        of, of_sha256, judge, threshold = group
+        at = np.array([each == group for each in groups], np.bool_)
+        rate = weighted(shared[at], np.ones(int(at.sum())), games[at])
+        said.append(SharedSpots(name, key, of, of_sha256, judge, threshold, rate, int(opposite[at].sum())))
+    return said
+
+
+def _games(rows: pd.DataFrame) -> list[str]:
+    """What positions of one game have in common: their id but for the ply, or the line where there is none."""
+    return [
+        name.partition(" ply ")[0] if isinstance(name, str) and " ply " in name else f"line {line}"
+        for name, line in zip(rows["id"], rows["line"], strict=True)
+    ]

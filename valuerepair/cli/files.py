@@ -1,0 +1,50 @@
+"""Files on the command line, and what to say where one is given in another's place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from valuerepair.errors import UsageError
+
+_NET, _STORE = "--net", "--db"
+# Option, endings of what is given with it, and what that is.
+_PLACES = (
+    (_NET, (".pb.gz", ".pb", ".onnx"), "a net"),
+    (_STORE, (".db",), "a store"),
+    ("--output", (".html", ".png", ".svg", ".pdf", ".parquet", ".jsonl", ".csv", ".json"), "the file to write"),
+)
+
+
+def misplaced(context: click.Context | None, name: str, options: tuple[str, ...] = ()) -> str | None:
+    """What to say of a file `name` that the command has an option for (one of `options`, if any are named); or None."""
+    if context is None:
+        return None
+    for option, endings, what in _PLACES:
+        if name.lower().endswith(endings) and (not options or option in options):
+            for parameter in context.command.params:
+                if isinstance(parameter, click.Option) and option in parameter.opts:
+                    return f"{name}: {what} is given as {parameter.opts[0]} {name}"
+    return None
+
+
+class File(click.Path):
+    """A file by its name. Whether it is there is said by whoever opens it; the shell completes it."""
+
+    def __init__(self) -> None:
+        super().__init__(readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value).startswith(("http://", "https://", "ftp://")):
+            raise UsageError(f"{value}: is an address; download it first, then give the file")
+        return super().convert(value, param, ctx)
+
+
+class Archive(File):
+    """A file or folder of games or positions: neither a net nor a store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if said := misplaced(ctx, str(value), (_NET, _STORE)):
+            raise UsageError(said)
+        return super().convert(value, param, ctx)

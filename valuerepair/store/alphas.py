@@ -1,0 +1,147 @@
+"""Which alpha the commands that read a store find candidates by, and which they train by; what training by one does to
+the scale of a net's Q. docs/methods.md, "Alpha", says why."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from valuerepair.archives.options import CHUNKS, SELFPLAY
+from valuerepair.chess import values
+from valuerepair.errors import UsageError
+from valuerepair.question import QFrom
+from valuerepair.store.columns import both_q, columns, facts
+
+# Two alphas are one scale up to a tenth, in their logarithm.
+_ALIKE = 0.1
+# A slope that is off 1 by less leaves the scale as it is.
+_SLOPE_ALIKE = 0.05
+# The fits that a net may learn by: one to its own Q, by distance, makes that Q flatter.
+_TO_TRAIN_BY = ("results", "slope")
+
+
+def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, also those that training
+    chunks and games of `vr selfplay` have recorded."""
+    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") in (CHUNKS, SELFPLAY))
+
+
+def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
+    """The alpha to find candidates by, and where it comes from; see `Store.alpha`."""
+    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
+    if chosen is not None:
+        return chosen
+    known = facts(connection, net_id, oracle_id)
+    if "alpha" not in known:
+        found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
+        known["alpha"] = values.auto_alpha(found["net_q"], found["cp"], found["weight"])
+    fitted: values.Alpha = known["alpha"]
+    return fitted
+
+
+def chosen_alpha(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
+) -> values.Alpha | None:
+    """The alpha asked for, else the stored fit, of an oracle that gives Q itself any; None where there is none."""
+    if requested is not None and not 0 < requested < float("inf"):
+        raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
+    kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
+    if gives_q(kind, json.loads(options)):
+        return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
+    if requested is not None:
+        return values.Alpha(float(requested), "given")
+    stored = _stored(connection, net_id, oracle_id)
+    if stored is None:
+        return None
+    value, norm, n, fitted = stored
+    return values.Alpha(value, f"stored fit of {fitted[:10]} on {n:,} positions ({norm})")
+
+
+def _stored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> tuple[float, str, int, str] | None:
+    query = "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?"
+    row: tuple[float, str, int, str] | None = connection.execute(query, (net_id, oracle_id)).fetchone()
+    return row
+
+
+def training_alpha(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
+) -> values.Alpha:
+    """The alpha to train by, and where it comes from; see `Store.training_alpha`."""
+    chosen, stored = chosen_alpha(connection, net_id, oracle_id, requested), _stored(connection, net_id, oracle_id)
+    if chosen is not None and (requested is not None or chosen.origin == values.OWN_Q):
+        return chosen
+    if chosen is not None and stored is not None and stored[1] in _TO_TRAIN_BY:
+        return chosen
+    default = f"default {values.DEFAULT_ALPHA:g} to train by"
+    return values.Alpha(values.DEFAULT_ALPHA, f"{default}: a fit to the net's Q would flatten it")
+
+
+def are_alike(one: float, other: float) -> bool:
+    """Whether two alphas are one scale for all that matters."""
+    return abs(math.log(one / other)) <= _ALIKE
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingScale:
+    """What training on deep Q does to the scale of a net's Q.
+
+    `slope`: how many times as steep the net's Q becomes (`values.slope_of`), by `alpha`. `level` is the alpha that
+    would leave it as it is; None where Q is not made of centipawns, or no alpha does.
+    """
+
+    alpha: values.Alpha
+    q_from: QFrom
+    slope: values.Slope
+    level: float | None
+
+    @property
+    def is_level(self) -> bool:
+        """Whether the scale stays as it is, near enough."""
+        return abs(self.slope.value - 1) < _SLOPE_ALIKE
+
+    def figures(self) -> dict[str, Any]:
+        """The same, JSON-able."""
+        return {
+            "alpha": self.alpha.value,
+            "origin": self.alpha.origin,
+            "steeper": self.slope._asdict(),
+            "level": self.level,
+            "words": self.line(),
+        }
+
+    def line(self) -> str:
+        """The same in words."""
+        by = f"alpha {self.alpha.shown}" if self.alpha.is_of_centipawns(self.q_from) else ""
+        by = by or self.alpha.source(self.q_from)
+        steep = f"{self.slope.value:.2f} times as steep (95 %: {self.slope.low:.2f} to {self.slope.high:.2f})"
+        if self.is_level:
+            return f"by {by} the net's Q would keep its scale: {steep}"
+        level = (
+            "" if self.level is None else f"; alpha {values.Alpha(self.level, '').shown} would leave its scale alone"
+        )
+        return f"by {by} the net's Q would become {steep}{level}"
+
+
+def training_scale(
+    connection: sqlite3.Connection, net_id: int, oracle_id: int, trained_by: values.Alpha, q_from: QFrom
+) -> TrainingScale | None:
+    """What training by this alpha does to the scale of the net's Q, by the sampled positions; None where fewer than
+    `values.AUTO_MIN_POSITIONS` have both values."""
+    found = columns(connection, net_id, oracle_id, ("net_q", "cp", "mate", "weight", "game_id"))
+    net_q, deep_q = both_q(connection, net_id, oracle_id, trained_by.value, q_from)
+    if int((~np.isnan(net_q + deep_q)).sum()) < values.AUTO_MIN_POSITIONS:
+        return None
+    slope = values.slope_of(net_q, deep_q, found["weight"], found["game_id"])
+    if math.isnan(slope.value):
+        return None
+    level = None
+    if trained_by.is_of_centipawns(q_from):
+        fit = values.fit_alpha_to_slope(net_q, found["cp"], found["mate"], found["weight"], found["game_id"])
+        level = None if fit.at_bound else fit.alpha
+    return TrainingScale(trained_by, q_from, slope, level)
