@@ -34,7 +34,7 @@ from valuerepair.store import DEFAULT_PATH
     cls=SectionedCommand,
     sections={
         "Most used": "net nodes output training repeat temperature jobs db",
-        "Players": "engine net2 set reuse-tree seed",
+        "Players": "engine net2 set history-fill reuse-tree seed",
         "How games end": "max-plies draw win resign no-resign-share syzygy",
         "Machine": "device threads",
     },
