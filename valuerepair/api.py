@@ -344,8 +344,8 @@ def remeasure(
     file is known; only then is the store written to. `question.oracle` is whose scores count, None the one with most;
     its net is not looked at. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
     rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
-    any other net looks better on them. `control` of a comparison is what remains once each net's Q went through a curve
-    of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
+    any other net looks better on them. `recalibrated` of a comparison is what remains once each net's Q went through a
+    curve of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
     ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
     and each position counts for one. Raises UsageError for words that mean no net, ValueRepairError where there is
     nothing to compare.
@@ -453,7 +453,7 @@ def write_chunks(
         asked, said = opened.for_training(asked)
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
-            open_stored(which, net, device=device, threads=threads) as used,
+            open_stored(opened, which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
         ):
             for line in said:
