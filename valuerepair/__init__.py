@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from valuerepair.api import plot_remeasured as plot_remeasured
     from valuerepair.api import remeasure as remeasure
     from valuerepair.api import repair as repair
+    from valuerepair.api import rescore as rescore
     from valuerepair.api import search as search
     from valuerepair.api import train as train
     from valuerepair.api import write_books as write_books
@@ -80,6 +81,7 @@ _HOMES = {
     "read_split": "judge.split",
     "remeasure": "api",
     "repair": "api",
+    "rescore": "api",
     "search": "api",
     "train": "api",
     "write_books": "api",
@@ -120,6 +122,7 @@ __all__ = [
     "read_split",
     "remeasure",
     "repair",
+    "rescore",
     "search",
     "train",
     "write_books",

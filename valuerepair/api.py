@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.options import TrainOptions
+    from valuerepair.training.rescore import Fields, Rescored
     from valuerepair.training.store_chunks import ChunkOptions
 
 log = logging.getLogger(__name__)
@@ -391,6 +392,41 @@ def write_chunks(
         ):
             log.info(f"value of the records: {alpha.source(asked.q_from)}")
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
+
+
+def rescore(
+    chunks: Path | Iterable[Path],
+    store: Stored,
+    out: Path,
+    question: Question | None = None,
+    *,
+    fields: Fields = "q",
+    candidates_only: bool = False,
+    split: Split | None = None,
+    quiet: bool = True,
+) -> Rescored:
+    """Puts the judge's values into training chunks that exist: `vr rescore`.
+
+    `chunks` are folders and tars of lc0's training chunks; `out` is a new folder, which gets all of them under their
+    names. Records of positions that the store has judged get the judge's value in `fields`: ``q`` (best_*, root_*, and
+    played_* moved with them), ``result`` (result_*) or ``both``; all others stay to the byte. `question` says whose
+    values, by the alpha that `train` learns by; with `candidates_only` its candidates alone. With a `split` only
+    positions of its part to train on give their values. Returns the `Rescored`, whose `lines()` are what `vr rescore`
+    says. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.training.rescore import rescore
+
+    with _open(store) as opened:
+        return rescore(
+            _paths(chunks),
+            opened,
+            os.fspath(out),
+            question,
+            fields=fields,
+            candidates_only=candidates_only,
+            split=split,
+            quiet=quiet,
+        )
 
 
 def repair(
