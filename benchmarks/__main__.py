@@ -35,6 +35,7 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "selfplay-openvino": selfplay.bench_selfplay_openvino,
     "selfplay-cache": selfplay.bench_selfplay_cache,
     "training-records": training.chunks,
+    "game-chunks": training.game_chunks,
     "training-steps": training.steps,
     "training-value": training.value_head,
     "training-files": training.from_files,

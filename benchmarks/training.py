@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from itertools import cycle, groupby
+from itertools import count, cycle, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,12 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.cores import usable_cores
 from valuerepair.mcts.forest import Forest
 from valuerepair.nets.registry import locate
 from valuerepair.play.game import DRAW_AGREED, GameRecord, Thought
+from valuerepair.training.chunk_files import RandomReader, read_index, unpack
+from valuerepair.training.game_chunks import GameChunkOptions, write_game_chunks
 from valuerepair.training.records import ChunkWriter, RecordFacts, compressed, game_records
 
 if TYPE_CHECKING:
@@ -57,6 +61,36 @@ def chunks(data: BenchData) -> Comparison:
         return REPEATS * records
 
     return compare("training-records", "records", "gzip as lc0 does it", ours, theirs, target=0.8, floor=20_000)
+
+
+ARCHIVE_GAMES = 400
+
+
+def game_chunks(data: BenchData) -> Comparison:
+    """Records/s of a whole `vr chunks` of the first games of an archive, against packing the same records alone, at the
+    same level of zlib and on as many threads."""
+    options, number = GameChunkOptions(games=ARCHIVE_GAMES), count()
+    with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
+
+        def ours() -> float:
+            found = write_game_chunks([data.archive], f"{folder}/{next(number)}", None, options)
+            assert found.manifest is not None
+            return float(found.manifest["records"])
+
+        ours()
+        index = read_index([f"{folder}/0"])
+        reader = RandomReader(index.archives)
+        where = zip(index.archive.tolist(), index.offset.tolist(), index.size.tolist(), strict=True)
+        finished = [unpack(reader.read(*place)).tobytes() for place in where]
+        reader.close()
+
+        def theirs() -> float:
+            with ThreadPoolExecutor(usable_cores()) as pool:
+                for _ in pool.map(compressed, finished):
+                    pass
+            return float(index.positions)
+
+        return compare("game-chunks", "records", "zlib alone", ours, theirs, target=0.5, floor=10_000)
 
 
 STEP_BATCH = 256

@@ -111,6 +111,7 @@ def test_an_option_of_one_name_takes_the_same_kind_of_value_everywhere() -> None
 MISSING = {
     "mine": "mine missing.pgn",
     "repair": "repair missing.pgn",
+    "chunks": "chunks missing.pgn -o out",
     "mix": "mix --repair missing --normal missing -o out",
     "weights": "weights missing",
     "train": "train chunks --net missing.pb.gz -o new.pb.gz",
@@ -388,8 +389,16 @@ OTHERS_OPTIONS = {
     "dask": {"--host", "--lifetime", "--lifetime-stagger", "--memory-limit", "--name", "--no-dashboard", "--nthreads"}
     | {"--nworkers", "--port", "--protocol", "--resources", "--scheduler-file"},
     "helm": {"--create-namespace", "--generate-name", "--repo"},
-    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--noise-epsilon", "--onnx-data-type"}
-    | {"--openings-pgn", "--parallelism", "--resign-percentage", "--show-hidden", "--visits", "--weights"},
+    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--no-delete-files", "--noise-epsilon"}
+    | {
+        "--onnx-data-type",
+        "--openings-pgn",
+        "--parallelism",
+        "--resign-percentage",
+        "--show-hidden",
+        "--visits",
+        "--weights",
+    },
     "lczero-training": {"--cfg", "--lczero"},  # --lczero_model
     "pip": {"--dest", "--disable-pip-version-check", "--force-reinstall", "--no-cache-dir", "--no-deps"}
     | {"--only-binary"},

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
-import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 import valuerepair as vr
 from tests.chunk_games import ENDING, ENDING_START, GAME, tar_of
 from tests.cli_tree import vr as command
+from tests.lc0_rescorer import taken
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import v6
@@ -25,8 +24,6 @@ from valuerepair.training.rescore import Rescored, put_values
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
 GAMES = ((GAME, chess.STARTING_FEN), (ENDING, ENDING_START))
-RESCORER = "VALUEREPAIR_LC0_RESCORER"
-TABLES = Path(__file__).parent / "goldens" / "syzygy"
 
 
 def values_of(n: int, seed: int) -> dict[str, Any]:
@@ -64,17 +61,6 @@ def mined(chunks: Path, store: Path, per_game: int | None = None) -> Path:
 
 def rescored(chunks: Path, store: Path, out: Path, **options: Any) -> Rescored:
     return vr.rescore(chunks, store, out, **options)
-
-
-def accepted(folder: Path, scratch: Path) -> int:
-    """How many of the chunks lc0's rescorer takes."""
-    program = os.environ.get(RESCORER)
-    if not program:
-        pytest.skip(f"{RESCORER} names no rescorer of lc0")
-    scratch.mkdir()
-    words = [program, "rescore", "--no-delete-files", f"--input={folder}", f"--output={scratch}"]
-    subprocess.run([*words, f"--syzygy-paths={TABLES}"], check=True, capture_output=True)
-    return len(list(scratch.iterdir()))
 
 
 def check_valid(records: NDArray[np.void]) -> None:
@@ -122,7 +108,7 @@ def test_lc0s_rescorer_takes_it(input_format: int, tmp_path: Path) -> None:
     chunks = chunks_in(tmp_path / "chunks", input_format, 5)
     store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db", per_game=20)
     assert rescored(chunks, store, tmp_path / "out").changed_records == 38
-    assert accepted(tmp_path / "out", tmp_path / "lc0") == 2
+    assert taken(tmp_path / "out", tmp_path / "lc0") == 2
 
 
 def test_everything_that_mining_drew_is_found_again(tmp_path: Path) -> None:
@@ -169,8 +155,8 @@ def test_lc0s_rescorer_refuses_results_that_are_not_whole(tmp_path: Path) -> Non
     chunks = chunks_in(tmp_path / "chunks", 1, 5)
     store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db")
     rescored(chunks, store, tmp_path / "out", fields="result")
-    assert accepted(chunks, tmp_path / "before") == 2
-    assert accepted(tmp_path / "out", tmp_path / "after") == 0
+    assert taken(chunks, tmp_path / "before") == 2
+    assert taken(tmp_path / "out", tmp_path / "after") == 0
 
 
 def test_what_a_deblunder_makes_of_the_move_played_stays_as_it_was() -> None:

@@ -34,11 +34,10 @@ def write(
 ) -> dict[str, Any]:
     """All of CHUNKS, or as far as `stop`; goes on where the folder has some."""
     with ChunkOutput(folder, {**RUN, **run}, form=form, shard_chunks=shard) as output:
-        assert output.state == (output.chunks or None)
         for i in range(output.chunks, len(CHUNKS)):
             if i == stop:
                 raise Stopped
-            output.add(CHUNKS[i], 1 + i % 3, i + 1)
+            output.add(CHUNKS[i], 1 + i % 3)
         return output.finish({"games": len(CHUNKS)})
 
 
@@ -99,7 +98,7 @@ def test_stopped_runs_end_with_the_same_bytes(stops: Sequence[int], form: ChunkF
         for stop in stops:
             with ChunkOutput(folder / "out", RUN, form=form, shard_chunks=10) as output:
                 for i in range(output.chunks, max(stop, output.chunks)):
-                    output.add(CHUNKS[i], 1 + i % 3, i + 1)
+                    output.add(CHUNKS[i], 1 + i % 3)
             left = unpacked(folder / "out")
             assert len(left) % 10 == 0
             assert [chunk for _, chunk in left] == CHUNKS[: len(left)]
@@ -112,7 +111,7 @@ import sys, time
 from tests.test_training_chunk_output import CHUNKS, RUN, ChunkOutput
 with ChunkOutput(sys.argv[1], RUN, form=sys.argv[2], shard_chunks=10) as output:
     for i in range(17):
-        output.add(CHUNKS[i], 1 + i % 3, i + 1)
+        output.add(CHUNKS[i], 1 + i % 3)
     print("far enough", flush=True)
     time.sleep(60)
 """

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from valuerepair.api import train as train
     from valuerepair.api import write_books as write_books
     from valuerepair.api import write_chunks as write_chunks
+    from valuerepair.api import write_game_chunks as write_game_chunks
     from valuerepair.api import write_report as write_report
     from valuerepair.archives.options import SampleOptions as SampleOptions
     from valuerepair.books.options import BookOptions as BookOptions
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from valuerepair.report.boards import sheet as draw_boards
     from valuerepair.report.search_tree import write_tree as write_tree
     from valuerepair.report.style import house_style as house_style
+    from valuerepair.training.game_chunks import GameChunkOptions as GameChunkOptions
     from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
     from valuerepair.training.store_chunks import ChunkOptions as ChunkOptions
@@ -55,6 +57,7 @@ _HOMES = {
     "BookOptions": "books.options",
     "Candidate": "api",
     "ChunkOptions": "training.store_chunks",
+    "GameChunkOptions": "training.game_chunks",
     "MinedStore": "api",
     "Position": "chess.positions",
     "Question": "question",
@@ -86,6 +89,7 @@ _HOMES = {
     "train": "api",
     "write_books": "api",
     "write_chunks": "api",
+    "write_game_chunks": "api",
     "write_positions": "training.nnue:write_file",
     "write_report": "api",
     "write_split": "judge.split",
@@ -95,6 +99,7 @@ __all__ = [
     "BookOptions",
     "Candidate",
     "ChunkOptions",
+    "GameChunkOptions",
     "MinedStore",
     "Position",
     "Question",
@@ -127,6 +132,7 @@ __all__ = [
     "train",
     "write_books",
     "write_chunks",
+    "write_game_chunks",
     "write_positions",
     "write_report",
     "write_split",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.chunk_output import ChunkForm
+    from valuerepair.training.game_chunks import GameChunkOptions
     from valuerepair.training.options import TrainOptions
     from valuerepair.training.rescore import Fields, Rescored
     from valuerepair.training.store_chunks import ChunkOptions
@@ -427,6 +428,58 @@ def rescore(
             split=split,
             quiet=quiet,
         )
+
+
+def write_game_chunks(
+    archives: Path | Iterable[Path],
+    folder: Path,
+    sample: SampleOptions | None = None,
+    options: GameChunkOptions | None = None,
+    *,
+    net: str | None = None,
+    store: Stored | None = None,
+    question: Question | None = None,
+    split: Split | None = None,
+    form: ChunkForm = "tar",
+    device: str = "auto",
+    threads: int | None = None,
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """Writes games of archives as training chunks, one a game, in order: `vr chunks`.
+
+    `archives` are files or folders; `sample` says which games (its filters by headers, its share and seed), `options`
+    what the records say, as in ``GameChunkOptions(policy="judge", policy_share=0.5)``. `net` gives the input format,
+    and the policy where the options ask for it; what the judge of the `store` says of a position (by `question`) goes
+    before the evaluation that the game holds. Games that the `split` holds out are left out. `form`: ``tar``, or
+    ``files`` for a file a game. `quiet`: no progress on standard error.
+
+    Returns what manifest.json in the folder says. The same call goes on with what an interrupted one has left. An
+    interruption (Ctrl-C) ends it as a `KeyboardInterrupt`; complete tars stay. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.chess.progress import Progress
+    from valuerepair.training.game_chunks import write_game_chunks
+
+    with (
+        nullcontext() if store is None else _open(store) as opened,
+        Progress("chunks", None, "bytes", quiet=quiet) as progress,
+    ):
+        found = write_game_chunks(
+            _paths(archives),
+            folder,
+            sample,
+            options,
+            net=net,
+            store=opened,
+            question=question,
+            split=split,
+            form=form,
+            device=device,
+            threads=threads,
+            progress=progress,
+        )
+    if found.manifest is None:
+        raise KeyboardInterrupt
+    return found.manifest
 
 
 def repair(

@@ -181,7 +181,7 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_empty(target: Path, out: str | Path) -> None:
+def check_empty(target: Path, out: str | os.PathLike[str]) -> None:
     """Raises UsageError unless `target` is free: missing, or an empty folder. `out` is what the user wrote."""
     if target.is_dir():
         if any(target.iterdir()):

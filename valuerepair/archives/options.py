@@ -89,6 +89,8 @@ class SampleOptions:
     no_check: the side to move is not in check. quiet: nor is the move played a capture or a promotion.
     min_pieces, max_pieces: men on the board, kings and pawns included, inclusive.
     recorded: only positions with a recorded evaluation of this kind; None asks for none.
+    every_evaluation: evaluations in comments are brought along whatever kind they are of, one kind a game; else only
+      those of `recorded`, and without it those that lichess writes.
     aside: each position drawn is taken after a legal move drawn at random, one move beside its game (`archives.aside`).
     max_bytes: at most so many unpacked bytes of each archive are read, the rest counts as broken off; None: all.
     seed: the same seed gives the same positions, whatever `threads` (parsing threads) is.
@@ -110,6 +112,7 @@ class SampleOptions:
     min_pieces: int | None = None
     max_pieces: int | None = None
     recorded: RecordedOptions | None = None
+    every_evaluation: bool = False
     aside: bool = False
     max_bytes: int | None = None
     seed: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import chess
@@ -397,9 +397,9 @@ class GameBlock:
         rows = Rows(self.source)
         readable = _readable(self, rows, options.recorded)
         if readable.games:
-            parsed = _Parsed(self, readable, options.recorded)
+            parsed = _Parsed(self, readable, options)
             if _mend(self, readable, parsed):
-                parsed = _Parsed(self, readable, options.recorded)
+                parsed = _Parsed(self, readable, options)
             parsed.count(rows)
             _draw(parsed, options, rows)
         return rows
@@ -482,15 +482,14 @@ class _Parsed:
     position a move is played.
     """
 
-    def __init__(self, block: GameBlock, readable: _Readable, recorded: RecordedOptions | None) -> None:
+    def __init__(self, block: GameBlock, readable: _Readable, options: SampleOptions) -> None:
         games = readable.games
         texts = [block.games[i] for i in games]
         joined = b"".join(texts)
         cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
         array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(cuts), pa.py_buffer(joined))
-        # What to look for in comments; without a wish, evaluations as lichess writes them are taken along.
-        self.recorded = recorded or (RecordedOptions(EVAL) if b"%eval" in joined else None)
-        wants_comments = self.recorded is not None and self.recorded.kind in COMMENT_KINDS
+        self.wanted = _wanted_evaluations(texts, joined, options)
+        wants_comments = any(wanted.kind in COMMENT_KINDS for wanted in self.wanted if wanted is not None)
         read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=wants_comments)
         if len(read) != len(texts) or read.num_chunks != 1:
             raise ValueRepairError(
@@ -588,8 +587,8 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.outcomes, strict=True)]
     with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i]}
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
-    if parsed.recorded is not None:
-        rows.recorded = _recorded(parsed, moves, parsed.recorded)
+    if any(parsed.wanted):
+        rows.recorded = _recorded(parsed, moves)
 
 
 def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
@@ -605,7 +604,7 @@ def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows)
     if options.quiet or options.no_check:
         sieve.keep(~board.in_check(parsed.boards(sieve.at)), "in check")
     if options.recorded is not None:
-        sieve.keep_unless(map(options.recorded.reject, _recorded(parsed, sieve.at, options.recorded)))
+        sieve.keep_unless(map(options.recorded.reject, _recorded(parsed, sieve.at)))
     return sieve.at
 
 
@@ -662,8 +661,31 @@ def _result(headers: dict[str, str], outcome: str | None) -> str:
     return tag if tag in _RESULTS.values() else _RESULTS.get(outcome or "", "*")
 
 
-def _recorded(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Recorded | None]:
+def _wanted_evaluations(texts: Sequence[bytes], joined: bytes, options: SampleOptions) -> list[RecordedOptions | None]:
+    """What to look for in the comments of each game; without a wish, evaluations as lichess writes them."""
+    if options.every_evaluation and options.recorded is None:
+        found = [kind_in(text) if b"{" in text else None for text in texts]
+        return [None if first is None else RecordedOptions(first[0]) for first in found]
+    return [options.recorded or (RecordedOptions(EVAL) if b"%eval" in joined else None)] * len(texts)
+
+
+def _recorded(parsed: _Parsed, moves: Index) -> list[Recorded | None]:
     """The evaluations recorded of the positions in which these moves are played."""
+    wishes = list(dict.fromkeys(parsed.wanted))
+    if len(wishes) == 1 and wishes[0] is not None:
+        return _recorded_as(parsed, moves, wishes[0])
+    found: list[Recorded | None] = [None] * len(moves)
+    number = np.array([wishes.index(wanted) for wanted in parsed.wanted])[parsed.game_of_move[moves]]
+    for i, wanted in enumerate(wishes):
+        rows = np.flatnonzero(number == i)
+        if wanted is not None and len(rows):
+            for row, evaluation in zip(rows.tolist(), _recorded_as(parsed, moves[rows], wanted), strict=True):
+                found[row] = evaluation
+    return found
+
+
+def _recorded_as(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Recorded | None]:
+    """The evaluations of one kind."""
     white = parsed.chunk.turn[parsed.at(moves)].tolist()
     signs = [wanted.sign(side) for side in white]
     comments: list[str | None] = parsed.chunk.comments

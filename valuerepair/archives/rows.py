@@ -92,7 +92,7 @@ class Rows:
         )
 
     def _origins(self, index: Index, games: list[int]) -> Origins:
-        known = {g: self._game(g) for g in dict.fromkeys(games)}
+        known = {g: self.origin_of(g) for g in dict.fromkeys(games)}
         played: list[str | None] = [None] * len(index)
         if self.played is not None:
             played = [decode_move(m) for m in self.played[index].tolist()]
@@ -101,7 +101,8 @@ class Rows:
             recorded = recorded.take(index) if isinstance(recorded, QColumns) else picked(recorded, index)
         return Origins([known[g] for g in games], played, recorded)
 
-    def _game(self, g: int) -> OriginGame:
+    def origin_of(self, g: int) -> OriginGame:
+        """Where a game was found."""
         source = self.sources[g] if self.sources else self.source
         return OriginGame(source.path, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
 

@@ -37,6 +37,7 @@ BATCH_ROWS = 1024
 RESULT_ROWS = 4096
 _HEAD = 1 << 16  # bytes that tell what an archive of text is
 OVER_ASIDE = "over after the move aside"
+NO_GAME = "a position without a game"
 _EMPTY_REASONS = ("not a game", "not text", "not a position")
 
 Block = GameBlock | LineBlock | ChunkBlock
@@ -95,6 +96,37 @@ def read_games(
                 yield rows.batch(np.ones(len(rows.keys), np.bool_))
 
 
+def read_whole_games(
+    paths: Sequence[str],
+    options: SampleOptions,
+    report: ReadReport,
+    *,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[Rows]:
+    """All games of archives in order, in blocks whose rows are all positions in which a move was played.
+
+    `paths` are as in `sample`, `options` those that choose games: `game_share`, the headers' filters, `max_bytes`. What
+    is no game (lines of EPD, evaluation dumps) is rejected. A game that comes twice is given twice.
+
+    Raises UsageError for a missing path and for training chunks, ValueRepairError as `sample`.
+    """
+    sources = find_sources(paths)
+    for source in sources:
+        if holds_chunks(source):
+            raise UsageError(f"{source.path}: holds training chunks already; vr mix and vr train read them as they are")
+    with closing(_blocks(sources, options, report, on_bytes)) as blocks:
+        for rows in _parse(blocks, replace(options, per_game=None, min_ply=0, every_evaluation=True)):
+            if rows.played is None:
+                for offset in rows.offsets:
+                    report.reject(NO_GAME, rows.source.path, offset)
+                rows = Rows(rows.source, rejected=rows.rejected, truncated=rows.truncated)
+            rows.count(report)
+            report.positions += len(rows.keys)
+            if len(rows.keys):
+                yield rows
+    _check_any_read(sources, report)
+
+
 def _aside(drawn: Generator[PositionBatch], seed: int, report: ReadReport) -> Generator[PositionBatch]:
     """Positions beside those drawn, each once."""
     seen = KeySet()
@@ -132,6 +164,11 @@ def _sample(
             yield from _distinct(_parse(blocks, options), report)
         else:
             yield from _lowest(blocks, options, report, kept)
+    _check_any_read(sources, report)
+
+
+def _check_any_read(sources: Sequence[Source], report: ReadReport) -> None:
+    """Raises ValueRepairError where there was not a single game."""
     names = _names(sources)
     unread = {reason: count for reason, count in report.rejected.items() if reason.startswith(UNREADABLE)}
     if unread and report.games == sum(unread.values()):

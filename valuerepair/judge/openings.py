@@ -18,7 +18,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from valuerepair.chess.board import keys, legal_moves, parse_fens, replay
+from valuerepair.chess.board import keys, legal_moves, men, parse_fens, replay
 from valuerepair.chess.positions import STARTPOS_FEN, encode_move
 from valuerepair.chess.rows import Boards
 from valuerepair.judge.material import material_signature
@@ -97,6 +97,17 @@ def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
     packed = resources.files("valuerepair.judge").joinpath("openings.tsv.zst").read_bytes()
     rows = (line.split("\t") for line in zstandard.ZstdDecompressor().decompress(packed).decode().splitlines())
     return [(eco, name, tuple(moves.split(" "))) for eco, name, moves in rows]
+
+
+def families_on_the_way(header: str | None, reached: NDArray[np.uint64]) -> set[str]:
+    """The families that positions of one game are of, by its ECO header where that is a code, else by the keys of its
+    boards from the first on: each is of the last named board's."""
+    code = eco_code(header)
+    if code:
+        return {family(code)}
+    named, first = _named(), reached[: MAX_PLIES + 1]
+    places = np.minimum(np.searchsorted(named.keys, first), len(named.keys) - 1)
+    return {family(named.openings[place].eco) for place in places[named.keys[places] == first].tolist()}
 
 
 def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[OpeningName]:
@@ -212,6 +223,18 @@ def family_of_signature(signature: str) -> str:
     """`material_family` of all positions with this `material.material_signature`."""
     sides = ["".join(piece for piece in _PIECES if piece in side) for side in signature.split("v")]
     return "v".join(sorted(sides, key=lambda side: [piece in side for piece in _PIECES], reverse=True))
+
+
+def families_of_boards(placed: Boards) -> list[str]:
+    """[n] the `material_family` of each board."""
+    there = (men(placed)[:, :, : len(_PIECES)] > 0).reshape(len(placed), -1)
+    rows, which = np.unique(there, axis=0, return_inverse=True)
+    sides = [
+        ["".join(piece for piece, has in zip(_PIECES, side, strict=True) if has) for side in np.split(row, 2)]
+        for row in rows
+    ]
+    names = [family_of_signature("v".join(both)) for both in sides]
+    return [names[i] for i in which.ravel().tolist()]
 
 
 def add_families(rows: pd.DataFrame) -> pd.DataFrame:

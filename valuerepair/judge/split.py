@@ -20,14 +20,27 @@ from numpy.typing import NDArray
 
 from valuerepair import __version__
 from valuerepair.archives.select import in_share, mix, salt
+from valuerepair.chess import board
+from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import decode_moves
+from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.material import material_signature
-from valuerepair.judge.openings import MAX_PLIES, UNKNOWN, all_families, eco_code, family_of_signature, opening_families
+from valuerepair.judge.openings import (
+    MAX_PLIES,
+    UNKNOWN,
+    all_families,
+    eco_code,
+    families_of_boards,
+    families_on_the_way,
+    family_of_signature,
+    opening_families,
+)
 from valuerepair.question import Question
 from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import snapshot
+from valuerepair.store.rows import game_row, unsigned
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -107,6 +120,32 @@ class Split:
             names.append([known[code] for code in kind.codes[rows].tolist()])
         return [material or opening for material, opening in zip(*names, strict=True)]
 
+    def free_plies(self, game: OriginGame, placed: Boards) -> int:
+        """How many of a game's positions training may see, from the first on, whether a store has any of them or not.
+
+        None where the game is drawn, is of a held-out archive, or has a position of a held-out opening; else those
+        before the first of a held-out material. `placed` are the boards of the game.
+        """
+        if PurePath(game.source).name in self.archives or self._draws_games(key_of_game(game))[0]:
+            return 0
+        if self.openings and families_on_the_way(game.headers.get("ECO"), board.keys(placed)) & set(self.openings):
+            return 0
+        held = _Names.of(families_of_boards(placed)).among(self.materials) if self.materials else np.zeros(0, np.bool_)
+        return int(np.argmax(held)) if held.any() else len(placed)
+
+    def held_out(self, store: Store) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Of a store's positions that are held out the keys, and the keys of their games (`key_of_game`), ascending."""
+        stored = _Stored.of(store, self)
+        held = np.isin(self.parts_of(stored), HELD_OUT)
+        with store_errors(store.path):
+            query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
+            found = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
+        return np.unique(unsigned([key for (key,) in found])), np.unique(stored.keys[stored.game[held]])
+
+    def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
+        """[n] whether the games of these keys are among the drawn ones."""
+        return in_share(mix(keys ^ salt("games held out", self.seed)), self.games)
+
     def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
         """The parts of all positions of a store that was read."""
         game, sampled = stored.game, stored.sampled
@@ -114,7 +153,7 @@ class Split:
         archive = stored.of_archives(self.archives)[game]
         broken = np.zeros(len(stored.keys), np.bool_)
         broken[game[family & sampled]] = True
-        held = in_share(mix(stored.keys ^ salt("games held out", self.seed)), self.games)[game]
+        held = self._draws_games(stored.keys)[game]
         found = np.select(
             [archive, family, broken[game], held], [ARCHIVES, FAMILIES, NEITHER, GAMES], default=TRAIN
         ).astype(np.int8)
@@ -180,6 +219,12 @@ def keys_of_games(store: Store, game_ids: Ids) -> NDArray[np.uint64]:
         rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
     ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return _keys(digests, numbers)[np.searchsorted(ids, game_ids)]
+
+
+def key_of_game(game: OriginGame) -> NDArray[np.uint64]:
+    """uint64[1]: that of a game of an archive, as `keys_of_games` has it once it is in a store."""
+    _, number, digest, *_ = game_row(game)
+    return _keys(np.array([digest], np.int64), np.array([number], np.int64))
 
 
 def _keys(digests: Ids, numbers: Ids) -> NDArray[np.uint64]:

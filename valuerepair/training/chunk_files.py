@@ -12,7 +12,7 @@ import os
 import zlib
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import FileIO
@@ -195,7 +195,7 @@ def pack(records: Records) -> bytes:
     return gzip.compress(records.tobytes(), 6, mtime=0)
 
 
-def in_order(work: Callable[[T], Made], items: Iterable[T]) -> Iterator[tuple[T, Made]]:
+def in_order(work: Callable[[T], Made], items: Iterable[T]) -> Generator[tuple[T, Made], None, None]:
     """Each item with what `work` makes of it, in order, on all cores (unpacking leaves Python's lock alone)."""
     cores = usable_cores()
     waiting: deque[tuple[T, Future[Made]]] = deque()

@@ -8,7 +8,7 @@ import os
 import re
 import tarfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Literal
@@ -91,15 +91,15 @@ class ChunkOutput:
 
     `form` is ``tar``: plain tars of `shard_chunks` chunks each, chunks-00000.tar, chunks-00001.tar, ...; or ``files``:
     loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json says how far the run is, so
-    that the same run goes on after a stop: the caller leaves out the first `chunks` chunks, or begins again where
-    `state` says, which it gave with the last of them. `finish` writes manifest.json; nothing is added after that.
+    that the same run goes on after a stop: the caller leaves out the first `chunks` chunks. `finish` writes
+    manifest.json; nothing is added after that.
 
     `chunks` and `records` are how many there are, those of earlier attempts included.
     """
 
     def __init__(
         self,
-        folder: str | Path,
+        folder: str | os.PathLike[str],
         run: Mapping[str, Any],
         *,
         form: ChunkForm = "tar",
@@ -117,11 +117,10 @@ class ChunkOutput:
         self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
         self._form, self._shard_chunks = form, shard_chunks
         self.chunks = self.records = 0
-        self.state: Any = None
         self._files: dict[str, dict[str, Any]] = {}
         self._shard: TarShard | _LooseShard | None = None
         self._complete = (0, 0)  # chunks and records in complete shards
-        self._held = ExitStack()
+        self._held, self._made = ExitStack(), False
         try:
             self._open()
         except OSError as error:
@@ -137,18 +136,25 @@ class ChunkOutput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drops the shard that is not full; complete ones stay."""
+        """Drops the shard that is not full; complete ones stay. Nothing is left of a run that has none."""
         if self._shard is not None:
             self._shard.abandon()
             self._shard = None
         self._clear()
+        if not self._files and not (self.folder / MANIFEST).exists():
+            (self.folder / UNFINISHED).unlink(missing_ok=True)
         self._held.close()
+        if self._made:
+            with suppress(OSError):  # it is not empty
+                self.folder.rmdir()
 
-    def add(self, packed: bytes, records: int, state: Any = None) -> None:
-        """Adds a chunk of so many records. `state` is JSON-able; that of the last chunk of a shard is kept.
+    @property
+    def complete(self) -> int:
+        """The chunks that stay, whatever happens: those of complete shards."""
+        return self._complete[0]
 
-        Raises ValueRepairError where it cannot be written.
-        """
+    def add(self, packed: bytes, records: int) -> None:
+        """Adds a chunk of so many records. Raises ValueRepairError where it cannot be written."""
         try:
             if self._shard is None:
                 self._shard = TarShard(self._part(self._name)) if self._form == "tar" else _LooseShard(self.folder)
@@ -157,8 +163,7 @@ class ChunkOutput:
             self.records += records
             if self.chunks - self._complete[0] == self._shard_chunks:
                 self._end_shard()
-                self.state = state
-                self._save(UNFINISHED, {"run": self._run, **self._written(), "state": state})
+                self._save(UNFINISHED, {"run": self._run, **self._written()})
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -183,6 +188,7 @@ class ChunkOutput:
             if (self.folder / MANIFEST).exists():
                 raise UsageError(f"{self._given}: holds finished chunks ({MANIFEST}); give a new folder")
             check_empty(self.folder, self._given)
+            self._made = not self.folder.exists()
             self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._held.enter_context(claimed(self.folder / _LOCK))
@@ -192,14 +198,14 @@ class ChunkOutput:
         if path.exists():
             self._take_up(path)
         else:
-            self._save(UNFINISHED, {"run": self._run, **self._written(), "state": None})
+            self._save(UNFINISHED, {"run": self._run, **self._written()})
         self._clear()
 
     def _take_up(self, path: Path) -> None:
         try:
             before = json.loads(path.read_text("utf-8"))
             run, files = before["run"], dict(before["files"])
-            self.chunks, self.records, self.state = int(before["chunks"]), int(before["records"]), before["state"]
+            self.chunks, self.records = int(before["chunks"]), int(before["records"])
         except (ValueError, KeyError, TypeError):
             raise UsageError(f"{path}: is not what a stopped run left; give a new folder") from None
         if run != self._run:

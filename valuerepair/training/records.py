@@ -104,7 +104,7 @@ def game_records(game: GameRecord, facts: RecordFacts) -> Records:
     records = np.zeros(len(at), v6.RECORD)
     start = parse_fens([game.start_fen])
     rows = play_game(start, encode_moves(game.moves))
-    black = _fill_boards(records, rows, bool(is_initial(start)[0]), facts, at)
+    black = fill_boards(records, rows, bool(is_initial(start)[0]), facts, at)
     _fill_policies(records, rows, facts, at, searches, picked)
     _fill_values(records, searches, picked)
     _fill_outcome(records, game, at, black)
@@ -131,10 +131,11 @@ def _find(search: SearchResult, move: str) -> int:
         raise ValueError(f"{move} was played, but is none of the moves searched") from None
 
 
-def _fill_boards(
+def fill_boards(
     records: Records, rows: NDArray[np.uint64], initial: bool, facts: RecordFacts, at: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """What comes from the board and its history; returns where Black is to move."""
+    """Fills records[i] with what comes from the board and the history of row at[i] of a game, whose repetitions are
+    marked; `initial` says that its row 0 is the standard starting position. Returns where Black is to move, bool[n]."""
     planes, small = _empty_boards(len(at))
     scratch = np.empty((1, PLANES), np.uint64)
     write_boards(rows, initial, FILLS.index(facts.history_fill), facts.input_format, at, scratch, planes, small)

@@ -1,0 +1,736 @@
+"""Chunks of games from archives: boards, moves and values by python-chess, and lc0's readers take them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import valuerepair as vr
+from tests import lc0_rescorer
+from tests.cli_tree import vr as run_vr
+from tests.mining_doubles import mine_by_key, random_games
+from tests.test_split import kinds
+from tests.v6_records import CANONICAL
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.chess import v6
+from valuerepair.chess.positions import decode_move
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import Split
+from valuerepair.nets.planes import INPUT_FORMATS
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training import game_chunks
+from valuerepair.training.chunk_output import ChunkOutput
+from valuerepair.training.game_chunks import GameChunkOptions, parse_policy, write_game_chunks
+
+Captured = pytest.CaptureFixture[str]
+Records = NDArray[np.void]
+ALPHA = 170.0
+RESULTS = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
+
+# Castling of both sides, en passant, promotions, a mate; Black to move first; repetitions; a stalemate.
+GAMES = """[White "castles"]
+[Result "1-0"]
+
+1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 5. d3 d6 6. Bg5 Bg4 7. Nc3 Qd7 8. Nd5 O-O-O 9. Bxf6 gxf6 10. Nxf6 1-0
+
+[White "en passant"]
+[Result "0-1"]
+
+1. e4 a6 2. e5 d5 3. exd6 Qxd6 4. a4 Qd3 5. a5 b5 6. axb6 cxb6 0-1
+
+[White "promotes"]
+[FEN "8/P5k1/8/8/8/8/p5K1/8 b - - 3 60"]
+[Result "1/2-1/2"]
+
+60... a1=N 61. a8=Q Nb3 62. Qb8 1/2-1/2
+
+[White "repeats"]
+[Result "1/2-1/2"]
+
+1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 1/2-1/2
+
+[White "mates"]
+[Result "0-1"]
+
+1. f3 e5 2. g4 Qh4# 0-1
+
+[White "nobody knows"]
+[Result "*"]
+
+1. e4 *
+
+"""
+
+
+def packed_chunks(folder: Path) -> list[bytes]:
+    found: list[bytes] = []
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as tar:
+            files = [tar.extractfile(member) for member in tar]
+            found += [file.read() for file in files if file is not None]
+    return found + [path.read_bytes() for path in sorted(folder.glob("*.gz"))]
+
+
+def chunks_in(folder: Path) -> list[Records]:
+    return [np.frombuffer(gzip.decompress(chunk), v6.RECORD) for chunk in packed_chunks(folder)]
+
+
+def chunks_of(text: str, folder: Path, options: GameChunkOptions | None = None, **named: Any) -> list[Records]:
+    """The chunks of an archive of this text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "games.pgn").write_text(text, "utf-8")
+    write_game_chunks([str(folder / "games.pgn")], folder / "out", None, options, **named)
+    return chunks_in(folder / "out")
+
+
+def decided(text: str) -> Iterator[chess.pgn.Game]:
+    """The games with moves and a result, by python-chess."""
+    stream = io.StringIO(text)
+    while (game := chess.pgn.read_game(stream)) is not None:
+        if game.headers["Result"] in RESULTS and game.next() is not None:
+            yield game
+
+
+# -- what a record says, by other means -------------------------------------------------------------------------------
+
+
+def board_in(record: np.void, back: int = 0) -> chess.BaseBoard:
+    """The men of a board so many plies back, as the mover sees them, from the record's planes."""
+    masks = np.unpackbits(np.ascontiguousarray(record["planes"]).view(np.uint8)).reshape(104, 8, 8).astype(bool)
+    info = int(record["invariance_info"])
+    found = chess.BaseBoard.empty()
+    for plane, man in enumerate("PNBRQKpnbrqk"):
+        mask = masks[13 * back + plane]
+        if record["input_format"] in CANONICAL:
+            mask = mask.T if info & 4 else mask
+            if info & 4:  # transposed in the diagonal h1-a8, as lc0 does it
+                mask = mask[::-1, ::-1]
+            mask = mask[::-1] if info & 2 else mask
+            mask = mask[:, ::-1] if info & 1 else mask
+        for rank, file in np.argwhere(mask).tolist():
+            found.set_piece_at(chess.square(file, rank), chess.Piece.from_symbol(man))
+    return found
+
+
+def mover_view(board: chess.Board, mover: chess.Color) -> chess.BaseBoard:
+    seen = chess.BaseBoard(board.board_fen())
+    return seen if mover == chess.WHITE else seen.mirror()
+
+
+def index_of(board: chess.Board, move: chess.Move, info: int = 0, form: int = 1) -> int:
+    """The place of a move in the policy: castling takes the rook, promotion to a knight is the plain move."""
+    squares = [move.from_square, move.to_square]
+    if board.is_castling(move):
+        squares[1] = chess.square(7 if chess.square_file(move.to_square) == 6 else 0, chess.square_rank(squares[0]))
+    if board.turn == chess.BLACK:
+        squares = [chess.square_mirror(square) for square in squares]
+    if form in CANONICAL:
+        turn = (56 if info & 6 else 0) | (7 if info & 5 else 0)
+        squares = [square ^ turn for square in squares]
+    letter = "" if move.promotion in (None, chess.KNIGHT) else chess.piece_symbol(move.promotion)
+    text = "".join(map(chess.square_name, squares)) + letter
+    return INDEX[text]
+
+
+INDEX = {decode_move(move): i for i, move in enumerate(v6.POLICY_MOVES.tolist())}
+
+
+def check_game(game: chess.pgn.Game, records: Records, form: int = 1) -> None:
+    """Every record of a game against python-chess: boards, history, rights, clocks, moves, result, plies left."""
+    moves, board = list(game.mainline_moves()), game.board()
+    assert len(records) == len(moves)
+    before: list[chess.Board] = []
+    for i, (record, move) in enumerate(zip(records, moves, strict=True)):
+        before.append(board.copy())
+        assert (record["version"], record["input_format"]) == (6, form)
+        assert board_in(record) == mover_view(board, board.turn)
+        if i and form == 1:
+            assert board_in(record, 1) == mover_view(before[i - 1], board.turn)
+        info = int(record["invariance_info"])
+        legal = {index_of(board, legal, info, form) for legal in board.legal_moves}
+        assert set(np.flatnonzero(record["probabilities"] >= 0).tolist()) == legal
+        assert (record["probabilities"][record["probabilities"] < 0] == -1).all()
+        played = index_of(board, move, info, form)
+        assert (record["played_idx"], record["best_idx"]) == (played, played)
+        assert record["probabilities"][played] == 1
+        assert record["probabilities"][record["probabilities"] > 0].sum() == 1
+        rook = (1, 1) if form == 1 else (1, 128)
+        for name, colour in (("us", board.turn), ("them", not board.turn)):
+            assert record[f"castling_{name}_ooo"] == rook[0] * board.has_queenside_castling_rights(colour)
+            assert record[f"castling_{name}_oo"] == rook[1] * board.has_kingside_castling_rights(colour)
+        assert record["rule50_count"] == board.halfmove_clock
+        black = bool(info & v6.BLACK_TO_MOVE) if form in CANONICAL else bool(record["side_to_move_or_enpassant"])
+        assert black == (board.turn == chess.BLACK)
+        z = RESULTS[game.headers["Result"]] * (1 if board.turn else -1)
+        assert (record["result_q"], record["result_d"]) == (z, z == 0)
+        for name in ("plies_left", "root_m", "best_m", "played_m"):
+            assert record[name] == len(moves) - i
+        assert np.isnan([record["orig_q"], record["orig_d"], record["orig_m"]]).all()
+        board.push(move)
+    over = board.is_checkmate() or board.is_stalemate() or board.is_insufficient_material() or board.is_repetition(3)
+    assert ((records["invariance_info"] & v6.ADJUDICATED == 0) == over).all()
+
+
+def check_as_the_rescorer(records: Records) -> None:
+    """lc0's src/trainingdata/rescorer.cc, Validate."""
+    for name in ("best", "root", "played", "result"):
+        assert (np.abs(records[f"{name}_q"]) <= 1).all()
+        assert ((records[f"{name}_d"] >= 0) & (records[f"{name}_d"] <= 1)).all()
+    # What is no more than 1 in all: win, draw and loss are probabilities.
+    assert (np.abs(records["best_q"]) + records["best_d"] <= 1 + 1e-6).all()
+    for name in ("root_m", "best_m", "played_m", "plies_left"):
+        assert (records[name] >= 0).all()
+    assert (records["rule50_count"] <= 100).all()
+    p = records["probabilities"]
+    assert (((p >= 0) & (p <= 1)) | (p == -1)).all()
+    assert np.allclose(np.where(p > 0, p, 0).sum(1), 1, atol=0.01)
+    row = np.arange(len(records))
+    assert (p[row, records["best_idx"]] >= 0).all()
+    assert (p[row, records["played_idx"]] >= 0).all()
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_games_say_what_python_chess_says(tmp_path: Path, form: int) -> None:
+    chunks = chunks_of(GAMES, tmp_path, GameChunkOptions(input_format=form))
+    games = list(decided(GAMES))
+    assert len(chunks) == len(games) == 5
+    for game, records in zip(games, chunks, strict=True):
+        check_game(game, records, form)
+        check_as_the_rescorer(records)
+        assert (records["visits"] == 0).all()
+        for name in ("best", "root", "played"):
+            assert (records[f"{name}_q"] == records["result_q"]).all()
+            assert (records[f"{name}_d"] == records["result_d"]).all()
+
+
+@given(seed=st.integers(0, 2**32), form=st.sampled_from(INPUT_FORMATS), plies=st.integers(1, 120))
+@settings(max_examples=15, deadline=None)
+def test_random_games_say_what_python_chess_says(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, form: int, plies: int
+) -> None:
+    dice, texts = random.Random(seed), []
+    for start in (chess.STARTING_FEN, "r3k2r/1P4P1/8/3pP3/3Pp3/8/1p4p1/R3K2R b KQkq d3 0 20"):
+        board = chess.Board(start)
+        while not board.is_game_over() and board.ply() < plies + 40:
+            board.push(dice.choice(list(board.legal_moves)))
+        game = chess.pgn.Game.from_board(board)
+        game.headers["Result"] = dice.choice(list(RESULTS))
+        texts.append(f"{game}\n\n")
+    text = "".join(texts)
+    chunks = chunks_of(text, tmp_path_factory.mktemp("random"), GameChunkOptions(input_format=form))
+    for game, records in zip(decided(text), chunks, strict=True):
+        check_game(game, records, form)
+        check_as_the_rescorer(records)
+
+
+def test_our_own_decoder_reads_them(tmp_path: Path) -> None:
+    """archives/chunks.py, which was made for lc0's chunks: positions, moves, sides."""
+    chunks_of(GAMES, tmp_path)
+    batches = list(sample([str(tmp_path / "out")], SampleOptions(per_game=None, min_ply=0), ReadReport()))
+    found = {position.fen.rsplit(" ", 2)[0]: position.origin.played for batch in batches for position in batch}
+    expected: dict[str, str] = {}
+    for game in decided(GAMES):
+        for board, move in zip(boards_of(game), game.mainline_moves(), strict=True):
+            expected.setdefault(board.fen().rsplit(" ", 2)[0], move.uci())  # a position comes once
+    assert found == expected
+
+
+# -- evaluations ------------------------------------------------------------------------------------------------------
+
+
+def logistic(cp: float, alpha: float = ALPHA) -> float:
+    return 2 / (1 + math.exp(-cp / alpha)) - 1
+
+
+def eval_q(node: chess.pgn.GameNode, alpha: float = ALPHA) -> float | None:
+    """Q of a node's [%eval], by python-chess, from the side to move."""
+    score = node.eval()
+    if score is None:
+        return None
+    relative = score.relative
+    if relative.is_mate():
+        return 1.0 if relative.mate() > 0 else -1.0  # type: ignore[operator]  # it is a mate
+    return logistic(relative.score(), alpha)  # type: ignore[arg-type]
+
+
+def check_evals(game: chess.pgn.Game, records: Records, alpha: float = ALPHA) -> int:
+    """best_*, root_*, played_* and visits of a game with [%eval]; how many positions have one."""
+    nodes = [game, *list(game.mainline())]
+    found = [eval_q(node, alpha) for node in nodes]
+    found[0] = None  # nobody moved there
+    for i, record in enumerate(records):
+        q, after = found[i], found[i + 1] if i + 1 < len(records) else None
+        if q is None:
+            assert (record["best_q"], record["best_d"]) == (record["result_q"], record["result_d"])
+            assert (record["visits"], record["played_q"]) == (0, record["best_q"])
+            continue
+        assert record["best_q"] == record["root_q"] == pytest.approx(q, abs=1e-6)
+        assert record["best_d"] == record["root_d"] == pytest.approx((1 - q * q) / 2, abs=1e-6)
+        assert record["played_q"] == pytest.approx(q if after is None else -after, abs=1e-6)
+        assert record["visits"] == 1
+    return sum(q is not None for q in found[: len(records)])
+
+
+def test_evaluations_of_lichess(shared_data: Path, tmp_path: Path) -> None:
+    """A whole archive, the evaluations read by python-chess."""
+    path = shared_data / "pgn" / "lichess-blitz.pgn"
+    manifest = write_game_chunks([str(path)], tmp_path / "out", None, GameChunkOptions(alpha=250.0)).manifest
+    assert manifest is not None
+    chunks, games = chunks_in(tmp_path / "out"), list(decided(path.read_text("utf-8")))
+    assert len(chunks) == len(games) == manifest["chunks"] > 900
+    evaluated = [check_evals(game, records, 250.0) for game, records in zip(games, chunks, strict=True)]
+    assert sum(evaluated) == manifest["evaluated"] > 5000
+    for game, records in list(zip(games, chunks, strict=True))[::25]:
+        check_game(game, records)
+
+
+EVALUATED = """[White "engine"]
+[Black "other"]
+[Result "0-1"]
+
+1. e4 {{{}}} e5 {{{}}} 2. Nf3 {{{}}} Nc6 {{{}}} 0-1
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("comments", "expected", "visits"),
+    [
+        # After the move, White's view; a mate, and one comment without.
+        (
+            ("[%eval 0.5]", "[%eval -1.2]", "no", "[%eval #-3]"),
+            (None, -logistic(50), -logistic(120) * -1 * -1, None),
+            1,
+        ),
+        # Before the move, the mover's view; M counts plies.
+        (("+0.50/12 1s", "-0.30/9 1s, n=77", "-M4/20 0.1s", "book"), (logistic(50), -logistic(30), -1.0, None), 1),
+        # Before the move, White's view, with nodes.
+        (
+            ("d=9, n=5000, wv=0.25", "d=9, n=5000, wv=0.25", "d=9, n=5000, wv=-M8", "d=0, n=0, wv=0.00"),
+            (logistic(25), -logistic(25), -1.0, None),
+            5000,
+        ),
+    ],
+)
+def test_whose_evaluation_and_of_which_position(
+    tmp_path: Path, comments: Sequence[str], expected: Sequence[float | None], visits: int
+) -> None:
+    (records,) = chunks_of(EVALUATED.format(*comments), tmp_path)
+    result = [-1, 1, -1, 1]
+    for record, q, z in zip(records, expected, result, strict=True):
+        assert record["best_q"] == record["root_q"] == pytest.approx(z if q is None else q, abs=1e-6)
+        assert (record["visits"] > 0) == (q is not None)
+        assert record["result_q"] == z
+    assert records["visits"].max() == max(visits, 77 if "n=77" in comments[1] else 0)
+
+
+def test_each_game_has_its_own_kind(tmp_path: Path) -> None:
+    """One archive with games of several programs: every game is read as what it is."""
+    texts = [
+        EVALUATED.format("[%eval 0.5]", "", "", ""),
+        EVALUATED.format("+0.50/12 1s", "", "", ""),
+        EVALUATED.format("", "d=9, n=10, wv=0.50", "", ""),
+        EVALUATED.format("", "q=+0.25 wdl=500/250/250 n=20 net=+0.1", "", ""),
+    ]
+    chunks = chunks_of("".join(texts), tmp_path)
+    assert [np.flatnonzero(records["visits"]).tolist() for records in chunks] == [[1], [0], [1], [1]]
+    known = [records[records["visits"] > 0][0] for records in chunks]
+    expected = (-logistic(50), logistic(50), -logistic(50), 0.25)
+    assert [record["best_q"] for record in known] == pytest.approx(expected, abs=1e-6)
+    assert known[3]["best_d"] == pytest.approx(0.25)
+
+
+# -- a store ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An archive of random decided games, and a store of some of its positions."""
+    folder = tmp_path_factory.mktemp("judged")
+    text = random_games(folder / "raw.pgn", 60, seed=5, plies=70).read_text()
+    dice = random.Random(1)
+    parts = [part.replace('[Result "*"]', f'[Result "{dice.choice(list(RESULTS))}"]') for part in text.split("\n\n\n")]
+    archive = folder / "random.pgn"
+    archive.write_text("\n\n\n".join(parts))
+    mine_by_key(archive, folder / "a.db")
+    return archive, folder / "a.db"
+
+
+def judged_rows(db: Path) -> dict[str, tuple[float, str | None]]:
+    """Q and best move by FEN without clocks, by raw SQL and the formula."""
+    query = """SELECT p.fen, v.cp, v.mate, v.best_move FROM deep_values v JOIN positions p ON p.id = v.position_id"""
+    with sqlite3.connect(db) as connection:
+        return {
+            fen.rsplit(" ", 2)[0]: (math.copysign(1, mate) if mate is not None else logistic(cp), best)
+            for fen, cp, mate, best in connection.execute(query)
+        }
+
+
+@pytest.mark.parametrize("share", [None, 1.0, 0.25])
+def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share: float | None) -> None:
+    archive, db = mined
+    options = GameChunkOptions(policy="judge", policy_share=share) if share is not None else GameChunkOptions()
+    with Store.open(db) as store:
+        found = write_game_chunks([str(archive)], tmp_path / "out", None, options, store=store)
+    judged, seen = judged_rows(db), 0
+    for game, records in zip(decided(archive.read_text()), chunks_in(tmp_path / "out"), strict=True):
+        check_as_the_rescorer(records)
+        board = game.board()
+        for record, move in zip(records, game.mainline_moves(), strict=True):
+            known = judged.get(board.fen(en_passant="fen").rsplit(" ", 2)[0]) or judged.get(
+                board.fen(en_passant="legal").rsplit(" ", 2)[0]
+            )
+            played = index_of(board, move)
+            assert record["played_idx"] == played
+            if known is None:
+                assert (record["visits"], record["best_idx"], record["probabilities"][played]) == (0, played, 1)
+                assert record["best_q"] == record["result_q"]
+            else:
+                seen += 1
+                q, best = known
+                best_idx = played if best is None else index_of(board, chess.Move.from_uci(best))
+                assert record["best_q"] == record["root_q"] == pytest.approx(q, abs=1e-6)
+                assert record["best_idx"] == best_idx
+                part = 0.0 if share is None else share
+                if best_idx == played:
+                    assert record["probabilities"][played] == 1
+                else:
+                    assert record["probabilities"][[played, best_idx]] == pytest.approx([1 - part, part])
+                assert record["visits"] > 0
+            board.push(move)
+    assert found.manifest is not None
+    assert seen == found.manifest["judged"] > 100
+
+
+MATERIALS = ("KQRBNvKQRB", "KQRBNvKQRN", "KQRBNvKQBN", "KQRBNvKRBN")
+
+
+def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_path: Path) -> None:
+    """By raw SQL: no position that the split holds out is in any chunk, and no game that it holds out."""
+    archive, db = mined
+    split = Split(games=0.4, materials=MATERIALS, seed=3)
+    with Store.open(db) as store:
+        ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
+        parts = split.parts(store, ids)
+        found = write_game_chunks([str(archive)], tmp_path / "out", store=store, split=split)
+    without = write_game_chunks([str(archive)], tmp_path / "alone", split=Split(games=0.4, seed=3))
+    with sqlite3.connect(db) as connection:
+        fens = dict(connection.execute("SELECT id, fen FROM positions"))
+        games = dict(connection.execute("SELECT p.id, g.number FROM positions p JOIN games g ON g.id = p.game_id"))
+    held = {
+        fens[i].rsplit(" ", 2)[0] for i, part in zip(ids.tolist(), parts.tolist(), strict=True) if part in (1, 2, 3)
+    }
+    assert found.manifest is not None
+    assert without.manifest is not None
+    boards = {
+        position.fen.rsplit(" ", 2)[0]
+        for batch in sample([str(tmp_path / "out")], SampleOptions(per_game=None, min_ply=0), ReadReport())
+        for position in batch
+    }
+    assert held
+    assert not boards & held
+    assert not {kinds(chess.Board(f"{fen} 0 1")) for fen in boards} & set(MATERIALS)
+    assert found.manifest["cut_behind"] > 0
+    assert found.manifest["left_out"]["held out by the split"] > without.manifest["left_out"]["held out by the split"]
+    # Without the store, too, the games are those of the split, and all others are there.
+    with Store.open(db) as store:
+        drawn = {
+            games[i]
+            for i, part in zip(ids.tolist(), Split(games=0.4, seed=3).parts(store, ids), strict=True)
+            if part == 1
+        }
+    assert 0 < len(drawn) == without.manifest["left_out"]["held out by the split"]
+    everything = write_game_chunks([str(archive)], tmp_path / "all")
+    assert everything.manifest is not None
+    expected = [c for i, c in enumerate(packed_chunks(tmp_path / "all"), 1) if i not in drawn]
+    assert packed_chunks(tmp_path / "alone") == expected
+
+
+def test_a_held_out_archive_is_left_out(mined: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, _ = mined
+    with pytest.raises(ValueRepairError, match="no game to write; left out: 60 held out by the split"):
+        write_game_chunks([str(archive)], tmp_path / "out", split=Split(games=0, archives=("random.pgn",)))
+    assert not (tmp_path / "out").exists()
+
+
+# -- a net ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_the_policy_of_a_net(shared_data: Path, tmp_path: Path, share: float) -> None:
+    """Priors and values of the net as `vr.evaluate` has them; KL of what is written from them."""
+    net = str(shared_data / "nets" / "maia-1100.pb.gz")
+    options = GameChunkOptions(policy="net", policy_share=share)
+    chunks = chunks_of(GAMES, tmp_path, options, net=net)
+    with vr.open_net(net) as opened:
+        for game, records in zip(decided(GAMES), chunks, strict=True):
+            check_as_the_rescorer(records)
+            moves = [move.uci() for move in game.mainline_moves()]
+            start = game.board().fen()
+            positions = [
+                vr.Position(board.fen(), start, tuple(moves[:i]), ply=board.ply())
+                for i, board in enumerate(boards_of(game))
+            ]
+            values, (_, cuts, priors) = opened.evaluate_with_priors(vr_batch(positions))
+            assert records["orig_q"] == pytest.approx(values.q, abs=1e-5)
+            assert records["orig_d"] == pytest.approx(values.wdl[:, 1], abs=1e-5)
+            for i, record in enumerate(records):
+                p = record["probabilities"].astype(np.float64)
+                own = np.sort(priors[cuts[i] : cuts[i + 1]].astype(np.float64)) * share
+                written = p.copy()
+                written[record["played_idx"]] -= 1 - share
+                assert np.sort(written[p >= 0]) == pytest.approx(own, abs=1e-5)
+                prior = np.maximum(written[p >= 0] / share, 1e-38)
+                kl = (p[p > 0] * np.log(p[p > 0] / prior[p[p >= 0] > 0])).sum()
+                assert record["policy_kld"] == pytest.approx(kl, abs=1e-3)
+                assert record["policy_kld"] > 0
+
+
+def boards_of(game: chess.pgn.Game) -> list[chess.Board]:
+    board, found = game.board(), []
+    for move in game.mainline_moves():
+        found.append(board.copy())
+        board.push(move)
+    return found
+
+
+def vr_batch(positions: Sequence[vr.Position]) -> Any:
+    from valuerepair.chess.positions import PositionBatch
+
+    return PositionBatch.from_positions(positions)
+
+
+# -- lc0's rescorer ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_the_rescorer_takes_every_format(mined: tuple[Path, Path], tmp_path: Path, form: int) -> None:
+    """With the judge's values and moves, of which some are best and not played."""
+    archive, db = mined
+    text = GAMES + archive.read_text()
+    (tmp_path / "games.pgn").write_text(text)
+    options = GameChunkOptions(input_format=form, policy="judge", policy_share=0.5)
+    with Store.open(db) as store:
+        write_game_chunks([str(tmp_path / "games.pgn")], tmp_path / "in", None, options, store=store, form="files")
+    taken = lc0_rescorer.taken(tmp_path / "in", tmp_path / "out")
+    assert taken == len(list((tmp_path / "out").glob("*.gz"))) == len(chunks_in(tmp_path / "in")) == 65
+
+
+@pytest.mark.parametrize("name", ["iccf-scca.pgn", "leela-ID352.pgn.gz", "tcec-lc0-s16.pgn.zst", "ugly"])
+def test_the_rescorer_takes_real_archives(shared_data: Path, tmp_path: Path, name: str) -> None:
+    options = GameChunkOptions(games=100)
+    write_game_chunks([str(shared_data / "pgn" / name)], tmp_path / "in", None, options, form="files")
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(chunks_in(tmp_path / "in")) >= 72
+
+
+# -- archives ---------------------------------------------------------------------------------------------------------
+
+
+def test_fifty_moves_end_a_chunk(tmp_path: Path) -> None:
+    """lc0's rescorer refuses more than 100 plies without a capture or a pawn's move; what follows is cut off."""
+    board = chess.Board("4k3/8/8/8/8/8/4P3/R3K3 w - - 90 80")
+    for move in [
+        "a1a2",
+        "e8d8",
+        "a2a3",
+        "d8c8",
+        "a3a4",
+        "c8b8",
+        "a4a5",
+        "b8c8",
+        "a5a6",
+        "c8b8",
+        "a6c6",
+        "b8b7",
+        "c6c5",
+    ]:
+        board.push_uci(move)
+    game = chess.pgn.Game.from_board(board)
+    game.headers["Result"] = "1-0"
+    (records,) = chunks_of(f"{game}\n\n", tmp_path)
+    assert records["rule50_count"].tolist() == list(range(90, 101))
+    assert records["plies_left"].tolist() == list(range(13, 2, -1))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["cut_behind"] == 2
+
+
+def test_filters_and_counts(tmp_path: Path) -> None:
+    path = tmp_path / "games.pgn"
+    path.write_text(GAMES + '[Variant "Atomic"]\n[Result "1-0"]\n\n1. e4 1-0\n\n[Result "1-0"]\n\n1. e4 Ke5 1-0\n')
+    found = write_game_chunks([str(path)], tmp_path / "out")
+    manifest = found.manifest
+    assert manifest is not None
+    assert manifest["chunks"] == 5
+    assert manifest["left_out"] == {"no result": 1}
+    assert manifest["read"]["games"] == 8
+    assert manifest["read"]["rejected"] == {"illegal move": 1, "variant Atomic": 1}
+    assert "left out of 8 games: " in "\n".join(found.lines())
+    draws = write_game_chunks([str(path)], tmp_path / "draws", SampleOptions(result="1/2-1/2")).manifest
+    assert draws is not None
+    assert draws["chunks"] == 2
+    first = write_game_chunks([str(path)], tmp_path / "first", None, GameChunkOptions(games=3)).manifest
+    assert first is not None
+    assert first["chunks"] == 3
+    assert packed_chunks(tmp_path / "first") == packed_chunks(tmp_path / "out")[:3]
+
+
+def test_positions_without_games_are_none(tmp_path: Path) -> None:
+    (tmp_path / "a.epd").write_text(f"{chess.STARTING_FEN}\n" * 3)
+    with pytest.raises(ValueRepairError, match="no game to write; left out: 3 a position without a game"):
+        write_game_chunks([str(tmp_path / "a.epd")], tmp_path / "out")
+    chunks_of(GAMES, tmp_path)
+    with pytest.raises(UsageError, match="holds training chunks already"):
+        write_game_chunks([str(tmp_path / "out")], tmp_path / "again")
+
+
+# -- stopping and going on --------------------------------------------------------------------------------------------
+
+
+class Interrupting(Progress):
+    """Sends Ctrl-C to this process after so many games."""
+
+    def __init__(self, games: int) -> None:
+        super().__init__("chunks", quiet=True)
+        self._left = games
+
+    def note(self, text: str) -> None:
+        self._left -= 1
+        if not self._left:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def small_tars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(game_chunks, "ChunkOutput", partial(ChunkOutput, shard_chunks=8))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("small_tars")
+def test_interrupted_runs_end_with_the_same_bytes(mined: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, db = mined
+    with Store.open(db) as store:
+        write = partial(write_game_chunks, [str(archive)], store=store, split=Split(games=0.1))
+        write(tmp_path / "straight")
+        for games in (3, 20, 9):
+            stopped = write(tmp_path / "out", progress=Interrupting(games))
+            assert stopped.interrupted
+            kept = f"{stopped.chunks} games are complete; the same command goes on"
+            none = "nothing is kept of less than 10,000 games; the same command begins again"
+            assert stopped.lines() == [f"{tmp_path / 'out'}: {kept if stopped.chunks else none}"]
+            assert stopped.chunks % 8 == 0
+        assert stopped.chunks == 24
+        write(tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(tmp_path / "straight")
+
+
+_KILLED = """
+import os, signal, sys
+from functools import partial
+from tests.test_game_chunks import ChunkOutput, Progress, game_chunks
+game_chunks.ChunkOutput = partial(ChunkOutput, shard_chunks=8)
+class Killing(Progress):
+    games = 0
+    def note(self, text):
+        self.games += 1
+        if self.games == 19:
+            os.kill(os.getpid(), signal.SIGKILL)
+game_chunks.write_game_chunks([sys.argv[1]], sys.argv[2], progress=Killing("chunks", quiet=True))
+"""
+
+
+@pytest.mark.usefixtures("small_tars")
+def test_a_killed_run_goes_on(mined: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, _ = mined
+    done = subprocess.run([sys.executable, "-c", _KILLED, archive, tmp_path / "out"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert {path.name for path in (tmp_path / "out").glob("*.tar")} == {"chunks-00000.tar", "chunks-00001.tar"}
+    with pytest.raises(UsageError, match="another run"):
+        write_game_chunks([str(archive)], tmp_path / "out", None, GameChunkOptions(alpha=200.0))
+    write_game_chunks([str(archive)], tmp_path / "out")
+    write_game_chunks([str(archive)], tmp_path / "straight")
+    assert contents(tmp_path / "out") == contents(tmp_path / "straight")
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured) -> None:
+    archive, db = mined
+    code, out, err = run_vr(["chunks", str(archive), "-o", str(tmp_path / "out"), "--db", str(db)], capsys)
+    assert (code, "chunks: " in out) == (0, False), err
+    assert out.startswith(f"{tmp_path / 'out'}: 60 games, ")
+    assert "of the store's judge; all others have the result of the game" in out
+    code, out, err = run_vr(["chunks", str(archive), "-o", str(tmp_path / "b"), "--form", "files", "--json"], capsys)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == json.loads((tmp_path / "b" / "manifest.json").read_text())
+    assert len(list((tmp_path / "b").glob("*.gz"))) == 60
+    assert run_vr(["-q", "chunks", str(archive), "-o", str(tmp_path / "c")], capsys) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["absent.pgn"], 2, "absent.pgn"),
+        (["games.pgn", "--policy", "net"], 2, "--policy net: say which net, by --net"),
+        (["games.pgn", "--policy", "judge"], 2, "--policy judge: say which store has its moves, by --db"),
+        (["games.pgn", "--policy", "played:0.5"], 2, "--policy played:0.5: give played, net, judge"),
+        (["games.pgn", "--policy", "net:2"], 2, "--policy net:2: give played, net, judge"),
+        (["games.pgn", "--input-format", "7"], 2, "input format 7: no training records for it"),
+        (["games.pgn", "--games", "0"], 2, "--games 0: must be at least 1"),
+        (["games.pgn", "--db", "absent.db"], 1, "absent.db"),
+        (["undecided.pgn"], 1, "no game to write; left out: 1 no result"),
+    ],
+)
+def test_what_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, words: list[str], code: int, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("games.pgn").write_text(GAMES)
+    Path("undecided.pgn").write_text('[Result "*"]\n\n1. e4 *\n')
+    got, out, err = run_vr(["chunks", *words, "-o", "out"], capsys)
+    assert (got, out) == (code, "")
+    assert err.startswith("vr: ")
+    assert line in err
+    assert len(err.splitlines()) == 1
+    assert not Path("out").exists()
+
+
+def test_python_writes_the_same(mined: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, db = mined
+    manifest = vr.write_game_chunks(archive, tmp_path / "out", store=db, question=Question(alpha=300.0))
+    assert manifest["judge"]["alpha"] == 300.0
+    assert manifest["chunks"] == len(packed_chunks(tmp_path / "out")) == 60
+
+
+def test_policies() -> None:
+    assert parse_policy("net:0.25") == ("net", 0.25)
+    assert parse_policy("judge") == ("judge", 1.0)
+    assert parse_policy("played") == ("played", 1.0)

@@ -1,0 +1,119 @@
+"""`vr chunks`: games of archives as training chunks."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import click
+
+from valuerepair.archives.options import RESULTS, SampleOptions
+from valuerepair.cli.completion import folders, nets, words
+from valuerepair.cli.group import SectionedCommand
+from valuerepair.cli.options import FILE, ORACLE, SEED, SPLIT, AlphaOption, alpha_option, device_options, split_of
+from valuerepair.cli.verbosity import is_quiet
+from valuerepair.errors import TruncatedInput
+
+_CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_bytes", "seed")
+
+
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "Most used": "output net policy db split min-elo games",
+        "Games": "result time-control player game-share seed max-bytes",
+        "Values": "alpha oracle",
+        "Output": "form input-format json",
+        "Machine": "device threads",
+    },
+)
+@click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
+@click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
+@click.option(
+    "--net",
+    metavar="NET",
+    shell_complete=nets,
+    help="The net to train: its input format, and --policy net.  [optional]",
+)
+@click.option(
+    "--policy",
+    default="played",
+    shell_complete=words("played", "net", "judge", "net:", "judge:"),
+    help="The move played; net or judge: the net's priors, or the judge's move; net:0.3: a share of it.",
+)
+@click.option("--db", type=FILE, help="A store whose judged values go before all others.  [default: none]")
+@SPLIT(help="A file of vr split: leave out the games that it holds out.")
+@click.option("--min-elo", type=int, help="Only games of two players with at least this rating.  [default: any]")
+@click.option("--games", type=int, help="Write at most so many games, the first ones.  [default: all]")
+@click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
+@click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
+@click.option("--player", help="Only games with this in either player's name.  [default: any]")
+@click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
+@SEED(help="Seed of --game-share.")
+@click.option("--max-bytes", type=int, help="Read at most so many bytes of each archive, unpacked.  [default: all]")
+@alpha_option(auto="170, and for the store's values its fit to results of games, where it has one")
+@ORACLE
+@click.option(
+    "--form",
+    type=click.Choice(["tar", "files"]),
+    default="tar",
+    help="Tars of 10,000 games for lczero-training's loader, or a file a game.",
+)
+@click.option(
+    "--input-format",
+    type=int,
+    help="lc0's number of the input planes: 1 to 5, 132, 133.  [default: that of --net, else 1]",
+)
+@device_options(threads="Threads for reading and for the net.  [default: 2, all cores]")
+@click.option("--json", is_flag=True, help="Print the manifest.")
+def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json: bool, **given: Any) -> None:
+    """Write games as lc0 training chunks: supervised data, and normal games for vr mix.
+
+    ARCHIVE is as in vr mine. Each decided game becomes one chunk of V6 records, in order. The value is the game's
+    result, and in best_q and root_q the evaluation that the game or the store has of the position, else the result
+    again. Games without a result, variants and broken games are left out and counted. Ctrl-C stops; the same command
+    goes on after the last complete tar. Positions without games: vr export --format chunks.
+
+    \b
+    Example:
+      vr chunks games.pgn.zst -o normal-chunks
+      vr chunks lichess.pgn.zst --min-elo 2200 --time-control rapid,classical --net my-net.pb.gz -o normal-chunks
+      vr chunks games.pgn.zst --db valuerepair.db --split split.json --policy judge:0.5 -o judged-chunks
+    """
+    from json import dumps
+
+    from valuerepair.chess.progress import Progress
+    from valuerepair.question import Question
+    from valuerepair.store.store import Store
+    from valuerepair.training.game_chunks import GameChunkOptions, parse_policy, write_game_chunks
+
+    policy_from, share = parse_policy(policy)
+    scale: AlphaOption = given["alpha"]
+    named: dict[str, Any] = {name: given[name] for name in ("input_format", "games")}
+    if scale.alpha is not None:
+        named["alpha"] = scale.alpha
+    with (
+        nullcontext() if given["db"] is None else Store.open(given["db"]) as store,
+        Progress("chunks", None, "bytes", quiet=is_quiet() or json) as progress,
+    ):
+        found = write_game_chunks(
+            archives,
+            output,
+            SampleOptions(**{name: given[name] for name in _CHOOSING}, threads=given["threads"] or 2),
+            GameChunkOptions(policy=policy_from, policy_share=share, **named),
+            **{name: given[name] for name in ("net", "device", "threads")},
+            store=store,
+            question=Question(oracle=given["oracle"], alpha=scale.alpha, q_from=scale.q_from),
+            split=split_of(given["split"]),
+            form=form,
+            progress=progress,
+        )
+    if json and found.manifest is not None:
+        click.echo(dumps(found.manifest, indent=2, ensure_ascii=False))
+    elif not is_quiet():
+        click.echo("\n".join(found.lines()), err=found.interrupted)
+    if found.interrupted:
+        click.get_current_context().exit(130)
+    if found.report.truncated:
+        source, how = found.report.truncated[0]
+        raise TruncatedInput(f"{source}: {how}; everything before that was used")

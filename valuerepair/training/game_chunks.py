@@ -1,0 +1,620 @@
+"""Training chunks of games from archives: each game one chunk of V6 records (`chess.v6`), in order, to learn from.
+
+Nobody searched these games as self-play does. So the records say what is known of them: the move that was played, the
+result, and the evaluations that the archive or a store holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.open import find_sources, total_bytes
+from valuerepair.archives.options import EVAL, SampleOptions
+from valuerepair.archives.rows import ReadReport, Rows
+from valuerepair.archives.sampling import read_whole_games
+from valuerepair.chess import v6, values
+from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, legal_moves, parse_fens
+from valuerepair.chess.origins import Recorded
+from valuerepair.chess.positions import encode_move
+from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Moves
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import TRAIN, Split, key_of_game
+from valuerepair.mcts.roots import play_game
+from valuerepair.nets.net import Net, NetValues, open_net
+from valuerepair.nets.planes import CLASSICAL, is_initial
+from valuerepair.nets.policy import policy_indices
+from valuerepair.nets.registry import locate
+from valuerepair.nets.weights import read_net_file
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.chunk_files import MAX_RECORDS, in_order
+from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkForm, ChunkOutput
+from valuerepair.training.records import SMALLEST, RecordFacts, Records, compressed, fill_boards
+
+Floats = NDArray[np.float64]
+Index = NDArray[np.int64]
+PolicyFrom = Literal["played", "net", "judge"]
+
+LAST_CLOCK = 100  # lc0's rescorer refuses a record with more plies since a capture or a pawn's move
+NO_RESULT, HELD_OUT, TOO_LONG, NOTHING_LEFT = (
+    "no result", "held out by the split", "too long for a chunk", "no position that may be written",
+)  # fmt: skip
+_Z = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
+_AT_ONCE = 1024  # positions that the net evaluates together
+_MOST_VISITS = 2**32 - 1
+_NONE = np.empty(0, np.uint64)
+_CHOOSING = ("game_share", "min_elo", "result", "time_control", "player", "max_bytes", "seed")
+# Where a value comes from. Of the first two kinds that of the position after the move is of the same scale.
+_UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GameChunkOptions:
+    """What the records of games say.
+
+    `input_format` is lc0's id of the planes, None: that of the net, else classical. `policy`: the move that was
+    ``played``, or `policy_share` of the policy is the ``net``'s priors or the ``judge``'s move, and the rest the move
+    played. `alpha` turns centipawns in the games into Q. `games`: at most so many chunks, the first ones. Raises
+    UsageError for values out of range.
+    """
+
+    input_format: int | None = None
+    policy: PolicyFrom = "played"
+    policy_share: float = 1.0
+    alpha: float = values.DEFAULT_ALPHA
+    games: int | None = None
+
+    def __post_init__(self) -> None:
+        RecordFacts(self.input_format or CLASSICAL)  # raises for one that is not known
+        if self.policy not in get_args(PolicyFrom):
+            raise UsageError(f"--policy {self.policy}: give one of {', '.join(get_args(PolicyFrom))}")
+        if not 0 <= self.policy_share <= 1:
+            raise UsageError(f"--policy {self.policy}:{self.policy_share:g}: a share lies between 0 and 1")
+        if not 0 < self.alpha < np.inf:
+            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns")
+        if self.games is not None and self.games < 1:
+            raise UsageError(f"--games {self.games}: must be at least 1")
+
+
+def parse_policy(text: str) -> tuple[PolicyFrom, float]:
+    """``played``, ``net``, ``judge``, ``net:0.3`` or ``judge:0.3``: where the policy is from, and its share.
+
+    Raises UsageError for other words.
+    """
+    word, colon, share = text.partition(":")
+    try:
+        found = float(share) if colon else 1.0
+    except ValueError:
+        found = np.nan
+    policy: PolicyFrom | None = next((known for known in get_args(PolicyFrom) if known == word), None)
+    if policy is None or not 0 <= found <= 1 or (colon and policy == "played"):
+        raise UsageError(f"--policy {text}: give played, net, judge, or net:SHARE or judge:SHARE, a share up to 1")
+    return policy, found
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBoards:
+    """What a store's judge says of boards, by their keys, ascending uint64[n].
+
+    `q` float64[n] in [-1, 1] and the probability of a draw `d`, from the side to move; `best` uint16[n] its move as in
+    `chess.positions`, 0 where it gave none; `nodes` int64[n] of its search. `held_out` and `held_out_games` are keys,
+    ascending, of positions and of games that a split keeps from training. `about` says where it is from.
+    """
+
+    keys: NDArray[np.uint64]
+    q: Floats
+    d: Floats
+    best: NDArray[np.uint16]
+    nodes: Index
+    held_out: NDArray[np.uint64]
+    held_out_games: NDArray[np.uint64]
+    about: dict[str, Any]
+
+    @staticmethod
+    def of(store: Store, question: Question, split: Split | None = None) -> JudgedBoards:
+        """Those of the question's oracle, by the alpha to train by; the draws are the net's, as far as Q leaves room
+        for them. With a `split` only those of its part ``train``. Raises ValueRepairError where nothing is scored.
+        """
+        net_id, oracle_id = store.pick(question.net, question.oracle)
+        alpha = store.training_alpha(net_id, oracle_id, question.alpha)
+        asked = replace(question, alpha=alpha.value, calibration="none")
+        frame = store.frame(asked, only=("position_id", "key", "net_d", "deep_q", "deep_best", "nodes"))
+        attrs, frame = frame.attrs, frame[frame["deep_q"].notna()]
+        held_out = (_NONE, _NONE)
+        if split is not None:
+            frame = frame[split.parts(store, frame["position_id"].to_numpy(np.int64)) == TRAIN]
+            held_out = split.held_out(store)
+        frame = frame.sort_values("key")
+        q, draws = frame["deep_q"].to_numpy(np.float64), frame["net_d"].to_numpy(np.float64)
+        best = [encode_move(move) if isinstance(move, str) else 0 for move in frame["deep_best"]]
+        found = JudgedBoards(
+            frame["key"].to_numpy(np.uint64),
+            q,
+            np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q))),
+            np.array(best, np.uint16),
+            frame["nodes"].to_numpy(np.int64),
+            *held_out,
+            {},
+        )
+        columns = (found.keys, found.q, found.d, found.best, found.nodes, *held_out)
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
+        found.about.update(oracle=attrs["oracle"]["label"], alpha=alpha.value, values=len(q), sha256=digest.hexdigest())
+        return found
+
+    def rows(self, keys: NDArray[np.uint64]) -> Index:
+        """[n] where these boards are; -1 for those that the judge has not seen."""
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, at, -1)
+
+
+def draws_of(q: Floats) -> Floats:
+    """A probability of a draw for Q where nobody said one: that of two independent halves, ``(1 - q * q) / 2``."""
+    return (1 - q * q) / 2
+
+
+# -- one game ---------------------------------------------------------------------------------------------------------
+
+
+class WholeGame(NamedTuple):
+    """A game to write, and the part of it that is written: the positions before moves `begin` to `end`.
+
+    `start` is its first board, `played` uint16[n] are all its moves (absolute squares), `z` its result for White,
+    `recorded` the evaluations of the positions before the moves, None where the archive has none at all. `judged` are
+    rows of `JudgedBoards`, -1 where there is none, and `net` what the net says of the written positions: values, and
+    the priors of their legal moves, flat.
+    """
+
+    start: Boards
+    played: Moves
+    z: int
+    recorded: Sequence[Recorded | None] | None
+    begin: int
+    end: int
+    judged: Index | None = None
+    net: tuple[NetValues, NDArray[np.float32]] | None = None
+
+
+def whole_game_records(game: WholeGame, options: GameChunkOptions, judge: JudgedBoards | None = None) -> Records:
+    """v6.RECORD[end - begin] of a game.
+
+    result_*: the game's. best_* and root_*: the judge's value, else the written evaluation, else the result. played_*:
+    the value of the position after the move, where it is known on the same scale, else as best_*. plies_left and all
+    *_m but orig_m: to the end of the game. visits: nodes of the evaluation, 1 where it does not say, 0 without one.
+    orig_*: the net's, NaN without a net. played_idx: the move played; best_idx: the judge's, else the move played.
+    The adjudicated bit is set unless the rules end the game.
+    """
+    facts = RecordFacts(options.input_format or CLASSICAL)
+    rows = play_game(game.start, game.played)
+    at = np.arange(game.begin, game.end)
+    records = np.zeros(len(at), v6.RECORD)
+    black = fill_boards(records, rows, bool(is_initial(game.start)[0]), facts, at)
+    best = _judges_moves(game, judge)
+    _fill_policy(records, rows[at], game, options, best)
+    z = np.where(black, -game.z, game.z)
+    records["result_q"], records["result_d"] = z, game.z == 0
+    _fill_values(records, z, _values_of(game, options.alpha, judge))
+    left = len(game.played) - at
+    for name in ("plies_left", "root_m", "best_m", "played_m"):
+        records[name] = left
+    records["orig_q"] = records["orig_d"] = records["orig_m"] = np.nan
+    if game.net is not None:
+        net = game.net[0]
+        # As lc0 has it of nets without draws, and of those that do not say how long the game will be.
+        records["orig_q"], records["orig_d"] = net.q, np.nan_to_num(net.wdl[:, 1])
+        records["orig_m"] = np.maximum(np.nan_to_num(net.moves_left), 0)
+    if not _is_over(rows[-1:]):
+        records["invariance_info"] |= np.uint8(v6.ADJUDICATED)
+    return records
+
+
+def _is_over(last: Boards) -> bool:
+    """The rules end the game on this board: no legal move, no mating material, 50 moves, third time."""
+    repeated = int(last[0, REPETITION] & SIXTEEN_BITS) >= 2
+    over = insufficient_material(last)[0] or halfmove_clocks(last)[0] >= LAST_CLOCK or not has_legal_move(last)[0]
+    return bool(repeated or over)
+
+
+def _judges_moves(game: WholeGame, judge: JudgedBoards | None) -> Moves:
+    """uint16[m] the judge's move in each written position, 0 where there is none."""
+    if judge is None or game.judged is None:
+        return np.zeros(game.end - game.begin, np.uint16)
+    judged = game.judged[game.begin : game.end]
+    return np.where(judged >= 0, judge.best[judged], 0).astype(np.uint16)
+
+
+def _fill_policy(records: Records, rows: Boards, game: WholeGame, options: GameChunkOptions, best: Moves) -> None:
+    """The policy, its divergence from the net's, and which moves are best and played."""
+    moves, cuts = legal_moves(rows)
+    row = np.repeat(np.arange(len(rows)), np.diff(cuts))
+    indices = policy_indices(rows, moves, cuts, options.input_format or CLASSICAL)
+    is_played = moves == game.played[game.begin : game.end][row]
+    is_best = moves == best[row]
+    written = is_played.astype(np.float64)
+    if options.policy == "judge":
+        moved = np.zeros(len(rows))
+        moved[row[is_best]] = options.policy_share
+        written = written * (1 - moved[row]) + is_best * moved[row]
+    if game.net is not None:
+        priors = game.net[1].astype(np.float64)
+        if options.policy == "net":
+            written = written * (1 - options.policy_share) + priors * options.policy_share
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(written > 0, written * np.log(written / np.maximum(priors, SMALLEST)), 0.0)
+        records["policy_kld"] = np.maximum(np.bincount(row, terms, len(rows)), 0) + SMALLEST
+    records["probabilities"] = -1
+    records["probabilities"][row, indices] = written
+    records["played_idx"] = records["best_idx"] = indices[is_played]
+    records["best_idx"][row[is_best]] = indices[is_best]
+
+
+class _Values(NamedTuple):
+    """Of written positions: Q and the probability of a draw, NaN where not known, the nodes behind them, and where they
+    come from."""
+
+    q: Floats
+    d: Floats
+    nodes: Index
+    origin: Index
+
+
+def _values_of(game: WholeGame, alpha: float, judge: JudgedBoards | None) -> _Values:
+    """What is known of each written position, and of the one after the last written move, where that has a move."""
+    n = min(game.end + 1, len(game.played)) - game.begin
+    q, d, nodes, origin = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    written = () if game.recorded is None else game.recorded[game.begin : game.begin + n]
+    there = [i for i, found in enumerate(written) if found is not None]
+    if there:
+        found = [each for each in written if each is not None]
+        q[there], d[there] = written_values(found, alpha)
+        nodes[there] = [max(each.nodes, 1) for each in found]
+        origin[there] = [_SAME_SCALE if each.kind == EVAL else _PLAYERS_OWN for each in found]
+    if judge is not None and game.judged is not None:
+        judged = game.judged[game.begin : game.begin + n]
+        rows = np.flatnonzero(judged >= 0)
+        q[rows], d[rows] = judge.q[judged[rows]], judge.d[judged[rows]]
+        nodes[rows], origin[rows] = np.maximum(judge.nodes[judged[rows]], 1), _JUDGED
+    origin[np.isnan(q)] = _UNKNOWN
+    return _Values(q, d, nodes, origin)
+
+
+def written_values(found: Sequence[Recorded], alpha: float) -> tuple[Floats, Floats]:
+    """Q and the probability of a draw of evaluations that games hold, float64[n] from the side to move.
+
+    Draws are those of the evaluation where it says W/D/L, as far as Q leaves room for them; else `draws_of` Q.
+    """
+    nan = np.nan
+    cp, mate, own = (
+        np.array([nan if (cell := getattr(one, name)) is None else cell for one in found], np.float64)
+        for name in ("cp", "mate", "q")
+    )
+    wdl = np.array([one.wdl or (nan, nan, nan) for one in found], np.float64)
+    q = np.clip(values.deep_q(cp, mate, wdl, own, alpha), -1, 1)
+    draws = wdl[:, 1] / wdl.sum(1)
+    return q, np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q)))
+
+
+def _fill_values(records: Records, z: NDArray[np.int64], known: _Values) -> None:
+    """best_*, root_*, played_* and visits."""
+    n = len(records)
+    is_known = known.origin[:n] != _UNKNOWN
+    q, d = np.where(is_known, known.q[:n], z), np.where(is_known, known.d[:n], z == 0)
+    for name in ("root", "best", "played"):
+        records[f"{name}_q"], records[f"{name}_d"] = q, d
+    origin, after = known.origin[:-1], known.origin[1:]
+    next_known = np.flatnonzero(((origin == _SAME_SCALE) | (origin == _JUDGED)) & (origin == after))
+    next_known = next_known[next_known < n]
+    # The judge's own move has the value of its search.
+    next_known = next_known[
+        (origin[next_known] == _SAME_SCALE) | (records["best_idx"] != records["played_idx"])[next_known]
+    ]
+    records["played_q"][next_known] = -known.q[next_known + 1]
+    records["played_d"][next_known] = known.d[next_known + 1]
+    records["visits"] = np.where(is_known, np.minimum(known.nodes[:n], _MOST_VISITS), 0)
+
+
+# -- archives ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class GameCounts:
+    """What became of the parsed games: `left_out` by reason; of those written, records in all, `evaluated` in the
+    archive, and `judged` by the store; and how many records were cut off games: `cut_before` those written, up to the
+    last position that the store holds out, and `cut_behind` them, from the first of a held-out material or of more than
+    `LAST_CLOCK` plies without a capture or a pawn's move on."""
+
+    left_out: Counter[str] = field(default_factory=Counter)
+    records: int = 0
+    evaluated: int = 0
+    judged: int = 0
+    cut_before: int = 0
+    cut_behind: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GameChunksSummary:
+    """What `write_game_chunks` came to; `manifest` is None where it was interrupted, after `chunks` chunks."""
+
+    manifest: dict[str, Any] | None
+    report: ReadReport
+    folder: str
+    chunks: int
+
+    @property
+    def interrupted(self) -> bool:
+        return self.manifest is None
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        if self.manifest is None and not self.chunks:
+            return [
+                f"{self.folder}: nothing is kept of less than {SHARD_CHUNKS:,} games; the same command begins again"
+            ]
+        if self.manifest is None:
+            return [f"{self.folder}: {self.chunks:,} games are complete; the same command goes on"]
+        found = self.manifest
+        lines = [f"{self.folder}: {found['chunks']:,} games, {found['records']:,} records"]
+        evaluated = [f"{found[name]:,} {words}" for name, words in _EVALUATED if found[name]]
+        if evaluated:
+            lines.append(f"values: {', '.join(evaluated)}; all others have the result of the game")
+        reasons = Counter({**self.report.rejected, **found["left_out"]})
+        if reasons and found["read"] is not None:
+            listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+            lines.append(f"left out of {self.report.games - self.report.not_sampled:,} games: {listed}")
+        lines += [f"cut off games: {found[name]:,} records {words}" for name, words in _CUT if found[name]]
+        return lines
+
+
+_EVALUATED = (("evaluated", "from evaluations in the games"), ("judged", "of the store's judge"))
+_CUT = (
+    ("cut_before", "up to the last position that is held out"),
+    ("cut_behind", f"after a held-out ending, or {LAST_CLOCK} plies without a capture or a pawn's move"),
+)
+
+
+def write_game_chunks(
+    archives: Sequence[str],
+    folder: str | os.PathLike[str],
+    sample: SampleOptions | None = None,
+    options: GameChunkOptions | None = None,
+    *,
+    net: str | None = None,
+    store: Store | None = None,
+    question: Question | None = None,
+    split: Split | None = None,
+    form: ChunkForm = "tar",
+    device: str = "auto",
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> GameChunksSummary:
+    """Writes each decided game of archives as a chunk, in order.
+
+    `sample` says which games (its filters by headers, share, seed, threads; those of positions do not count). `net`
+    (a name or a file) gives the input format, and the policy where the options ask for it, on `device` and `threads`.
+    What the judge of the `store` says by `question` goes before the games' own evaluations. What the `split` holds out
+    is left out: games, and of other games what `Split.free_plies` and the store's held-out positions forbid. The same
+    call goes on with what an interrupted one has left. Raises UsageError and ValueRepairError, also where no game can
+    be written.
+    """
+    sample, options = sample or SampleOptions(), options or GameChunkOptions()
+    if options.policy == "net" and net is None:
+        raise UsageError("--policy net: say which net, by --net")
+    if options.policy == "judge" and store is None:
+        raise UsageError("--policy judge: say which store has its moves, by --db")
+    size = total_bytes(archives)  # raises for a missing file, before anything is loaded
+    options = replace(options, input_format=_input_format(options.input_format, net))
+    shown, interruptions = progress or Progress("chunks", quiet=True), Interruptions()
+    with ExitStack() as stack:
+        used = None
+        if net is not None and options.policy == "net":
+            used = stack.enter_context(open_net(net, device=device, threads=threads))
+        judge = None if store is None else JudgedBoards.of(store, question or Question(), split)
+        shown.set_total(size)
+        run = _identity(archives, sample, options, used, judge, split)
+        output = stack.enter_context(ChunkOutput(folder, run, form=form))
+        stack.enter_context(interruptions.counted())
+        games = _Games(archives, sample, options, used, judge, split, shown)
+
+        def pack(game: WholeGame) -> tuple[bytes, int]:
+            records = whole_game_records(game, options, judge)
+            return compressed(records.view(np.uint8).data), len(records)
+
+        with closing(in_order(pack, games.after(output.chunks))) as chunks:
+            for _, (packed, records) in chunks:
+                output.add(packed, records)
+                shown.note(f"{output.chunks:,} games, {output.records:,} records")
+                if interruptions:
+                    return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
+        games.check_any()
+        manifest = output.finish(_counted(games.report, games.counts, options))
+    return GameChunksSummary(manifest, games.report, os.fspath(folder), output.chunks)
+
+
+def _input_format(asked: int | None, net: str | None) -> int:
+    """The format asked for, that of the net, or the classical one. Raises UsageError where the two differ."""
+    header = None if net is None else read_net_file(locate(net)).header
+    if header is not None and asked not in (None, header.input_format):
+        raise UsageError(f"--input-format {asked}: {net} reads {header.input_format}; leave one of the two out")
+    return asked or (CLASSICAL if header is None else header.input_format)
+
+
+def _identity(
+    archives: Sequence[str],
+    sample: SampleOptions,
+    options: GameChunkOptions,
+    net: Net | None,
+    judge: JudgedBoards | None,
+    split: Split | None,
+) -> dict[str, Any]:
+    """Everything that the chunks depend on."""
+    sources = find_sources(archives)
+    usual = SampleOptions()
+    chosen = {name: value for name in _CHOOSING if (value := getattr(sample, name)) != getattr(usual, name)}
+    return {
+        "archives": [
+            {"name": source.path, "bytes": None if source.path == "-" else os.path.getsize(source.path)}
+            for source in sources
+        ],
+        "games": chosen,
+        "options": asdict(options),
+        "net": None if net is None else {"name": net.identity.name, "sha256": net.identity.key},
+        "judge": None if judge is None else judge.about,
+        "split": None if split is None else asdict(split),
+    }
+
+
+def _counted(report: ReadReport, counts: GameCounts, options: GameChunkOptions) -> dict[str, Any]:
+    """The counts of a manifest. Where `games` ended the run, nobody knows what else the archives hold."""
+    whole = options.games is None
+    return {
+        "read": {
+            "games": report.games,
+            "not_sampled": report.not_sampled,
+            "rejected": dict(sorted(report.rejected.items())),
+            "truncated": [list(broken) for broken in report.truncated],
+        }
+        if whole
+        else None,
+        **{each.name: getattr(counts, each.name) for each in fields(counts) if each.name != "records"},
+    }
+
+
+class _Games:
+    """The games to write, in order, as the archives are read."""
+
+    def __init__(
+        self,
+        archives: Sequence[str],
+        sample: SampleOptions,
+        options: GameChunkOptions,
+        net: Net | None,
+        judge: JudgedBoards | None,
+        split: Split | None,
+        progress: Progress,
+    ) -> None:
+        self.report, self.counts = ReadReport(), GameCounts()
+        self._archives, self._sample, self._options = archives, sample, options
+        self._net, self._judge, self._split, self._progress = net, judge, split, progress
+        self._bytes = 0
+
+    def check_any(self) -> None:
+        """Raises ValueRepairError where there was no game to write."""
+        if not self.counts.records:
+            left_out = self.report.rejected + self.counts.left_out
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+            raise ValueRepairError(f"{', '.join(self._archives)}: no game to write; left out: {reasons or 'nothing'}")
+
+    def after(self, skipped: int) -> Iterator[WholeGame]:
+        """The games but for so many at the beginning, which are counted all the same."""
+        number = 0
+        for rows in read_whole_games(self._archives, self._sample, self.report, on_bytes=self._read):
+            self._progress.advance(self._bytes - self._progress.done)
+            chosen = self._chosen(rows)
+            if self._options.games is not None:
+                chosen = chosen[: self._options.games - number]
+            for _, game in chosen:
+                self._count(game)
+            fresh = chosen[max(skipped - number, 0) :]
+            yield from (game for _, game in fresh) if self._net is None else self._evaluated(rows, fresh, self._net)
+            number += len(chosen)
+            if number == self._options.games:
+                return
+
+    def _read(self, count: int) -> None:
+        self._bytes += count
+
+    def _chosen(self, rows: Rows) -> list[tuple[int, WholeGame]]:
+        """The games of a block that are written, each with its first row."""
+        games = np.unique(rows.game)
+        cuts = np.searchsorted(rows.game, [*games.tolist(), games[-1] + 1])
+        clocks = halfmove_clocks(rows.boards)
+        judge = self._judge
+        judged = None if judge is None else judge.rows(rows.keys)
+        held = _is_among(rows.keys, _NONE if judge is None else judge.held_out)
+        found = []
+        for g, first, last in zip(games.tolist(), cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            game = self._game(rows, g, first, last, judged)
+            if isinstance(game, str):
+                self.counts.left_out[game] += 1
+                continue
+            kept_out = np.flatnonzero(held[first:last])
+            high = np.flatnonzero(clocks[first:last] > LAST_CLOCK)
+            begin = int(kept_out[-1]) + 1 if len(kept_out) else 0
+            end = min(game.end, int(high[0])) if len(high) else game.end
+            if begin >= end:
+                self.counts.left_out[NOTHING_LEFT] += 1
+                continue
+            found.append((first, game._replace(begin=begin, end=end)))
+        return found
+
+    def _game(self, rows: Rows, g: int, first: int, last: int, judged: Index | None) -> WholeGame | str:
+        """A game, whole, or why it is left out."""
+        z = _Z.get(rows.results[g] or "")
+        if z is None:
+            return NO_RESULT
+        if last - first > MAX_RECORDS:
+            return TOO_LONG
+        boards, free = rows.boards[first:last], last - first
+        if self._split is not None:
+            origin = rows.origin_of(g)
+            of_store = _NONE if self._judge is None else self._judge.held_out_games
+            is_stored = _is_among(key_of_game(origin), of_store)[0]
+            free = 0 if is_stored else self._split.free_plies(origin, boards)
+            if not free:
+                return HELD_OUT
+        assert rows.played is not None
+        return WholeGame(
+            parse_fens([rows.starts[g]]) if g in rows.starts else boards[:1],
+            rows.played[first:last],
+            z,
+            None if rows.recorded is None else rows.recorded[first:last],
+            0,
+            free,
+            None if judged is None else judged[first:last],
+        )
+
+    def _count(self, game: WholeGame) -> None:
+        counts, begin, end = self.counts, game.begin, game.end
+        counts.records += end - begin
+        counts.cut_before += begin
+        counts.cut_behind += len(game.played) - end
+        judged = np.zeros(end - begin, np.bool_) if game.judged is None else game.judged[begin:end] >= 0
+        counts.judged += int(judged.sum())
+        if game.recorded is not None:
+            found = [one is not None for one in game.recorded[begin:end]]
+            counts.evaluated += int((np.array(found) & ~judged).sum())
+
+    def _evaluated(self, rows: Rows, games: list[tuple[int, WholeGame]], net: Net) -> Iterator[WholeGame]:
+        """The games with what the net says of them, evaluated in batches of several games."""
+        while games:
+            sizes = np.cumsum([game.end - game.begin for _, game in games])
+            count = int(np.searchsorted(sizes, _AT_ONCE)) + 1
+            together, games = games[:count], games[count:]
+            chosen = np.zeros(len(rows.keys), np.bool_)
+            for first, game in together:
+                chosen[first + game.begin : first + game.end] = True
+            found, (_, cuts, priors) = net.evaluate_with_priors(rows.batch(chosen))
+            at = 0
+            for _, game in together:
+                to = at + game.end - game.begin
+                own = NetValues(*(getattr(found, name)[at:to] for name in NetValues.__slots__))
+                yield game._replace(net=(own, priors[cuts[at] : cuts[to]]))
+                at = to
+
+
+def _is_among(keys: NDArray[np.uint64], held: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """[n] whether each key is one of these, which ascend."""
+    if not len(held):
+        return np.zeros(len(keys), np.bool_)
+    return np.asarray(held[np.minimum(np.searchsorted(held, keys), len(held) - 1)] == keys)
