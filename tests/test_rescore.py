@@ -156,7 +156,8 @@ def test_lc0s_rescorer_refuses_results_that_are_not_whole(tmp_path: Path) -> Non
     store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db")
     rescored(chunks, store, tmp_path / "out", fields="result")
     assert taken(chunks, tmp_path / "before") == 2
-    assert taken(tmp_path / "out", tmp_path / "after") == 0
+    with pytest.raises(AssertionError, match="Range Violation"):
+        taken(tmp_path / "out", tmp_path / "after")
 
 
 def test_what_a_deblunder_makes_of_the_move_played_stays_as_it_was() -> None:

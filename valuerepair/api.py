@@ -492,13 +492,15 @@ def repair(
     threshold: float | None = None,
     normal: Path | Iterable[Path] = (),
     seed: int | None = None,
+    store: Path | None = None,
     cluster: str | None = None,
     quiet: bool = True,
 ) -> Outcome:
     """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
 
     What is not given is what the folder's repair.toml says, else the usual: `net` maia-1900, `budget` ``1h``, `deep`
-    the judge of this machine, `threshold` 0.55. `normal` are training chunks of ordinary games; `cluster` is where Dask
+    the judge of this machine, `threshold` 0.55. `store` is one that was mined already, whose copy it takes instead of
+    `archives`. `normal` are training chunks of ordinary games; `cluster` is where Dask
     mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
 
     Returns the `Outcome`: `verdict` in one sentence, the nets `repaired` and `control`, what was `judged` with
@@ -510,7 +512,8 @@ def repair(
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import planned, read_settings, run
 
-    given = {"net": net, "budget": budget, "deep": deep, "threshold": threshold, "seed": seed}
+    where = None if store is None else os.fspath(store)
+    given = {"store": where, "net": net, "budget": budget, "deep": deep, "threshold": threshold, "seed": seed}
     several = {"archives": tuple(_paths(archives)), "normal": tuple(_paths(normal))}
     said = {name: value for name, value in {**several, **given}.items() if value not in (None, ())}
     folder = Folder(output)
