@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.game_chunks import GameChunkOptions
     from valuerepair.training.options import TrainOptions
+    from valuerepair.training.rescore import Fields, Rescored
     from valuerepair.training.selfplay import SelfplayOptions
     from valuerepair.training.store_chunks import ChunkOptions
 
@@ -461,6 +462,41 @@ def write_chunks(
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
 
 
+def rescore(
+    chunks: Path | Iterable[Path],
+    store: Stored,
+    out: Path,
+    question: Question | None = None,
+    *,
+    fields: Fields = "q",
+    candidates_only: bool = False,
+    split: Split | None = None,
+    quiet: bool = True,
+) -> Rescored:
+    """Puts the judge's values into training chunks that exist: `vr rescore`.
+
+    `chunks` are folders and tars of lc0's training chunks; `out` is a new folder, which gets all of them under their
+    names. Records of positions that the store has judged get the judge's value in `fields`: ``q`` (best_*, root_*, and
+    played_* moved with them), ``result`` (result_*) or ``both``; all others stay to the byte. `question` says whose
+    values, by the alpha that `train` learns by; with `candidates_only` its candidates alone. With a `split` only
+    positions of its part to train on give their values. Returns the `Rescored`, whose `lines()` are what `vr rescore`
+    says. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.training.rescore import rescore
+
+    with _open(store) as opened:
+        return rescore(
+            _paths(chunks),
+            opened,
+            os.fspath(out),
+            question,
+            fields=fields,
+            candidates_only=candidates_only,
+            split=split,
+            quiet=quiet,
+        )
+
+
 def write_game_chunks(
     archives: Path | Iterable[Path],
     folder: Path,
@@ -523,13 +559,15 @@ def repair(
     threshold: float | None = None,
     normal: Path | Iterable[Path] = (),
     seed: int | None = None,
+    store: Path | None = None,
     cluster: str | None = None,
     quiet: bool = True,
 ) -> Outcome:
     """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
 
     What is not given is what the folder's repair.toml says, else the usual: `net` maia-1900, `budget` ``1h``, `deep`
-    the judge of this machine, `threshold` 0.55. `normal` are training chunks of ordinary games; `cluster` is where Dask
+    the judge of this machine, `threshold` 0.55. `store` is one that was mined already, whose copy it takes instead of
+    `archives`. `normal` are training chunks of ordinary games; `cluster` is where Dask
     mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
 
     Returns the `Outcome`: `verdict` in one sentence, the nets `repaired` and `control`, what was `judged` with
@@ -541,7 +579,8 @@ def repair(
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import planned, read_settings, run
 
-    given = {"net": net, "budget": budget, "deep": deep, "threshold": threshold, "seed": seed}
+    where = None if store is None else os.fspath(store)
+    given = {"store": where, "net": net, "budget": budget, "deep": deep, "threshold": threshold, "seed": seed}
     several = {"archives": tuple(_paths(archives)), "normal": tuple(_paths(normal))}
     said = {name: value for name, value in {**several, **given}.items() if value not in (None, ())}
     folder = Folder(output)
