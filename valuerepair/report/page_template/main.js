@@ -1,9 +1,9 @@
 // @ts-check
 // Unpacks the content, starts the charts, and lets filters, points, list and board act on each other.
-import { drawHistogram, drawRates } from "./charts.js";
+import { NOTHING, drawHistogram, drawRates } from "./charts.js";
 import { Points, unpack, unpackText } from "./data.js";
 import { Detail } from "./detail.js";
-import { Filters, element } from "./filters.js";
+import { Filters, element, foldWhereNarrow } from "./filters.js";
 import { guard } from "./guard.js";
 import { List } from "./list.js";
 import { counted } from "./rates.js";
@@ -50,7 +50,7 @@ class Page {
     const [rows, threshold] = [filters.rows(), filters.threshold];
     this.rows = rows;
     this.list.draw(rows, threshold, this.selected);
-    if (!this.begun) this.begin();
+    this.keepBoard();
     this.scatter.draw(rows, threshold, filters.open);
     drawHistogram(points, rows, threshold);
     drawRates(points, rows, threshold);
@@ -60,13 +60,14 @@ class Page {
     Object.assign(counts.dataset, { positions: rows.length, candidates, draws: Number(counts.dataset.draws ?? 0) + 1 });
   }
 
-  /** The worst board is there from the beginning; its ring is drawn with the points. */
-  begin() {
-    this.begun = true;
-    const [worst] = this.list.candidates;
-    if (worst === undefined) return;
+  /** The board stays while its position fits the filters; else the worst that fits comes, if there is a candidate.
+   * The ring is drawn with the points. */
+  keepBoard() {
+    if (this.detail.row >= 0 && this.rows.includes(this.detail.row)) return;
+    const [worst = -1] = this.list.candidates;
     this.scatter.marked = worst;
-    this.detail.open(worst, false);
+    if (worst >= 0) this.detail.open(worst, false);
+    else this.detail.clear(this.rows.length ? "No candidates at this threshold. Choose a point or a position." : NOTHING);
   }
 
   /** @param {number} row @param {boolean} focus */
@@ -139,6 +140,7 @@ async function start() {
     script.textContent = plotly;
     document.head.append(script);
     element("main").hidden = false;
+    foldWhereNarrow();
     const page = new Page(JSON.parse(words), numbers);
     followTheme(() => page.draw());
     notice.hidden = true;
