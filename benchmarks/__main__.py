@@ -29,6 +29,7 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "whole-run": stockfish.whole_run,
     "cluster": stockfish.two_workers,
     "recorded-chunks": recorded.chunks,
+    "rescored-chunks": recorded.rescored,
     "recorded-rows": recorded.rows,
     "recorded-dump": recorded.dump,
     "selfplay": selfplay.bench_selfplay,

@@ -71,6 +71,7 @@ def settle(path: Path) -> None:
         model = json.loads(text)
         model["rungs"] = [{**rung, "covariance": []} for rung in model["rungs"]]
         connection.execute("UPDATE screens SET model = ? WHERE id = ?", (json.dumps(model), number))
+    connection.execute("DELETE FROM files")  # of this machine
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("VACUUM")
     connection.close()

@@ -126,6 +126,7 @@ MISSING = {
     "mine": "mine missing.pgn",
     "repair": "repair missing.pgn",
     "chunks": "chunks missing.pgn -o out",
+    "rescore": "rescore missing -o out",
     "mix": "mix --repair missing --normal missing -o out",
     "weights": "weights missing",
     "train": "train chunks --net missing.pb.gz -o new.pb.gz",

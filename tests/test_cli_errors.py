@@ -128,6 +128,7 @@ MISPLACED = [
     ("repair my-net.pb.gz", "my-net.pb.gz: a net is given as --net my-net.pb.gz"),
     ("train my-net.pb.gz -o new.pb.gz", "my-net.pb.gz: a net is given as --net my-net.pb.gz"),
     ("mine sample.db", "sample.db: a store is given as --db sample.db"),
+    ("chunks sample.db -o c.tar", "sample.db: a store is given as --db sample.db"),
     ("stats sample.db", "sample.db: a store is given as --db sample.db"),
     ("plot sample.db", "sample.db: a store is given as --db sample.db"),
     ("plot scatter.png", "scatter.png: the file to write is given as -o scatter.png"),

@@ -10,6 +10,7 @@ import ast
 import importlib
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -67,7 +68,8 @@ def block_calls() -> list[tuple[str, list[str]]]:
         lines = [
             line for text in blocks(page, "sh", "bash", "console") for line in text.replace("\\\n", " ").splitlines()
         ]
-        lines += [line[2:] for text in blocks(page, "text") for line in text.splitlines() if line.startswith("$ vr ")]
+        shown = [line for text in blocks(page, "text") for line in text.splitlines()]
+        lines += [line[line.index("vr ") :] for line in shown if line.startswith(("$ vr ", "next: vr "))]
         found += [(name(page), call) for line in lines for call in split_calls(line)]
     return found
 
@@ -101,6 +103,14 @@ def test_commands_of_blocks_parse() -> None:
     assert len(calls) > 100
     wrong = misused(calls)
     assert not wrong, "\n".join(wrong)
+
+
+def test_blocks_of_shell_are_read_by_bash() -> None:
+    """Without running them: brackets, quotes and pipes are where a shell takes them."""
+    for page in PAGES:
+        for text in blocks(page, "sh", "bash"):
+            done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, ""), f"{name(page)}\n{text}"
 
 
 def test_commands_in_sentences_exist_with_their_options() -> None:

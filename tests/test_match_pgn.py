@@ -185,7 +185,7 @@ def test_a_tournament_is_counted_by_its_tags(shared_data: Path) -> None:
     assert whole.endings["repetition"] == len(re.findall(r"Draw by 3-fold repetition\}", text))
     said = CliRunner().invoke(cli, ["elo", str(path)]).output
     assert "5 players, 4 matches, 800 games" in said
-    assert "next: --player NAME" in said
+    assert "one against all others: --player NAME" in said
     refused = here("elo", str(path), "--sprt", "elo0=0,elo1=5", cwd=path.parent)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "4 matches; say --player NAME" in refused.stderr

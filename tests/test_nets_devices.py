@@ -39,6 +39,7 @@ from valuerepair.nets.planes import encode
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.mcts_oracle import identity_of
+from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 # Measured on 5,000 positions (docs/performance.md): 0.022 and 0.076 of Q at bf16, 5e-6 at float32.
@@ -141,12 +142,15 @@ def test_rows_do_not_depend_on_the_batch(device: str, maia_file: str, games: Pos
 
 @openvino_here
 @pytest.mark.parametrize("variant", ["", "-bf16"])
-def test_a_stores_net_is_opened_as_its_values_were_computed(variant: str, maia_file: str) -> None:
+def test_a_stores_net_is_opened_as_its_values_were_computed(variant: str, maia_file: str, tmp_path: Path) -> None:
     if variant:
         bf16_here()
     key = read_net_file(maia_file).sha256 + variant
     which = {"name": f"maia-1900{variant}", "sha256": key, "history_fill": "fen_only"}
-    with open_stored(which, maia_file, device="auto", threads=1) as net:
+    with (
+        Store.open(tmp_path / "a.db", create=True) as store,
+        open_stored(store, which, maia_file, device="auto", threads=1) as net,
+    ):
         assert net.identity.key == key
     options = {"precision": "bf16", "device": "OpenVINO"} if variant else {"device": "CPU"}
     with open_net(maia_file, device="openvino" if variant else "cpu") as net:

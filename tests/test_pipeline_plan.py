@@ -160,6 +160,7 @@ VARIANTS = {
     "stockfish": SETTINGS,
     "own search": replace(SETTINGS, deep="mcts:nodes=200", threshold=0.4, seed=3),
     "normal games": replace(SETTINGS, normal=("chunks", "more.tar"), train=Training(share=0.3), budget="4h"),
+    "a store": replace(SETTINGS, archives=(), store="valuerepair.db"),
     "a comma": replace(SETTINGS, net="old,er.pb.gz", play=Playing(match_nodes=50)),
 }
 
@@ -174,7 +175,8 @@ def test_every_command_is_understood(settings: Settings) -> None:
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None
         context = command.make_context(words[0], words[1:])
-        assert {"alpha", "threshold", "seed", "db", "split"} & set(context.params), stage.name
+        if stage.name != "copy":
+            assert {"alpha", "threshold", "seed", "db", "split"} & set(context.params), stage.name
         said = options(stage)
         assert said.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
         assert said.get("--seed", str(settings.seed)) == str(settings.seed)
@@ -207,6 +209,16 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
         assert options(stages[name])["--split"] == "out/split.json"
     assert {options(stages[name])["--part"] for name in ("games", "games-control")} == {"games"}
     assert {options(stages[name])["--part"] for name in ("families", "families-control")} == {"families"}
+
+
+def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:
+    mined, given = (plan(VARIANTS[name], MEASURED, FOLDER) for name in ("stockfish", "a store"))
+    assert [stage.name for stage in given.stages] == ["copy", *(stage.name for stage in mined.stages[1:])]
+    assert given.stages[0].words == ("store", "merge", "valuerepair.db", "-o", "out/store.db")
+    assert not any("valuerepair.db" in stage.words for stage in given.stages[1:])
+    assert given.settings.sizes.positions == MEASURED.positions
+    assert given.seconds <= 3600
+    assert (given.settings.sizes.expand or 0) > (mined.settings.sizes.expand or 0)
 
 
 def test_with_normal_games_the_book_is_played_and_the_control_has_them_alone() -> None:
@@ -308,6 +320,8 @@ def test_rates_are_kept_for_the_same_and_measured_for_another(tmp_path: Path, mo
     [
         ("", 2, "repair: there is no repair to go on with; give archives of games, and --net"),
         ("missing.pgn", 2, "missing.pgn: no such file or folder"),
+        ("games.pgn --store games.db", 2, "give archives, or a store, and not both"),
+        ("--store missing.db", 1, "missing.db"),
         ("games.pgn --budget soon", 2, "--budget soon: give a time as 1h, 90m or 1h30m"),
         ("games.pgn --threshold 7", 2, "threshold"),
         ("games.pgn --threshold worst:2%", 2, "give a number"),

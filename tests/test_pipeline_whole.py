@@ -295,7 +295,9 @@ def test_with_normal_games_the_book_is_played_and_mixed_in(begun: Path, whole: t
 def test_it_is_a_repair_only_where_both_controls_say_so(control: str, old: str, begins: str) -> None:
     def judged(part: str, first: str, finding: str) -> Judged:
         share = {"difference": -0.01, "low": -0.02, "high": 0.0}
-        return Judged(part, first, "the repaired net", (0.1, 0.09), {"control": {"finding": finding, "share": share}})
+        return Judged(
+            part, first, "the repaired net", (0.1, 0.09), {"recalibrated": {"finding": finding, "share": share}}
+        )
 
     pairs = [("the control", control), ("the old net", old)]
     # What games say is no matter: these are the positions that are like those trained on.

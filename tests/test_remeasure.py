@@ -21,7 +21,7 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge import control
+from valuerepair.judge import recalibration
 from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, comparison_lines, wrong_positions
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
@@ -76,9 +76,9 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def db(mined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, of which controls are quickly made."""
-    monkeypatch.setattr(control, "FEWEST_RESAMPLES", 50)
-    monkeypatch.setattr(control, "RESAMPLES", 50)
+    """A copy of it, whose intervals are quickly made."""
+    monkeypatch.setattr(recalibration, "FEWEST_RESAMPLES", 50)
+    monkeypatch.setattr(recalibration, "RESAMPLES", 50)
     return Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
 
 
@@ -157,7 +157,7 @@ def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None
     (pair,) = found.comparisons
     assert pair.counts["repaired"] > 20
     assert pair.share.clear
-    beyond = pair.control
+    beyond = pair.recalibrated
     assert beyond is not None
     assert beyond.first == beyond.second
     assert beyond.share.difference == beyond.mean_abs.difference == 0
@@ -190,10 +190,10 @@ def test_calibrated_comparisons_are_by_the_frames_of_calibrated_q(db: Path) -> N
     # Half as bold is another scale and nothing else: a curve of its own takes that away.
     (unlike,) = plain.comparisons
     assert abs(pair.mean_abs.difference) < 0.1 * abs(unlike.mean_abs.difference)
-    assert pair.control is None
+    assert pair.recalibrated is None
     told = "\n".join(comparison_lines(found))
     assert "each net's Q calibrated" in told
-    assert "control" not in told
+    assert "recalibrated" not in told
     assert found.as_dict()["calibration"] == "fitted"
 
 
@@ -202,9 +202,9 @@ def test_too_few_positions_for_a_curve(db: Path) -> None:
         store.connection.execute("DELETE FROM net_values WHERE net_id = 2 AND position_id % 2")
     found = compared(db, "key-net", "half-net")
     assert found.positions == 240
-    assert found.comparisons[0].control is None
+    assert found.comparisons[0].recalibrated is None
     assert np.isnan(found.scores.recalibrated).all()
-    assert [line for line in comparison_lines(found) if line.startswith("control: too few positions")]
+    assert [line for line in comparison_lines(found) if line.startswith("recalibrated: too few positions")]
     json.dumps(found.as_dict(), allow_nan=False)
 
 
@@ -405,8 +405,10 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     assert {name: sum(row["category_2"] == name for row in written) for name in expected} == expected
     repaired = [row["beyond_scale_2"] for row in written if row["category_2"] == "repaired"]
     newly = [row["beyond_scale_2"] for row in written if row["category_2"] == "newly wrong"]
-    assert (sum(repaired), len(repaired)) == tuple(pair["control"]["repaired"][name] for name in ("count", "total"))
-    assert (sum(newly), len(newly)) == tuple(pair["control"]["newly"][name] for name in ("count", "total"))
+    assert (sum(repaired), len(repaired)) == tuple(
+        pair["recalibrated"]["repaired"][name] for name in ("count", "total")
+    )
+    assert (sum(newly), len(newly)) == tuple(pair["recalibrated"]["newly"][name] for name in ("count", "total"))
     assert {row["beyond_scale_2"] for row in written if row["category_2"] == "still wrong"} == {None}
     assert all(
         row["beyond_scale_2"] == (abs(row["recalibrated_1"]) >= 0.55)
@@ -427,14 +429,14 @@ def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     db = Path(shutil.copy(sample, tmp_path / "sample.db"))
     (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35)).comparisons
     assert (own.counts["newly wrong"], own.counts["repaired"]) == (71, 6)
-    assert own.control is not None
-    assert own.control.newly.count == 1
+    assert own.recalibrated is not None
+    assert own.recalibrated.newly.count == 1
     (given,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=300.0)).comparisons
     assert (given.counts["newly wrong"], given.counts["repaired"]) == (16, 101)
-    assert given.control is not None
-    assert given.control.repaired.count == 47
-    assert given.control.finding == "fewer"
-    assert own.control.mean_abs.high < 0 > given.control.mean_abs.high
+    assert given.recalibrated is not None
+    assert given.recalibrated.repaired.count == 47
+    assert given.recalibrated.finding == "fewer"
+    assert own.recalibrated.mean_abs.high < 0 > given.recalibrated.mean_abs.high
 
 
 def rows_of(frame: pd.DataFrame, count: int) -> list[dict[str, str]]:

@@ -535,7 +535,8 @@ def test_the_command_writes_and_counts(path: Path, tmp_path: Path, capsys: Captu
     with Store.open(path) as store:
         candidates = store.candidates(Question(threshold=0.3))["position_id"].tolist()
     games = {row.id: row.game for row in _told(path)}
-    for line, part in zip(out.splitlines()[2:], PARTS, strict=True):
+    assert out.splitlines()[-1] == f"next: vr books --db {path} --threshold 0.3 --split {tmp_path / 's.json'}"
+    for line, part in zip(out.splitlines()[2:-1], PARTS, strict=True):
         mine = [number for number, found in parts.items() if found == part]
         counted = [len(mine), len({games[number] for number in mine}), sum(parts[n] == part for n in candidates)]
         assert line.split() == [part, *(f"{count:,}" for count in counted)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from valuerepair.chess.values import AlphaFit
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
-from valuerepair.store import schema
+from valuerepair.store import files, schema
 from valuerepair.store.store import Store
 
 
@@ -121,6 +123,26 @@ def test_older_stores_are_migrated_for_readers_too(
     after = dump(path)
     assert after["positions"] == before["positions"]
     assert after["later"] == []
+
+
+def test_a_store_of_before_it_knew_where_nets_lie(tmp_path: Path, archive: Path) -> None:
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    sqlite_file(path, "DROP TABLE files; PRAGMA user_version = 8")
+    with Store.open(path) as store:
+        (key,) = store.nets()["sha256"]
+        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
+        assert files.net_words(store, key) is None
+        assert files.why_not(store, "key-net", key) == "the store does not know where the net key-net lies"
+        assert len(store.frame()) > 0
+    net = tmp_path / "key-net.pb.gz"
+    net.write_bytes(b"a net")
+    identity = replace(KeyNet.identity, sha256=hashlib.sha256(b"a net").hexdigest(), path=str(net))
+    with Store.open(path, write=True) as store:
+        store.add_net(identity, "fen_only")
+        assert files.find_file(store, files.NET, identity.key) == str(net)
+        net.write_bytes(b"another net")
+        assert files.find_file(store, files.NET, identity.key) is None
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,11 +23,11 @@ from valuerepair.judge.compare import (
     Remeasured,
     Selected,
 )
-from valuerepair.judge.control import Control, Recalibrated
+from valuerepair.judge.recalibration import Recalibrated, Recalibration
 from valuerepair.report import remeasure_plot, style
 
 
-def found(nets: int = 2, positions: int = 800, controlled: bool = False) -> Remeasured:
+def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Remeasured:
     rng = np.random.default_rng(0)
     first = rng.normal(0, 0.35, positions)
     off = np.stack([first, *(0.6 * first + rng.normal(0, 0.25, positions) for _ in range(nets - 1))])
@@ -44,7 +44,7 @@ def found(nets: int = 2, positions: int = 800, controlled: bool = False) -> Reme
         alone = Recalibrated(wilson(3, 100), 0.1)
         rate = wilson(3, 9)
         left = Interval(-0.004, -0.02, 0.01)
-        beyond = Control(alone, alone, left, left, rate, rate, rate, "not shown") if controlled else None
+        beyond = Recalibration(alone, alone, left, left, rate, rate, rate, "not shown") if recalibrated else None
         pairs.append(
             Comparison(
                 "one",
@@ -121,7 +121,7 @@ def test_differences_and_words() -> None:
 
 
 def test_what_is_left_beyond_scale_stands_below_all_candidates() -> None:
-    figure = remeasure_plot.draw(found(controlled=True))
+    figure = remeasure_plot.draw(found(recalibrated=True))
     middles = [float(np.asarray(points(figure, f"change-{i}").get_xdata(), float)[0]) for i in range(1, 4)]
     assert middles == pytest.approx([-0.4, -1.0, 1.0])
     labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from valuerepair.api import remeasure as remeasure
     from valuerepair.api import remeasure_suite as remeasure_suite
     from valuerepair.api import repair as repair
+    from valuerepair.api import rescore as rescore
     from valuerepair.api import search as search
     from valuerepair.api import selfplay as selfplay
     from valuerepair.api import train as train
@@ -97,6 +98,7 @@ _HOMES = {
     "remeasure": "api",
     "remeasure_suite": "api",
     "repair": "api",
+    "rescore": "api",
     "search": "api",
     "selfplay": "api",
     "train": "api",
@@ -147,6 +149,7 @@ __all__ = [
     "remeasure",
     "remeasure_suite",
     "repair",
+    "rescore",
     "search",
     "selfplay",
     "train",

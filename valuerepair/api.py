@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.game_chunks import GameChunkOptions
     from valuerepair.training.options import TrainOptions
+    from valuerepair.training.rescore import Fields, Rescored
     from valuerepair.training.selfplay import SelfplayOptions
     from valuerepair.training.store_chunks import ChunkOptions
 
@@ -344,8 +345,8 @@ def remeasure(
     file is known; only then is the store written to. `question.oracle` is whose scores count, None the one with most;
     its net is not looked at. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
     rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
-    any other net looks better on them. `control` of a comparison is what remains once each net's Q went through a curve
-    of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
+    any other net looks better on them. `recalibrated` of a comparison is what remains once each net's Q went through a
+    curve of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
     ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
     and each position counts for one. Raises UsageError for words that mean no net, ValueRepairError where there is
     nothing to compare.
@@ -453,12 +454,47 @@ def write_chunks(
         asked, said = opened.for_training(asked)
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
-            open_stored(which, net, device=device, threads=threads) as used,
+            open_stored(opened, which, net, device=device, threads=threads) as used,
             Progress("writing", unit="chunks", quiet=quiet) as progress,
         ):
             for line in said:
                 log.info(line)
             return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
+
+
+def rescore(
+    chunks: Path | Iterable[Path],
+    store: Stored,
+    out: Path,
+    question: Question | None = None,
+    *,
+    fields: Fields = "q",
+    candidates_only: bool = False,
+    split: Split | None = None,
+    quiet: bool = True,
+) -> Rescored:
+    """Puts the judge's values into training chunks that exist: `vr rescore`.
+
+    `chunks` are folders and tars of lc0's training chunks; `out` is a new folder, which gets all of them under their
+    names. Records of positions that the store has judged get the judge's value in `fields`: ``q`` (best_*, root_*, and
+    played_* moved with them), ``result`` (result_*) or ``both``; all others stay to the byte. `question` says whose
+    values, by the alpha that `train` learns by; with `candidates_only` its candidates alone. With a `split` only
+    positions of its part to train on give their values. Returns the `Rescored`, whose `lines()` are what `vr rescore`
+    says. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.training.rescore import rescore
+
+    with _open(store) as opened:
+        return rescore(
+            _paths(chunks),
+            opened,
+            os.fspath(out),
+            question,
+            fields=fields,
+            candidates_only=candidates_only,
+            split=split,
+            quiet=quiet,
+        )
 
 
 def write_game_chunks(
@@ -523,13 +559,15 @@ def repair(
     threshold: float | None = None,
     normal: Path | Iterable[Path] = (),
     seed: int | None = None,
+    store: Path | None = None,
     cluster: str | None = None,
     quiet: bool = True,
 ) -> Outcome:
     """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
 
     What is not given is what the folder's repair.toml says, else the usual: `net` maia-1900, `budget` ``1h``, `deep`
-    the judge of this machine, `threshold` 0.55. `normal` are training chunks of ordinary games; `cluster` is where Dask
+    the judge of this machine, `threshold` 0.55. `store` is one that was mined already, whose copy it takes instead of
+    `archives`. `normal` are training chunks of ordinary games; `cluster` is where Dask
     mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
 
     Returns the `Outcome`: `verdict` in one sentence, the nets `repaired` and `control`, what was `judged` with
@@ -541,7 +579,8 @@ def repair(
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import planned, read_settings, run
 
-    given = {"net": net, "budget": budget, "deep": deep, "threshold": threshold, "seed": seed}
+    where = None if store is None else os.fspath(store)
+    given = {"store": where, "net": net, "budget": budget, "deep": deep, "threshold": threshold, "seed": seed}
     several = {"archives": tuple(_paths(archives)), "normal": tuple(_paths(normal))}
     said = {name: value for name, value in {**several, **given}.items() if value not in (None, ())}
     folder = Folder(output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -40,6 +41,18 @@ def cache_root() -> Path:
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification has relative paths ignored.
     return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair"
+
+
+def file_sha256(path: str) -> str:
+    """SHA-256 of a file, in hex, read in pieces. Raises ValueRepairError when it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except OSError as error:
+        raise ValueRepairError(f"{path}: cannot read it: {error.strerror}") from None
+    return digest.hexdigest()
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

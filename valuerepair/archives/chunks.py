@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -378,6 +379,31 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
     rows.starts = {g: fen for g, fen in enumerate(board.fens(decoded.starts[starts])) if fen != STARTPOS_FEN}
     rows.history_known = (rows.end > rows.begin) | ~np.isin(rows.game, np.array(list(rows.starts), np.int64))
     rows.recorded = _values(decoded, at)
+
+
+class RecordBoards(NamedTuple):
+    """What n records are of: `keys` uint64[n] of their positions, as `draw` gives them; `clock` int64[n], half-moves
+    since a capture or a pawn's move; `repeated` bool[n], the position occurred before; `usable` bool[n], it is a legal
+    position of standard chess, and no placeholder of lc0's rescorer."""
+
+    keys: NDArray[np.uint64]
+    clock: Index
+    repeated: NDArray[np.bool_]
+    usable: NDArray[np.bool_]
+
+
+def boards_of(chunks: Sequence[ChunkRecords]) -> RecordBoards:
+    """The positions of all records of some chunks, one after the other."""
+    decoded = _Decoded(chunks)
+    facts = decoded.facts
+    deleted = facts["invariance_info"] & v6.DELETED != 0
+    repeated = np.concatenate([chunk.planes[:, v6.REPEATED_PLANE] for chunk in chunks]) != 0
+    return RecordBoards(
+        board.keys(decoded.rows[: len(facts)]),
+        facts["rule50_count"].astype(np.int64),
+        repeated,
+        (decoded.wrong == chunk_boards.FINE) & ~deleted,
+    )
 
 
 def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import shlex
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,12 +23,18 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_together
-from valuerepair.judge.split import PARTS, TRAIN, Split
+from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
 from valuerepair.judge.weights import describe, described
+from valuerepair.nets.planes import FILLS
 from valuerepair.oracles.engine_net import ENGINE_FILL
+from valuerepair.runs.summary import next_command
+from valuerepair.store import DEFAULT_PATH
+from valuerepair.store.files import net_words, why_not
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 _ORIGINS_SHOWN = 3
@@ -52,12 +60,15 @@ def write_books(
     """Writes book.pgn, book.epd and manifest.json (and holdout.pgn, holdout.epd) into `directory`, made if missing.
 
     Entry n of the PGN and line n of the EPD name the same position. Each file replaces its forerunner whole, the
-    manifest last; the holdout files of an earlier book go when this one has none. `on_entry` is called after each
-    entry. Raises ValueRepairError when nothing is left to write or the folder cannot be written to.
+    manifest last; the holdout files of an earlier book go when this one has none. Where the store knows a split and the
+    options have none, it says so. `on_entry` is called after each. Raises ValueRepairError when nothing is left to
+    write or the folder cannot be written to.
     """
     # Of all rows the one column that is counted; the rest, which is what is large, of the candidates only.
     scored = store.frame(options.question, only=("disagreement",))
     candidates, known = add_knowledge(store, store.candidates(options.question), options)
+    if options.split is None and (warning := warning_of_held_out(store, candidates["position_id"].to_numpy("int64"))):
+        log.info(warning)
     selection = choose_rows(candidates, options, scored["disagreement"])
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
@@ -315,22 +326,11 @@ class Manifest:
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
             lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
-        lines.append(f"next: {self._next(f'{directory}/book.pgn')}")
         return lines
 
     def diversity_lines(self) -> list[str]:
         """How diverse the book and the holdout are, in lines for a terminal."""
         return [f"{name}: {line}" for name, found in self.diversity.items() for line in described(found)]
-
-    def _next(self, book: str) -> str:
-        fill = self.net["history_fill"]
-        if fill == ENGINE_FILL:
-            return f"vr match NEW OLD --openings {book}"
-        net = self.net["name"] + ("" if fill == "fen_only" else f" --history-fill {fill}")
-        # At temperature 0 an entry that is there twice gives the same game twice.
-        if any(file.positions > file.distinct for file in self.files.values()):
-            net += " --temperature 0.5"
-        return f"vr selfplay {book} --net {net} --nodes 800 --training chunks (with --engine lc0 Leela itself plays)"
 
     def _parent_lines(self) -> list[str]:
         asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
@@ -338,6 +338,39 @@ class Manifest:
             return []
         reasons = "".join(f", {reason} {n:,}" for reason, n in left_out.items())
         return [f"parents: {written:,} written of {asked:,}{reasons}"]
+
+
+def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
+    """What to do with a book of a store, in lines for a terminal: the last one, if it begins with ``next:``, runs in a
+    shell as it is. `split` is the file of the split that the book was written by."""
+    book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
+    if manifest.net["history_fill"] == ENGINE_FILL:
+        pair = store.pair_options(*store.pick(sha256, manifest.oracle["digest"]))
+        asked = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
+        calibrated = manifest.calibration is not None
+        export = next_command("vr export", *asked, calibrated=calibrated, expanded=manifest.expanded, split=split)
+        return [
+            f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
+            f"next: {export} -o candidates.plain",
+        ]
+    net = net_words(store, sha256)
+    words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
+    if (fill := manifest.net["history_fill"]) in FILLS and fill != "fen_only":
+        words += ["--history-fill", fill]
+    # At temperature 0 an entry that is there twice gives the same game twice.
+    if any(file.positions > file.distinct for file in manifest.files.values()):
+        words += ["--temperature 0.5"]
+    games, chunks = "selfplay.pgn", "book-chunks"
+    if Path(games).exists() or Path(chunks).exists():  # of another book, whose games these must not join
+        digest = manifest.files["book.pgn"].sha256[:6]
+        games, chunks = f"selfplay-{digest}.pgn", f"{chunks}-{digest}"
+        words += ["-o", games]
+    words += ["--training", chunks]
+    if store.path != DEFAULT_PATH:
+        words += ["--db", shlex.quote(store.path)]
+    if net is None:
+        return [f"{why_not(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"]
+    return ["lc0 itself plays by the same command with --engine lc0", f"next: {' '.join(words)}"]
 
 
 def _some(names: Sequence[str]) -> str:

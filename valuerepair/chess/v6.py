@@ -56,6 +56,7 @@ RECORD = np.dtype(
     ]
 )
 HISTORY_PLANES = 104
+REPEATED_PLANE = 12  # ones where the position occurred before
 # The fields behind the planes, which lie together at the end of a record.
 FACTS = np.dtype([(name, RECORD[name]) for name in (RECORD.names or ())[4:]])
 

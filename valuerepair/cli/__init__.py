@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "selfplay": "Play games from the lines of a book: PGN, results in the store, training records.",
         "chunks": "Write games of archives as training chunks.",
         "mix": "Mix repair games with normal ones: training data in a given share.",
+        "rescore": "Put the judge's values into training chunks that exist.",
         "weights": "Weigh training positions by what the search changed; draw by weight.",
         "train": "Train a net on chunks or on mined positions: a .pb.gz that lc0 plays.",
     },

@@ -90,13 +90,14 @@ def command(
     if context.invoked_subcommand is not None:
         return
     from valuerepair.books.options import BookOptions
-    from valuerepair.books.write import write_books
+    from valuerepair.books.write import what_next, write_books
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import complete, lacks_policy
     from valuerepair.judge.labels import OF_POLICY
     from valuerepair.store.store import Store
 
-    labels, split = chosen.pop("label"), split_of(chosen.pop("split"))
+    labels, split_file = chosen.pop("label"), chosen.pop("split")
+    split = split_of(split_file)
     with Store.open(db) as store:
         asked = question.resolved(store)
         two_scales = store.two_scales(*store.pick(asked.net, asked.oracle), asked)
@@ -107,11 +108,11 @@ def command(
     with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or json) as progress:
         options = BookOptions(question=asked, labels=labels, split=split, **chosen)
         manifest = write_books(store, options, output, progress.advance)
+        following = what_next(store, manifest, output, split_file or "")
     if json:
         click.echo(manifest.to_json(), nl=False)
     elif not is_quiet():
-        for line in ([two_scales] if two_scales else []) + manifest.summary(output):
-            click.echo(line)
+        click.echo("\n".join([*([two_scales] if two_scales else []), *manifest.summary(output), *following]))
         say_more(manifest.diversity_lines())
 
 

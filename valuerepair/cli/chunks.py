@@ -10,7 +10,17 @@ import click
 from valuerepair.archives.options import RESULTS, SampleOptions
 from valuerepair.cli.completion import folders, nets, words
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import FILE, ORACLE, SEED, SPLIT, AlphaOption, alpha_option, device_options, split_of
+from valuerepair.cli.options import (
+    ARCHIVE,
+    FILE,
+    ORACLE,
+    SEED,
+    SPLIT,
+    AlphaOption,
+    alpha_option,
+    device_options,
+    split_of,
+)
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import TruncatedInput
 
@@ -27,7 +37,7 @@ _CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_b
         "Machine": "device threads",
     },
 )
-@click.argument("archives", nargs=-1, type=FILE, required=True, metavar="ARCHIVE...")
+@click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
 @click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--net",

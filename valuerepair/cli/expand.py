@@ -58,6 +58,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
 
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.families import diversity_line
+    from valuerepair.judge.split import keep_split
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expand_store import open_expansion
     from valuerepair.runs.neighbourhood import parse_steps
@@ -75,6 +76,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
         Progress("expanding", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
     ):
         asked = question.resolved(store)
+        if given["split"] is not None:
+            keep_split(store, given["split"])
         with open_expansion(store, asked, deep=given["deep"], workers=given["jobs"]) as expand:
             summary = expand(options, progress)
     click.echo(json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines()))

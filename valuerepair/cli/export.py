@@ -115,6 +115,7 @@ def command(
     import sys
 
     from valuerepair.errors import UsageError
+    from valuerepair.judge.split import warning_of_held_out
     from valuerepair.store import export
     from valuerepair.store.store import Store
 
@@ -149,6 +150,8 @@ def command(
         frame = store.frame(asked) if question.threshold is None else store.candidates(asked)
         if kept is not None:
             frame = frame[kept.among(store, frame["position_id"].to_numpy("int64"), part or "train")]
+        elif for_trainer and (warning := warning_of_held_out(store, frame["position_id"].to_numpy("int64"))):
+            say(warning)
         if labels:
             from valuerepair.judge.labelled import with_labels
 

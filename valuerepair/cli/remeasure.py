@@ -111,6 +111,9 @@ def command(
         part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
         chosen = find_oracle(store, oracle, net, part, cut=given["all"])
         asked = find_nets(store, net, chosen)
+    for number, copy in enumerate(asked):
+        if same := next((earlier for earlier in asked[:number] if earlier.key == copy.key), None):
+            say(f"{copy.name} and {same.name} are one net: the files have the same content")
     net_options = {"device": given["device"], "threads": given["threads"]}
     measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options)
     with Store.open(db) as store:

@@ -23,6 +23,7 @@ from valuerepair.question import DEFAULT_THRESHOLD
     metavar="DIR",
     help="Folder for everything that is made.",
 )
+@click.option("--store", type=FILE, metavar="DB", help="A store that was mined already, instead of archives.")
 @NET
 @click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
 @DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
@@ -47,6 +48,8 @@ def command(
 ) -> None:
     """Repair a net: mine, expand, train, compare and play, and write a report on the result.
 
+    With --store nothing is mined: the repair begins with a copy of that store.
+
     Each stage is a command of vr on a store in DIR, printed so that it can be run alone. A share of the games and of
     the families of openings and material is held out from training to judge by; a second net, trained without
     candidates, is the control. With --normal, games are played from a book of the candidates and mixed with those
@@ -61,10 +64,12 @@ def command(
       vr repair games.pgn.zst --net old.pb.gz -o repair
       vr repair games.pgn.zst --net old.pb.gz --budget 6h --plan
       vr repair games.pgn.zst --net old.pb.gz --normal chunks/
+      vr repair --store valuerepair.db --net old.pb.gz
       vr repair -o repair
     """
     from json import dumps
 
+    from valuerepair.errors import UsageError
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import planned, read_settings, run
 
@@ -75,6 +80,8 @@ def command(
     words = {"archives": archives, "normal": normal, "threshold": threshold, **given}
     said = {name: value for name, value in words.items() if name not in usual and value != ()}
     settings = read_settings(Path(output), said)
+    if cluster is not None and settings.store:
+        raise UsageError("--cluster: is for mining, and with --store nothing is mined")
     repair = planned(Path(output), settings, cluster=cluster, quiet=quiet)
     if plan:
         click.echo(dumps(repair.as_dict(), indent=2, ensure_ascii=False) if json else "\n".join(repair.lines()))

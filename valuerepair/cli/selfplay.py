@@ -15,6 +15,7 @@ from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
+    HISTORY_FILL,
     JOBS,
     JSON,
     NET,
@@ -26,19 +27,20 @@ from valuerepair.cli.options import (
     settings_of,
 )
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.store import DEFAULT_PATH
 
 
 @click.command(
     cls=SectionedCommand,
     sections={
         "Most used": "net nodes output training repeat temperature jobs db",
-        "Players": "engine net2 set reuse-tree seed",
+        "Players": "engine net2 set history-fill reuse-tree seed",
         "How games end": "max-plies draw win resign no-resign-share syzygy",
         "Machine": "device threads",
     },
 )
 @click.argument("book", type=FILE, metavar="BOOK")
-@click.option("-o", "--output", type=FILE, default="games.pgn", help="PGN of the games; continues an earlier run.")
+@click.option("-o", "--output", type=FILE, default="selfplay.pgn", help="PGN of the games; continues an earlier run.")
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
@@ -48,6 +50,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--repeat", type=int, default=1, help="Games from each line of the book.")
 @click.option("--temperature", metavar="T", help="Draw moves by visits^(1/T).  [default: 0, the best move]")
 @SET
+@HISTORY_FILL
 @click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count.")
 @rules_options(max_plies=450)
 @click.option("--no-resign-share", default=0.0, help="Share of games in which nobody may resign.")
@@ -72,7 +75,7 @@ def command(book: str, **given: Any) -> None:
 
     \b
     Example:
-      vr selfplay valuerepair-books/book.pgn --nodes 800 -o games.pgn
+      vr selfplay valuerepair-books/book.pgn --net my-net.pb.gz --nodes 800
       vr selfplay book.pgn --nodes 200 --repeat 4 --temperature 0.5 --resign 2 --no-resign-share 0.2
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
@@ -86,14 +89,16 @@ def command(book: str, **given: Any) -> None:
     names = ("engine", "net", "net2", "nodes", "repeat", "reuse_tree", "jobs", "training", "seed", "device", "threads")
     options = SelfplayOptions(
         **{name: given[name] for name in names},
-        params=SearchParams().with_settings(settings_of(given, ("temperature", "syzygy"))),
+        params=SearchParams().with_settings(settings_of(given, ("temperature", "syzygy", "history_fill"))),
         rules=rules_of(given),
     )
     store = None if given["no_db"] else given["db"]
     with Progress("Self-play", None, "games", quiet=is_quiet() or given["json"], own_eta=True) as progress:
         command = shlex.join(["vr", *sys.argv[1:]])
         end = play_book(book, given["output"], options, store=store, command=command, progress=progress)
-    click.echo(json.dumps(end.as_json()) if given["json"] else "\n".join(end.lines()))
+    known = "" if store in (None, DEFAULT_PATH) else f" --db {shlex.quote(given['db'])}"
+    following = [] if store is None or end.interrupted else [f"next: vr stats{known}"]
+    click.echo(json.dumps(end.as_json()) if given["json"] else "\n".join([*end.lines(), *following]))
     if end.interrupted:
         click.echo(
             f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on",

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from valuerepair.cli.options import DB, FILE, JSON, SEED, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.errors import ValueRepairError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from valuerepair.judge.split import PartCount
+    from valuerepair.question import Question
+    from valuerepair.store.store import Store
 
 
 @click.command()
@@ -42,16 +52,39 @@ def command(
     from dataclasses import asdict
     from json import dumps
 
-    from valuerepair.judge.split import choose_split, count_parts, parts_lines, write_split
+    from valuerepair.judge.split import choose_split, count_parts, keep_split, parts_lines, write_split
     from valuerepair.store.store import Store
 
     with Store.open(db) as store:
         asked = question.resolved(store)
         split = choose_split(store, games=games, families=families, archives=archive, seed=seed)
         counts = count_parts(store, split, asked)
+        line = _next(store, asked, counts, output)
     write_split(output, split)
+    try:
+        with Store.open(db, write=True) as store:
+            keep_split(store, output)
+    except ValueRepairError as error:
+        say(f"{error}; so the store does not know of {output}: name it to every command by --split")
     if json:
         parts = {name: asdict(count) for name, count in counts.items()}
         click.echo(dumps({"output": output, "split": asdict(split), "parts": parts}, indent=2, ensure_ascii=False))
     elif not is_quiet():
-        click.echo("\n".join([f"{output}: {split}", *parts_lines(counts, asked.threshold)]))
+        click.echo("\n".join([f"{output}: {split}", *parts_lines(counts, asked.threshold), *line]))
+
+
+def _next(store: Store, asked: Question, counts: Mapping[str, PartCount], output: str) -> list[str]:
+    """What to do with the candidates of the part ``train``: look around them, or, where that takes another engine or
+    a net that is not at hand, write a book of them."""
+    from valuerepair.judge.split import PARTS, TRAIN
+    from valuerepair.runs.same_oracle import can_search_again
+    from valuerepair.runs.summary import next_command
+    from valuerepair.store.files import from_here
+
+    if not counts[PARTS[TRAIN]].candidates:
+        return []
+    pair = store.pick(asked.net, asked.oracle)
+    name = "vr expand" if can_search_again(store, *pair) else "vr books"
+    alpha, calibrated = store.alpha(*pair, asked.alpha), asked.calibration == "fitted"
+    words = (store.path, store.pair_options(*pair), asked.threshold, alpha, asked.q_from)
+    return [f"next: {next_command(name, *words, calibrated=calibrated, split=from_here(output))}"]

@@ -13,10 +13,12 @@ from valuerepair.cli.options import ARCHIVE, FILE, JSON, SEED, SPLIT, QuestionOp
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
+from valuerepair.store import DEFAULT_PATH
 from valuerepair.training.options import MOST_STEPS, PASSES, Average, Only, TrainOptions
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
+    from valuerepair.training.train import Training
 
 _DEFAULTS = TrainOptions()
 
@@ -120,8 +122,19 @@ def command(
     if json:
         click.echo(dumps({**found.about, "curve": found.rows}, indent=2, ensure_ascii=False))
     else:
-        for line in found.lines():
-            click.echo(line)
+        click.echo("\n".join([*found.lines(), *_next(question.net, output, store, split, found)]))
+
+
+def _next(net: str, output: str, store: str | None, split: str | None, found: Training) -> list[str]:
+    """The comparison of the new net with the old one, on what training did not see, by the alpha that it learned."""
+    if store is None or split is None:
+        return []
+    words = ["vr remeasure --net", shlex.quote(net), "--net", shlex.quote(output), "--split", shlex.quote(split)]
+    if store != DEFAULT_PATH:
+        words += ["--db", shlex.quote(store)]
+    if (alpha := found.about["options"]["alpha"]) is not None:
+        words += ["--alpha", f"{alpha:g}"]
+    return [f"next: {' '.join(words)}"]
 
 
 def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Question:

@@ -30,9 +30,9 @@ from valuerepair.intervals import (
     wilson,
 )
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
-from valuerepair.judge.control import Control, control, recalibrated, sentence
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
+from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
 from valuerepair.store.connect import store_errors
@@ -117,7 +117,7 @@ class Comparison:
     McNemar's exact one, None where rows have unequal weights. `mean_abs` is the difference of the mean |disagreement|,
     over resampled games. `of_first` and `of_second` are the candidates of one net alone; the second repaired something
     only if the first is right on fewer of the second's than the other way round. `newly` are the second's candidates
-    among the positions that are not the first's. `control` says what remains once both nets are recalibrated, None
+    among the positions that are not the first's. `recalibrated` says what remains once both nets are, None
     where positions are too few for curves. `policies`: both nets' priors are in the store, and so `labels` has what
     needs them.
     """
@@ -132,7 +132,7 @@ class Comparison:
     of_first: Selected
     of_second: Selected
     newly: Rate
-    control: Control | None
+    recalibrated: Recalibration | None
     at_own_alpha: AtOtherAlpha | None
     policies: bool
     labels: list[LabelChange] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Remeasured:
     the positions without a value of it; these count for none. `cut` of the positions have the value of the last rung of
     a ladder; where it is asked for these each counts for one, else screened ones by their weights.
 
-    With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and there is no control.
+    With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
     oracle: str
@@ -171,8 +171,8 @@ class Remeasured:
         plain["nets"] = [asdict(net) for net in self.nets]
         plain["comparisons"] = [asdict(comparison) for comparison in self.comparisons]
         for each, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
-            if comparison.control is not None:
-                each["control"]["sentence"] = sentence(comparison.control)
+            if comparison.recalibrated is not None:
+                each["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
         return {str(name): _without_nan(value) for name, value in plain.items()}
 
 
@@ -214,7 +214,7 @@ def compare(
         own = None
         if question.alpha is None and question.q_from == "cp":
             own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked, seed)
-        beyond = None if curves is None else _control(scores, curves, i, question.threshold, seed)
+        beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold, seed)
         comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), seed))
     return Remeasured(
         oracle=oracle.label,
@@ -244,14 +244,16 @@ def _curves(scores: ComparedScores) -> list[CrossFit] | None:
         return None
     weight, game, deep = scores.weight, scores.game_id, scores.deep_q
     first, *others = scores.net_q
-    drawn = [recalibrated(net_q, deep, weight, game, like=first) for net_q in others]
+    drawn = [own_curve(net_q, deep, weight, game, like=first) for net_q in others]
     return [CrossFit(first, deep, weight, game), *drawn]
 
 
-def _control(scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float, seed: int) -> Control:
+def _recalibration(
+    scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float, seed: int
+) -> Recalibration:
     off = scores.disagreement[0], scores.disagreement[i]
     rows = scores.deep_q, scores.weight, scores.game_id
-    return control((curves[0], curves[i]), off, *rows, threshold, seed)
+    return recalibrate((curves[0], curves[i]), off, *rows, threshold, seed)
 
 
 def _recalibrated(scores: ComparedScores, curves: Sequence[CrossFit]) -> Floats:
@@ -329,7 +331,7 @@ def _compare(
     wrong: Flags,
     i: int,
     names: Sequence[str],
-    beyond: Control | None,
+    beyond: Recalibration | None,
     own: AtOtherAlpha | None,
     labels: tuple[_Labelled, _Labelled],
     seed: int,
@@ -357,7 +359,7 @@ def _compare(
         of_first=_select(first, second, size[0], size[i], weight, game),
         of_second=_select(second, first, size[i], size[0], weight, game),
         newly=_rate(second[~first], weight[~first], game[~first]),
-        control=beyond,
+        recalibrated=beyond,
         at_own_alpha=own,
         policies=policies,
         labels=label_changes(compared[0], compared[1], weights),
@@ -615,7 +617,7 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
     yield f"  of the positions that are not A's candidates, B is newly wrong on {pair.newly}"
     if calibration == "none":
-        yield from _control_lines(pair)
+        yield from _recalibrated_lines(pair)
     if pair.at_own_alpha is not None:
         other = pair.at_own_alpha
         yield f"alpha was fitted for A; at B's own, {other.alpha:.1f} ({other.origin}):"
@@ -632,18 +634,18 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
             yield "  blindness is left out: the policy of both nets is needed (vr stats --labels --net FILE)"
 
 
-def _control_lines(pair: Comparison) -> Iterator[str]:
+def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
     """What is more than scale."""
-    found = pair.control
+    found = pair.recalibrated
     if found is None:
         yield (
-            f"control: too few positions for curves that could tell scale from repair ({FEWEST_POSITIONS} of "
+            f"recalibrated: too few positions for curves that could tell scale from repair ({FEWEST_POSITIONS} of "
             f"{FEWEST_GAMES} games are needed)"
         )
         return
-    yield "control: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
-    yield f"  A recalibrated         {found.first.candidates}; mean |disagreement| {found.first.mean_abs:.4f}"
-    yield f"  B recalibrated         {found.second.candidates}; mean |disagreement| {found.second.mean_abs:.4f}"
+    yield "recalibrated: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
+    yield f"  A                      {found.first.candidates}; mean |disagreement| {found.first.mean_abs:.4f}"
+    yield f"  B                      {found.second.candidates}; mean |disagreement| {found.second.mean_abs:.4f}"
     yield f"  candidates             {_points(found.share)}"
     yield f"  mean |disagreement|    {_plain(found.mean_abs)}"
     yield f"  of A's candidates, A's own curve repairs {found.of_first}"

@@ -22,9 +22,10 @@ from valuerepair.judge.split import HeldPart
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
-from valuerepair.nets.weights import read_net_file
+from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
+from valuerepair.store.files import net_words
 from valuerepair.store.rows import CUT, FULL, RunRecord
 from valuerepair.store.store import Store
 
@@ -105,10 +106,21 @@ def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[A
     """
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
-    found = [_find(store, each, oracle) for each in words]
+    found = _told_apart([_find(store, each, oracle) for each in words], words)
     # Others are none of a net: of values that came with their positions, or of an engine.
     fill = next((net.history_fill for net in found if net.id and net.history_fill in FILLS), "fen_only")
     return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in found]
+
+
+def _told_apart(nets: Sequence[AskedNet], words: Sequence[str]) -> list[AskedNet]:
+    """The nets, those of files named as the files are, and by their paths where several files have one name.
+
+    The store may know a net by the name of a copy, and nets of one name lie in several folders.
+    """
+    files = [os.path.expanduser(each) if os.path.isfile(os.path.expanduser(each)) else "" for each in words]
+    names = [net_name(path) if path else net.name for path, net in zip(files, nets, strict=True)]
+    named = zip(names, files, nets, strict=True)
+    return [replace(net, name=path if path and names.count(name) > 1 else name) for name, path, net in named]
 
 
 def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
@@ -131,9 +143,9 @@ def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
         ) from None
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])
-    known = next((net for net in KNOWN_NETS.values() if net.sha256 == key), None)
     missing = len(_lacking(store, number, oracle))
-    path = str(locate(known.name)) if known is not None and missing else ""
+    at_hand = net_words(store, key) if missing else None
+    path = "" if at_hand is None else str(locate(at_hand))
     return AskedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
 
 
@@ -215,7 +227,8 @@ def measure_missing(
 def _usual(db: str, oracle: AskedOracle) -> str:
     """The net that commands take without --net."""
     with Store.open(db) as store:
-        return str(store.nets().set_index("id").at[store.pick(None, oracle.digest)[0], "name"])
+        row = store.nets().set_index("id").loc[store.pick(None, oracle.digest)[0]]
+    return f"{row['name']} ({str(row['sha256'])[:12]})"
 
 
 def _opened(net: AskedNet, options: Mapping[str, Any]) -> Net | EngineNet:

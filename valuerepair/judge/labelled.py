@@ -21,9 +21,9 @@ from valuerepair.judge.labels import KINDS, LABELS, label_frame
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import Priors
-from valuerepair.nets.registry import KNOWN_NETS, locate
+from valuerepair.nets.registry import locate
 from valuerepair.oracles.engine_net import ENGINE_FILL
-from valuerepair.store import priors
+from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
 from valuerepair.store.connect import store_errors
 from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
@@ -138,7 +138,7 @@ def complete(
         log.info(f"the values of {which['name']} are {whose}: its policy is not known, and so no blindness")
         return 0
     with (
-        open_stored(which, net_file, **net_options) as net,
+        open_stored(store, which, net_file, **net_options) as net,
         Progress("priors", missing, "positions", quiet=quiet) as progress,
     ):
         return add_priors(store, net, net_id, oracle_id, numbers, progress)
@@ -151,18 +151,23 @@ def lacks_policy(store: Store, frame: pd.DataFrame) -> bool:
 
 
 def open_stored(
+    store: Store,
     which: Mapping[str, Any],
     net_file: str | None = None,
     **net_options: Any,
 ) -> Net:
-    """Opens the net of a frame's attrs, ``{name, sha256, history_fill}``, to compute as it did for the store."""
+    """Opens the net of a frame's attrs, ``{name, sha256, history_fill}``, to compute as it did for the store.
+
+    `net_file` is its file where the user gave one; else it is looked for where it lay. Raises UsageError where it is
+    not there, ValueRepairError where it is another net.
+    """
     from valuerepair.nets.net import open_net
 
     key, name = str(which["sha256"]), str(which["name"])
     if which["history_fill"] == ENGINE_FILL:
         raise UsageError(f"{name} is an engine's own evaluation, and a net is needed here; give another with --net")
     sha256, variant = split_key(key)
-    path = _file_of(name, sha256, net_file)
+    path = _file_of(store, name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
         net_options["device"] = device
     heads = heads_of(variant)
@@ -178,16 +183,13 @@ def open_stored(
     return net
 
 
-def _file_of(name: str, sha256: str, given: str | None) -> str:
+def _file_of(store: Store, name: str, sha256: str, given: str | None) -> str:
     if given is not None and os.path.exists(os.path.expanduser(given)):
         return given
-    known = next((net for net in KNOWN_NETS.values() if net.sha256 == sha256), None)
-    if known is None:
-        raise UsageError(
-            f"the store does not know where the net {name} ({sha256[:12]}) lies, and its policy is needed; "
-            "give its file with --net FILE"
-        )
-    return str(locate(known.name))
+    if (words := files.net_words(store, sha256)) is not None:
+        return str(locate(words))
+    why = files.why_not(store, f"{name} ({sha256[:12]})", sha256)
+    raise UsageError(f"{why}, and its policy is needed; give its file with --net FILE")
 
 
 BATCH_ROWS = 1024

@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +40,7 @@ from valuerepair.judge.openings import (
     opening_families,
 )
 from valuerepair.question import Question
+from valuerepair.store import files
 from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
@@ -336,6 +339,48 @@ def _openings(rows: Sequence[tuple[Any, ...]], codes: Sequence[str]) -> list[str
     """The opening families of rows of `_POSITIONS`; where the game's header names a code no moves are needed."""
     moves = [() if code else decode_moves(np.frombuffer(row[4], "<u2")) for row, code in zip(rows, codes, strict=True)]
     return opening_families(codes, [row[3] for row in rows], moves)
+
+
+# -- the split that a store knows of ----------------------------------------------------------------------------------
+
+
+def keep_split(store: Store, path: str | os.PathLike[str]) -> None:
+    """Has the store know where its split is written; the store is open for writing."""
+    with store.writing() as connection:
+        files.keep_path(connection, files.SPLIT, "", os.fspath(path))
+    store.commit()
+
+
+def known_split(store: Store) -> tuple[str, Split] | None:
+    """The store's split and its file, as one types it; None where there is none, or its file is gone."""
+    for path in files.places(store, files.SPLIT):
+        with suppress(UsageError, ValueRepairError):
+            return files.from_here(path), read_split(path)
+    return None
+
+
+def split_file(store: Store) -> str:
+    """The file of the store's split, as one types it; empty where there is none."""
+    known = known_split(store)
+    return "" if known is None else known[0]
+
+
+def warning_of_held_out(store: Store, position_ids: Ids) -> str | None:
+    """What to say of positions that are chosen without a split, where the store knows one and these are not all of its
+    part ``train``."""
+    path = files.kept_path(store, files.SPLIT)
+    if path is None:
+        return None
+    known = known_split(store)
+    if known is None:
+        return f"{path} is gone: vr split wrote there what is held out of this store, and nothing is held out now"
+    held = int((known[1].parts(store, position_ids) != TRAIN).sum())
+    if not held:
+        return None
+    return (
+        f"{held:,} of these {len(position_ids):,} positions are not for training by {known[0]}; "
+        f"--split {shlex.quote(known[0])} leaves them out"
+    )
 
 
 # -- a part that nets are judged by -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.providers import choose_device
-from valuerepair.nets.registry import locate
+from valuerepair.nets.registry import locate, path_to_keep
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file
 
@@ -43,7 +43,8 @@ class NetIdentity:
 
     `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
     `variant` is empty, or how its values are computed otherwise than usual: by another head of several (``-q``,
-    ``-optimistic``), in another precision (``-bf16``, ``-f16``); `name` says that too.
+    ``-optimistic``), in another precision (``-bf16``, ``-f16``); `name` says that too. `path` is where the file lies,
+    from the root; empty for one that is found by its name.
     """
 
     name: str
@@ -52,6 +53,7 @@ class NetIdentity:
     input_format: int
     size: int
     variant: str = ""
+    path: str = field(default="", compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -276,7 +278,8 @@ def open_net(
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
-    identity = NetIdentity(file.name + session.variant, file.sha256, head, input_format, file.size, session.variant)
+    name, path = file.name + session.variant, path_to_keep(file.sha256, file.path)
+    identity = NetIdentity(name, file.sha256, head, input_format, file.size, session.variant, path)
     return Net(identity, session, history_fill)
 
 

@@ -81,6 +81,11 @@ def locate(spec: str | None) -> Path:
     raise UsageError(f"net {spec!r}: neither a known net ({names}) nor a file; give a path to a .pb.gz or .onnx file")
 
 
+def path_to_keep(sha256: str, path: str | Path) -> str:
+    """Where a net's file lies, from the root; empty for a net that is found by its name."""
+    return "" if any(net.sha256 == sha256 for net in KNOWN_NETS.values()) else str(Path(path).absolute())
+
+
 def is_pulled(net: KnownNet) -> bool:
     """True when the cached file is there and is the pinned one."""
     try:

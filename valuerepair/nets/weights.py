@@ -31,8 +31,13 @@ class NetFile:
     @property
     def name(self) -> str:
         """The file's, without the endings of nets."""
-        name = self.path.name
-        return next((name.removesuffix(each) for each in NET_SUFFIXES if name.endswith(each) and name != each), name)
+        return net_name(self.path)
+
+
+def net_name(path: str | Path) -> str:
+    """The name of a net's file, without the endings of nets."""
+    name = Path(path).name
+    return next((name.removesuffix(each) for each in NET_SUFFIXES if name.endswith(each) and name != each), name)
 
 
 def read_net_file(path: str | Path) -> NetFile:

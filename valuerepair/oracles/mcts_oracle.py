@@ -183,6 +183,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         net.identity.name,
         # The net's name says it too.
         plain={"device": "CPU", **{k: v for k, v in options.items() if k in ("precision", "heads")}},
+        net_file=(net.identity.sha256, net.identity.path) if net.identity.path else None,
     )
 
 

@@ -146,7 +146,7 @@ def alpha_beta_setup(spec: EngineSpec, hash_mb: str | None = None) -> UciOracleS
 
 
 def _lc0(spec: EngineSpec, net_path: str | None) -> UciOracleSetup:
-    from valuerepair.nets.registry import locate
+    from valuerepair.nets.registry import locate, path_to_keep
     from valuerepair.nets.weights import read_net_file
 
     path = engine_path(spec, _find_lc0)
@@ -177,6 +177,7 @@ def _lc0(spec: EngineSpec, net_path: str | None) -> UciOracleSetup:
         identity_options=identity,
         plain={**_LC0_PLAIN, "WeightsFile": f"sha256:{net.sha256}", "Backend": "eigen", "HistoryFill": "fen_only"},
         recorded_defaults=("Backend", "HistoryFill"),
+        net_file=(net.sha256, kept) if (kept := path_to_keep(net.sha256, net.path)) else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -19,6 +18,7 @@ from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, Ti
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import file_sha256
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
@@ -40,6 +40,7 @@ class UciOracleSetup:
     `limits` are those of ``go``: nodes, depth, movetime (ms). `first_seconds` is how long the first searches may take
     before the engine counts as hung, `timeout` replaces the time limits altogether. `identity_options` go into the
     identity in place of the engine's settings of the same name (a net's hash for its path); None leaves one out.
+    `net_file` is the net that the engine reads: its SHA-256 and path.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class UciOracleSetup:
     identity_options: Mapping[str, str | None] = field(default_factory=dict)
     plain: Mapping[str, str] = field(default_factory=dict)
     recorded_defaults: tuple[str, ...] = ()
+    net_file: tuple[str, str] | None = None
 
 
 class UciOracle(Oracle):
@@ -157,7 +159,8 @@ class UciOracle(Oracle):
                 options[name] = pool.offered[name.lower()].default
         options.update(setup.identity_options)
         kept = {name: value for name, value in sorted(options.items()) if value is not None}
-        return OracleIdentity(setup.kind, pool.name, file_sha256(path), setup.limits, kept, setup.net, setup.plain)
+        digest = file_sha256(path)
+        return OracleIdentity(setup.kind, pool.name, digest, setup.limits, kept, setup.net, setup.plain, setup.net_file)
 
 
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
@@ -211,18 +214,6 @@ def exact_q(report: SearchReport, board: chess.Board) -> float | None:
                 return None  # never visited: what is printed is a guess by the parent's Q
             return round(max(-1.0, min(1.0, float(stats[4]) - float(stats[3]))), 5)
     return None
-
-
-def file_sha256(path: str) -> str:
-    """SHA-256 of a file, in hex, read in pieces. Raises ValueRepairError when it cannot be read."""
-    digest = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-    except OSError as error:
-        raise ValueRepairError(f"{path}: cannot read it: {error.strerror}") from None
-    return digest.hexdigest()
 
 
 def _ended(failure: DeepFailure) -> Future[Any]:

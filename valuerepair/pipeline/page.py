@@ -49,9 +49,9 @@ class Judged:
 
     @property
     def finding(self) -> str:
-        """Whether B has fewer candidates than A, each recalibrated; see `judge.control.Control`."""
-        control = self.found["control"]
-        return "cannot tell" if control is None else str(control["finding"])
+        """Whether B has fewer candidates than A, each recalibrated; see `judge.recalibration.Recalibration`."""
+        found = self.found["recalibrated"]
+        return "cannot tell" if found is None else str(found["finding"])
 
     @property
     def raw(self) -> str:
@@ -61,23 +61,25 @@ class Judged:
     @property
     def recalibrated(self) -> str:
         """The same, each net recalibrated."""
-        return "too few positions" if self.found["control"] is None else _points(self.found["control"]["share"])
+        return (
+            "too few positions" if self.found["recalibrated"] is None else _points(self.found["recalibrated"]["share"])
+        )
 
     @property
     def mean(self) -> str:
         """The difference of the means of abs(net Q - deep Q), each recalibrated."""
-        if self.found["control"] is None:
+        if self.found["recalibrated"] is None:
             return "-"
-        low, middle, high = (_number(self.found["control"]["mean_abs"][k], "+.4f") for k in _INTERVAL)
+        low, middle, high = (_number(self.found["recalibrated"]["mean_abs"][k], "+.4f") for k in _INTERVAL)
         return f"{middle} ({low} to {high})"
 
     @property
     def sentence(self) -> str:
         """What it shows beyond scale, in words."""
-        if self.found["control"] is None:
+        if self.found["recalibrated"] is None:
             return "too few positions for curves"
         words = {"A": self.first, "B": self.second}
-        return re.sub(r"\b[AB]\b", lambda match: words[match[0]], self.found["control"]["sentence"])
+        return re.sub(r"\b[AB]\b", lambda match: words[match[0]], self.found["recalibrated"]["sentence"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _LOOKS = 3 * 10  # a second look: three searches of ten times the nodes
 _MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
 # Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
-_STARTS = {"split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
+_STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,8 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
     found: dict[str, int | None] = {name: getattr(settings.sizes, name) for name in shares}
     mining, after = _overhead(settings, rates)
     fixed = mining + after
+    if settings.store:
+        found["positions"] = rates.positions
     if settings.normal:
         # Of a mixture of more than some hundred games as many positions are judged by, however many there are.
         many, more = (_overhead(settings, rates, book=book)[1] for book in (1001, 2001))
@@ -137,7 +139,7 @@ def _learned(settings: Settings, positions: int | None, book: int | None) -> flo
 def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
     """Seconds for one of each."""
     return {
-        "positions": 1 / rates.searches + 1 / rates.net,
+        "positions": 0.0 if settings.store else 1 / rates.searches + 1 / rates.net,
         "expand": 1.1 / rates.nodes,  # neighbours are evaluated by the net before they are searched
         "confirm": _LOOKS / rates.searches,
         "book": _BOOK_PLIES * settings.play.book_nodes / settings.play.match_nodes / rates.moves,
@@ -190,13 +192,17 @@ class _Stages:
         archives = tuple(word for each in kept.archives for word in ("--archive", each))
         shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
         asked = (*self._db, *self._net, *self._asked, *self._alpha)
+        first = Stage(
+            "mine", (*mine, *self._asked, *self._alpha, *self._seed, *self._db),
+            f"{positions:,} positions, {nodes} each",
+            rates.start + rates.read + positions * self._cost["positions"],
+            elsewhere=("--cluster", cluster) if cluster else (),
+        )  # fmt: skip
+        if s.store:
+            copy = ("store", "merge", s.store, "-o", self._at(STORE))
+            first = Stage("copy", copy, f"{positions:,} positions that were judged", self._reading("copy"), whole=STORE)
         return [
-            Stage(
-                "mine", (*mine, *self._asked, *self._alpha, *self._seed, *self._db),
-                f"{positions:,} positions, {nodes} each",
-                rates.start + rates.read + positions * self._cost["positions"],
-                elsewhere=("--cluster", cluster) if cluster else (),
-            ),
+            first,
             Stage(
                 "split", ("split", *asked, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
                 f"{100 * kept.games:g} % of the games, {100 * kept.families:g} % by family", self._reading("split"),

@@ -64,6 +64,8 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         "batch": settings.train.batch,
         "nodes": settings.play.match_nodes,
     }
+    if settings.store:
+        asked["store"] = settings.store
     path = folder / FILE
     if path.is_file():
         try:
@@ -72,7 +74,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
                 return Rates(**kept["rates"])
         except (ValueError, KeyError, TypeError):
             pass  # another version's, or torn: they are measured again
-    if total_bytes(settings.archives) is None:
+    if not settings.store and total_bytes(settings.archives) is None:
         raise UsageError(f"{' '.join(settings.archives)}: give files or folders; what is read once cannot be planned")
     with Progress("measuring this machine", quiet=quiet) as progress:
         progress.stage("judge, net, training, games")
@@ -132,7 +134,7 @@ def _measure(asked: Mapping[str, Any]) -> dict[str, Any]:
     file = read_net_file(locate(asked["net"]))
     if file.header is None:
         raise UsageError(f"--net {asked['net']}: an ONNX file cannot be trained; give the .pb.gz that it was made of")
-    batch, found = _read(asked["archives"])
+    batch, found = _read_store(asked["store"], asked["net"]) if "store" in asked else _read(asked["archives"])
     with open_net(asked["net"]):
         pass  # the first time a net is converted
     opening = time.monotonic()
@@ -188,6 +190,20 @@ def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
     more = (total_bytes(files) or 1) / (total_bytes(some) or 1)
     positions, read = (more * sum(each) for each in zip(*((p.positions, p.seconds) for p in parts), strict=True))
     return batch, {"positions": int(positions), "read": read}
+
+
+def _read_store(path: str, net: str) -> tuple[PositionBatch, dict[str, Any]]:
+    """As `_read`, of the positions that a store has values of."""
+    from valuerepair.nets.registry import locate
+    from valuerepair.question import Question
+    from valuerepair.store.store import Store
+
+    with Store.open(path) as store:
+        begun = time.monotonic()
+        question = Question(net=str(locate(net)))
+        ids = store.frame(question, text=False, only=("position_id",), cut=True)["position_id"].to_numpy()
+        some = ids[:: max(1, len(ids) // _POSITIONS)][:_POSITIONS]
+        return store.positions(some), {"positions": len(ids), "read": time.monotonic() - begun}
 
 
 def _part(path: str, of: int) -> _Part:

@@ -152,13 +152,40 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     """
     path = folder / toml.FILE
     if not path.exists():
-        if not given.get("archives"):
+        if not given.get("archives") and not given.get("store"):
             raise UsageError(f"{folder}: there is no repair to go on with; give archives of games, and --net")
-        return Settings(**{"deep": toml.default_deep(), **given})
+        settings = Settings(**{"deep": toml.default_deep(), **given})
+        if settings.store:
+            return replace(settings, deep=judge_of(settings.store, settings.net, given.get("deep")))
+        return settings
     found = toml.read(path)
     for line in toml.differing(given, found):
         log.info(line)
     return found
+
+
+def judge_of(path: str, net: str, deep: str | None) -> str:
+    """The ``--deep`` text of the judge whose values a store has most of for this net.
+
+    Raises UsageError for a store without values of the net, for another judge than `deep`, and for one that cannot be
+    asked for more.
+    """
+    from valuerepair.runs.same_oracle import stored_specs
+    from valuerepair.store.second_looks import oracle_of
+    from valuerepair.store.store import Store
+
+    with Store.open(path) as store:
+        try:
+            pair = store.pick(str(locate(net)))
+        except ValueRepairError as error:
+            raise UsageError(f"--store {path}: {error}; give --net, or first vr remeasure --net {net}") from None
+        if deep is not None and store.pick(str(locate(net)), deep) != pair:
+            raise UsageError(f"--deep {deep}: {path} has more positions that another judged; leave --deep out")
+        oracle = oracle_of(store.connection, store.names(*pair)[1])
+        specs = [deep] if deep is not None else stored_specs(oracle)
+    if not specs:
+        raise UsageError(f"--store {path}: {oracle.label} judged it, which cannot be asked for more; give --deep")
+    return specs[0]
 
 
 def planned(folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False) -> Repair:

@@ -111,10 +111,12 @@ class Playing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that a repair is to do. `normal` are training chunks of ordinary games, without which it learns from the
-    store alone. Raises UsageError, in the words of repair.toml, for what makes no sense."""
+    """All that a repair is to do. It mines `archives`, or begins with a copy of `store`. `normal` are training chunks
+    of ordinary games, without which it learns from the store alone. Raises UsageError, in the words of repair.toml, for
+    what makes no sense."""
 
-    archives: tuple[str, ...]
+    archives: tuple[str, ...] = ()
+    store: str = ""
     net: str = DEFAULT_NET
     deep: str = f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
     threshold: float = DEFAULT_THRESHOLD
@@ -128,9 +130,13 @@ class Settings:
     play: Playing = field(default_factory=Playing)
 
     def __post_init__(self) -> None:
-        if not self.archives:
+        if not self.archives and not self.store:
             raise UsageError("archives = []: which games are to be mined?")
-        if dashed := [name for name in (*self.archives, *self.normal) if name.startswith("-") and name != "-"]:
+        if self.archives and self.store:
+            raise UsageError("--store: is what was mined already; give archives, or a store, and not both")
+        if dashed := [
+            name for name in (*self.archives, self.store, *self.normal) if name.startswith("-") and name != "-"
+        ]:
             raise UsageError(f"{dashed[0]}: would be taken for an option; write ./{dashed[0]}")
         judge = parse_spec(self.deep)
         if judge.kind == RECORDED:
@@ -173,6 +179,7 @@ def seconds_of(budget: str) -> float:
 _TABLES: Mapping[str, type[Any]] = {"sizes": Sizes, "split": Kept, "train": Training, "play": Playing}
 _COMMENTS = {
     "archives": "what is mined",
+    "store": "what was mined already; it is copied",
     "net": "the net to repair",
     "deep": "who judges",
     "threshold": "|net Q - deep Q| of a candidate",
@@ -191,6 +198,7 @@ _COMMENTS = {
     "book_nodes": "the same, in games from the book",
 }
 
+_EITHER = ("archives", "store")
 _OF_SPLIT = {"games": "share of them, kept from training", "families": "share of the positions", "archives": "whole"}
 
 
@@ -203,7 +211,8 @@ def write(settings: Settings, path: Path) -> None:
     for each in fields(settings):
         value = getattr(settings, each.name)
         if each.name not in _TABLES:
-            lines.append(_line(each.name, value))
+            if each.name not in _EITHER or value:
+                lines.append(_line(each.name, value))
             continue
         lines += ["", f"[{each.name}]"]
         if each.name == "sizes":
@@ -239,7 +248,7 @@ def read(path: Path) -> Settings:
         raise UsageError(f"{path}: {error.strerror}") from None
     try:
         tables = {name: _made(_TABLES[name], found.pop(name), f"[{name}]") for name in _TABLES if name in found}
-        if "archives" not in found:
+        if not found.keys() & set(_EITHER):
             raise UsageError("archives: is missing; which games are to be mined?")
         return _made(Settings, {"deep": default_deep(), **found}, "", **tables)
     except UsageError as error:

@@ -80,7 +80,7 @@ class Crosstable:
         if len(self.matches) > len(shown):
             lines.append(f"  {len(self.matches) - len(shown):,} more, of fewer games")
         if self.player is None:
-            lines.append(f"next: --player NAME, for the whole table of one against all others ({self.players[0]}, ...)")
+            lines.append(f"for the whole table of one against all others: --player NAME ({self.players[0]}, ...)")
         return lines
 
 

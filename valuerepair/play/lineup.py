@@ -25,9 +25,9 @@ from valuerepair.engines.spec import (
 )
 from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError
+from valuerepair.files import file_sha256
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.mcts.uci_options import PARAMETER_NAMES
-from valuerepair.oracles.uci_oracle import file_sha256
 from valuerepair.play.game import Player
 from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer

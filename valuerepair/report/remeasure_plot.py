@@ -100,8 +100,8 @@ def _words(found: Remeasured) -> list[str]:
 
 def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     rows: list[tuple[str, Interval]] = [("all candidates", pair.share_by_games)]
-    if pair.control is not None:
-        rows.append(("both recalibrated", pair.control.share))
+    if pair.recalibrated is not None:
+        rows.append(("both recalibrated", pair.recalibrated.share))
     rows += [(label.label, label.change) for label in shown_labels(pair.labels)]
     axes.axvline(0, color=style.GREY, lw=0.8)
     for i, (_, interval) in enumerate(rows):

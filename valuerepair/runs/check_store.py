@@ -18,6 +18,7 @@ from valuerepair.nets.devices import split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import FILLS
+from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.oracle import Climb, Oracle
 from valuerepair.runs.confirm import after
 from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
@@ -56,7 +57,8 @@ def verify(
     `nets` are files of nets beside those known by name, `deep` engines as ``--deep`` names them. Raises
     ValueRepairError for a file that is no net.
     """
-    files = net_files(nets) if sample else {}
+    for path in nets:
+        read_net_file(path)
     bar = progress or Progress("verifying", quiet=True)
     with store_errors(store.path):
         for check in integrity_checks(store):
@@ -70,6 +72,7 @@ def verify(
         yield play_check(store, bar.advance)
         yield digest_check(store)
         if sample:
+            files = net_files(store, nets)
             yield from net_checks(store, sample, seed, files)
             yield from deep_checks(store, sample, seed, files, deep, bar)
 

@@ -26,6 +26,7 @@ from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import verdict
+from valuerepair.judge.split import split_file
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.open import chosen_spec, open_oracle
@@ -34,8 +35,8 @@ from valuerepair.oracles.spec import DEFAULT_NODES, JUDGING, RECORDED, parse_spe
 from valuerepair.question import Question
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
-from valuerepair.runs.summary import books_command
-from valuerepair.store import DEFAULT_PATH, second_looks
+from valuerepair.runs.summary import next_command
+from valuerepair.store import DEFAULT_PATH, files, second_looks
 from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
@@ -405,6 +406,7 @@ def option_settings(first: StoredOracle) -> list[tuple[str, str]]:
 
 @contextmanager
 def open_second(
+    store: Store,
     first: StoredOracle,
     depth: Depth,
     net: Mapping[str, Any],
@@ -415,14 +417,14 @@ def open_second(
     """Opens the oracle of the second look, and closes it.
 
     `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
-    take that one unless they name another. Raises UsageError for an oracle that cannot look deeper than the first, and
-    what `oracles.open.open_oracle` raises.
+    take that one unless they name another. Without it the net is where the store knows it to lie. Raises UsageError for
+    an oracle that cannot look deeper than the first, and what `oracles.open.open_oracle` raises.
     """
     spec = chosen_spec(second_spec(first, depth))
     with ExitStack() as stack:
         path, shared = None, None
         if spec.kind in (MCTS, LC0) and spec.weights is None:
-            path = _net_path(first, depth, net, net_file)
+            path = _net_path(store, first, depth, net, net_file)
         if path is not None and spec.kind == MCTS:
             shared = stack.enter_context(_open_net(path, first, net))
         oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
@@ -454,7 +456,9 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in options.items() if name != "Hash"}
 
 
-def _net_path(first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None) -> str | None:
+def _net_path(
+    store: Store, first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None
+) -> str | None:
     """The file of the net to search with: the first look's own, or with another oracle the mined one."""
     from valuerepair.nets.registry import KNOWN_NETS, locate
     from valuerepair.nets.weights import read_net_file
@@ -462,9 +466,7 @@ def _net_path(first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_fil
     wanted = split_key(str(net["sha256"]))[0]
     if depth.deep is None and first.kind != RECORDED:
         wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
-    known = [each.name for each in KNOWN_NETS.values() if each.sha256 == wanted]
-    bare = str(net["name"]).removesuffix(split_key(str(net["sha256"]))[1])
-    for name in [net_file, *known, bare]:
+    for name in (net_file, files.net_words(store, wanted)):
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
             path = Path(locate(name))
             if read_net_file(path).sha256 == wanted:
@@ -472,8 +474,8 @@ def _net_path(first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_fil
     if first.kind == RECORDED:
         return None
     raise UsageError(
-        f"the second look needs the net {wanted[:12]}, and the store does not know where its file lies; "
-        "give it by --net FILE, or as weights=FILE in --deep"
+        f"the second look searches with a net, and {files.why_not(store, wanted[:12], wanted)}; "
+        "give its file by --net FILE, or as weights=FILE in --deep"
     )
 
 
@@ -533,6 +535,7 @@ def confirm_report(
         "pair_options": store.pair_options(*store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])),
         **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from", "expanded")},
         "calibration": frame.attrs["calibration"],
+        "split": split_file(store),
         "alpha_of_first": frame.attrs["alpha"],
         "state": summary.state,
         "searches": summary.searches,
@@ -584,7 +587,7 @@ def confirm_candidates(
             f"{store.path}: no candidates at {question.threshold:g} to look at; mine more, or lower --threshold"
         )
     first = second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
-    with open_second(first, depth, frame.attrs["net"], net_file=question.net, workers=workers) as second:
+    with open_second(store, first, depth, frame.attrs["net"], net_file=question.net, workers=workers) as second:
         summary = confirm(store, frame, second, options, progress=progress)
     report = confirm_report(store, frame, question.threshold, summary, second.identity.digest, show)
     return Confirmed(summary, report)
@@ -630,5 +633,6 @@ def _next(report: dict[str, Any]) -> list[str]:
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
         alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
         asked = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
-        return [f"next: {books_command(*asked, calibrated=calibrated, expanded=report['expanded'])} --confirmed"]
+        how = {"calibrated": calibrated, "expanded": report["expanded"], "split": report["split"]}
+        return [f"next: {next_command('vr books', *asked, **how)} --confirmed"]
     return [f"next: vr stats{option}"]

@@ -39,7 +39,7 @@ def open_expansion(
     oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
     if oracle.kind == RECORDED:
         source = recorded_source(oracle)
-        with open_stored(attrs["net"], net_file(question)) as net:
+        with open_stored(store, attrs["net"], net_file(question)) as net:
             log.info(f"net: {net.identity.name} on {net.where}")
             yield lambda options, progress: expand_recorded(
                 store, net, source, options.asking(question, None), progress=progress

@@ -15,11 +15,11 @@ from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
-from valuerepair.judge.split import TRAIN, Split
+from valuerepair.judge.split import TRAIN, Split, split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
 from valuerepair.runs.neighbourhood import GAME, PARENT, Source
-from valuerepair.runs.summary import Deep, books_command
+from valuerepair.runs.summary import Deep, next_command
 from valuerepair.store import expanded as reached
 from valuerepair.store.columns import game_keys
 from valuerepair.store.expanded import Outcome
@@ -52,7 +52,7 @@ class Tally:
 @dataclass(frozen=True)
 class Expansion:
     """Where an expansion goes out from: net and oracle, the question with its alpha, the sampled candidates (those of a
-    split's part ``train``), and the calibration that the question asks for.
+    split's part ``train``), the calibration that the question asks for, and the file of the store's split.
 
     `sampled_found` candidates were found among sampled positions at `sampled_nodes`.
     """
@@ -69,6 +69,7 @@ class Expansion:
     oracle: str
     pair_options: Sequence[str]
     scale: Calibration | None = None
+    split_file: str = ""
     tally: Tally = field(default_factory=Tally)
 
     @staticmethod
@@ -92,6 +93,7 @@ class Expansion:
         return Expansion(
             store, pair, names, replace(asked, alpha=alpha.value), alpha, chosen, len(found),
             reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, store.pair_options(*pair), scale,
+            split_file(store),
         )  # fmt: skip
 
     def roots(self, seed: int) -> list[int]:
@@ -248,7 +250,7 @@ class ExpandSummary:
         if self.tally.found or self.tally.inferred:
             fitted = asked.calibration == "fitted"
             words = (start.store.path, start.pair_options, asked.threshold, start.alpha, asked.q_from)
-            books = books_command(*words, calibrated=fitted, expanded="all")
+            books = next_command("vr books", *words, calibrated=fitted, expanded="all", split=start.split_file)
             return [f"next: {books}"]
         return ["no further candidates: mine more"]
 

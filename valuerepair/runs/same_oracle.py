@@ -20,16 +20,21 @@ from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.spec import RECORDED
 from valuerepair.question import Question
 from valuerepair.runs.confirm import option_settings
+from valuerepair.store import files
 from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
+# Kinds of oracle that are found without anybody saying where.
+SEARCHED_BY_NAME = ("stockfish", "lc0", "mcts")
 
-def net_files(given: Sequence[str]) -> dict[str, str]:
-    """The net files at hand by SHA-256: those given, and the known ones that were pulled."""
-    files = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
-    return files | {read_net_file(path).sha256: path for path in given}
+
+def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
+    """The net files at hand by SHA-256: those given, those that the store's values came from, and the known ones that
+    were pulled."""
+    at_hand = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
+    return at_hand | files.found_nets(store) | {read_net_file(path).sha256: path for path in given}
 
 
 def open_same(
@@ -69,7 +74,7 @@ def open_same(
 
 def stored_specs(oracle: StoredOracle) -> list[str]:
     """The ``--deep`` text of an oracle; none of an engine that the store does not know the place of."""
-    if oracle.kind not in ("stockfish", "lc0", "mcts"):
+    if oracle.kind not in SEARCHED_BY_NAME:
         return []
     try:
         settings = option_settings(oracle)
@@ -86,6 +91,13 @@ def net_file(question: Question) -> str | None:
     return question.net if question.net is not None and os.path.isfile(question.net) else None
 
 
+def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
+    """Whether the store knows where to find the net, and what runs the oracle, so that `open_found` needs no help."""
+    sha256, digest = store.names(net_id, oracle_id)
+    kind = oracle_of(store.connection, digest).kind
+    return kind in (*SEARCHED_BY_NAME, RECORDED) and files.net_words(store, sha256) is not None
+
+
 @contextmanager
 def open_found(
     store: Store, question: Question, *, deep: str | None = None, workers: int | None = None, **net_options: Any
@@ -98,10 +110,10 @@ def open_found(
     attrs = store.frame(question, only=("position_id",)).attrs
     oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
     file = net_file(question)
-    with open_stored(attrs["net"], file, **net_options) as net:
-        files = net_files([file] if file else [])
+    with open_stored(store, attrs["net"], file, **net_options) as net:
+        at_hand = net_files(store, [file] if file else [])
         specs = stored_specs(oracle) if deep is None else [deep]
-        found, why = open_same(oracle, files, specs, net=net, workers=workers)
+        found, why = open_same(oracle, at_hand, specs, net=net, workers=workers)
         if found is None:
             raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be asked for more: {why}")
         with found:

@@ -20,6 +20,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Interruptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import PolicyNet, add_priors
+from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question
 from valuerepair.runs.failures import Failures, NetFailures
@@ -257,6 +258,7 @@ class SampledPositions:
             nodes=nodes,
             seconds=time.monotonic() - started,
             pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
+            split=split_file(self._store),
             two_scales=self._store.two_scales(*self.pair, question) if len(self.tally) else "",
         )
 

@@ -37,7 +37,8 @@ def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
     return f"{names}: no position to mine in {report.games:,} games{why}; relax --min-ply or other filters"
 
 
-def books_command(
+def next_command(
+    name: str,
     store: str,
     pair: Sequence[str],
     threshold: float,
@@ -46,10 +47,12 @@ def books_command(
     *,
     calibrated: bool,
     expanded: str = "no",
+    split: str = "",
 ) -> str:
-    """The `vr books` that asks what a run answered: without what is usual, and what the store knows by itself.
+    """The command, such as ``vr books``, that asks what a run answered: without what is usual, and what the store knows
+    by itself. It can be pasted into a shell.
 
-    `pair` are the options that choose net and oracle (`Store.pair_options`).
+    `pair` are the options that choose net and oracle (`Store.pair_options`), `split` is the file of the store's split.
     """
     words = [] if store == DEFAULT_PATH else ["--db", shlex.quote(store)]
     words += [*map(shlex.quote, pair), "--threshold", f"{threshold:g}"]
@@ -61,7 +64,9 @@ def books_command(
         words += ["--calibration", "fitted"]
     if expanded != "no":
         words += ["--expanded", expanded]
-    return " ".join(["vr books", *words])
+    if split:
+        words += ["--split", shlex.quote(split)]
+    return " ".join([name, *words])
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,8 @@ class MineSummary:
     threshold, at `alpha`. `nodes` and `seconds` are of this time only. So many `workers` searched at once, None where
     evaluations were recorded and nothing was searched; `remarks` is what else there is to say of these, or of the
     ladder. `calibration` says what candidates beyond scale are counted by, empty where that was not asked for; `pair`
-    are the options that choose net and oracle, empty where the store does without; `two_scales` as `Store.two_scales`.
+    are the options that choose net and oracle, empty where the store does without; `split` is the file of the store's
+    split; `two_scales` as `Store.two_scales`.
     `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
@@ -99,6 +105,7 @@ class MineSummary:
     remarks: Sequence[str] = ()
     calibration: str = ""
     pair: Sequence[str] = ()
+    split: str = ""
     two_scales: str = ""
 
     def counts(self) -> dict[str, Any]:
@@ -145,7 +152,7 @@ class MineSummary:
         if self.candidates.count:
             calibrated = bool(self.calibration)
             asked = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
-            books = books_command(*asked, calibrated=calibrated)
+            books = next_command("vr books", *asked, calibrated=calibrated, split=self.split)
             lines.append(f"next: {books}")
         else:
             lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")

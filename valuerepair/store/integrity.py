@@ -86,6 +86,9 @@ _RULES = (
      "'run ' || id"),
     ("games: headers are JSON", "games WHERE 1", _NO_OBJECT.format("headers"), "source || ' ' || number"),
     ("oracles: JSON", "oracles WHERE 1", f"{_NO_OBJECT.format('limits')} OR {_NO_OBJECT.format('options')}", "label"),
+    ("files: nets and the split", "files WHERE 1",
+     "role NOT IN ('net', 'split') OR (length(sha256) <> CASE role WHEN 'net' THEN 64 ELSE 0 END) OR path = ''",
+     "role || ' ' || path"),
     # A model's JSON has infinities, which SQLite's own reader refuses.
     ("screens: models", "screens WHERE 1",
      "NOT (model LIKE '{%}') OR NOT recall BETWEEN 0 AND 1 OR NOT min(threshold, alpha) > 0",

@@ -229,6 +229,7 @@ RULES: tuple[Rule, ...] = (
         "(t.key IS NOT n.key OR t.result IS NOT n.result OR t.white IS NOT n.white OR t.black IS NOT n.black)",
         "another game of the same number",
     ),
+    Rule("files", ("role", "sha256"), {}, "", ""),
 )
 # Merged by their contents, or as a whole: see `valuerepair.store.merge_rows`. Calibrations are left behind: a fit to
 # all rests on more than that of a part, and is made when it is asked for.

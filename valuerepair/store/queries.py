@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import file_sha256
 from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question
 from valuerepair.store import calibrations
@@ -469,10 +469,7 @@ def _bare(name: str) -> str:
 
 def _sha256_of(net: str | None) -> str | None:
     """The SHA-256 of the file that the words name, if they do."""
-    if net is None or not os.path.isfile(net):
-        return None
-    with open(net, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    return None if net is None or not os.path.isfile(net) else file_sha256(net)
 
 
 def _is_oracle(words: str, label: str, digest: str) -> bool:

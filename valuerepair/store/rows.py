@@ -91,7 +91,8 @@ class OracleIdentity:
     binary, or of the net where the search is our own. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in
     ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name where
     there is one. `plain` are the options that are usual for the kind, so that the label need not name them; None where
-    that is not known: it names none then.
+    that is not known: it names none then. `net_file` is the SHA-256 of the net that it searches with, and where
+    the file lies; None where there is none, or it is found by its name.
     """
 
     kind: str
@@ -101,10 +102,11 @@ class OracleIdentity:
     options: Mapping[str, str]
     net: str = ""
     plain: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+    net_file: tuple[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hex, of the canonical JSON of all fields but `plain`."""
+        """SHA-256, in hex, of the canonical JSON of all fields but `plain` and `net_file`."""
         content = {
             "kind": self.kind,
             "engine": self.engine,

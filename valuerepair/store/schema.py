@@ -209,8 +209,18 @@ CREATE INDEX expanded_by_root ON expanded (root_id);
 ALTER TABLE screens ADD COLUMN expanded INTEGER NOT NULL DEFAULT 0; -- 1: of such positions
 """
 
+# Where files lie, so that nobody has to name them again.
+_VERSION_9 = """
+CREATE TABLE files (                    -- on the machine that wrote last
+    role TEXT NOT NULL,                 -- net, split
+    sha256 TEXT NOT NULL,               -- of the file; empty for the split, of which there is one
+    path TEXT NOT NULL,                 -- from the root
+    PRIMARY KEY (role, sha256)
+) WITHOUT ROWID;
+"""
+
 # 7 is the version that valuerepair 0.1.0 wrote.
-MIGRATIONS = {7: _VERSION_7, 8: _VERSION_8}
+MIGRATIONS = {7: _VERSION_7, 8: _VERSION_8, 9: _VERSION_9}
 SCHEMA_VERSION = max(MIGRATIONS)
 
 

@@ -22,7 +22,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
-from valuerepair.store import DEFAULT_PATH, alphas, calibrations, queries
+from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
 from valuerepair.store.alphas import TrainingScale
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, cell_errors, check_file, connect, store_errors, upgrade
@@ -159,7 +159,7 @@ class Store:
         self.commit()
 
     def add_net(self, identity: NetIdentity, history_fill: str) -> int:
-        """The number of a net with this history fill, recorded on first use."""
+        """The number of a net with this history fill, recorded on first use, and where its file lies."""
         with self.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO nets (name, sha256, history_fill, value_head, input_format, size) "
@@ -173,11 +173,13 @@ class Store:
                     identity.size,
                 ),
             )
+            if identity.path:
+                files.keep_path(connection, files.NET, identity.sha256, identity.path)
             query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
             return int(connection.execute(query, (identity.key, history_fill)).fetchone()[0])
 
     def add_oracle(self, identity: OracleIdentity) -> int:
-        """The number of an oracle, recorded on first use."""
+        """The number of an oracle, recorded on first use, and where its net lies."""
         with self.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO oracles (digest, label, kind, engine, sha256, limits, options) "
@@ -192,6 +194,8 @@ class Store:
                     json_text(dict(identity.options)),
                 ),
             )
+            if identity.net_file is not None:
+                files.keep_path(connection, files.NET, *identity.net_file)
             return int(connection.execute("SELECT id FROM oracles WHERE digest = ?", (identity.digest,)).fetchone()[0])
 
     # -- positions and values -----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import Literal
 
 import numpy as np
@@ -14,11 +15,13 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import in_share, salt
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games
-from valuerepair.nets.planes import FILLS
+from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
+from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.samples import wdl_of
+
+log = logging.getLogger(__name__)
 
 Index = NDArray[np.int64]
 Keys = NDArray[np.uint64]
@@ -114,12 +117,17 @@ class StoreDraw:
         usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna()]
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
+        ids = usable["position_id"].to_numpy(np.int64)
+        if split is None and (warning := warning_of_held_out(store, ids)) is not None:
+            log.info(warning)
         if split is not None:
-            usable = usable[split.among(store, usable["position_id"].to_numpy(np.int64), part)]
+            usable = usable[split.among(store, ids, part)]
             if usable.empty:
                 words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
                 raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
-        self.fill = next(known for known in FILLS if known == frame.attrs["net"]["history_fill"])
+        # Of a net whose values were recorded nobody knows it.
+        said = frame.attrs["net"]["history_fill"]
+        self.fill: HistoryFill = next((known for known in FILLS if known == said), "fen_only")
         self.ids = usable["position_id"].to_numpy().astype(np.int64)
         self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
         self.keys, self.net_d, self.deep_q, self.rung, weight = (

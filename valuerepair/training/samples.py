@@ -158,6 +158,20 @@ def wdl_of(q: NDArray[np.floating], draw: NDArray[np.floating]) -> Floats:
     return np.stack([(1 - d + q32) / 2, d, (1 - d - q32) / 2], 1).astype(np.float32)
 
 
+def sampled_results(wdl: Floats, chance: NDArray[np.float64]) -> Floats:
+    """[n] 1, 0 or -1 with the probabilities of win, draw and loss [n, 3]; `chance` [n] lies in [0, 1).
+
+    lc0's rescorer takes no other results (src/trainingdata/rescorer.cc, ResultForData).
+    """
+    win, draw, _ = wdl.T
+    return np.where(chance < win, 1, np.where(chance < win + draw, 0, -1)).astype(np.float32)
+
+
+def chances(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """[n] numbers in [0, 1), each by its 64-bit key."""
+    return np.asarray((mix(keys) >> np.uint64(11)) * 2.0**-53)
+
+
 def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64]:
     """The inverse of `records.write_boards`: bytes of the history planes are turned round, the others made of facts."""
     n = len(records)

@@ -30,6 +30,7 @@ from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
 from valuerepair.training.drawing import Draws, StoreDraw
 from valuerepair.training.nnue import game_results
 from valuerepair.training.records import SMALLEST, RecordFacts, Records, compressed, fill_positions
+from valuerepair.training.samples import chances, sampled_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,19 +148,13 @@ def _fill_values(records: Records, judged: Judged, net: NetValues, result: Resul
     if result == "judge":
         records["result_q"], records["result_d"] = q, d
     else:
-        z = _sampled_results(judged)
+        z = sampled_results(judged.wdl, judged.chance)
         z = np.where(np.isnan(judged.z), z, judged.z) if result == "game" else z
         records["result_q"], records["result_d"] = z, z == 0
     # As lc0 has it of nets without draws, and of those that do not say how long the game will be.
     records["orig_q"], records["orig_d"] = net.q, np.nan_to_num(net.wdl[:, 1])
     records["orig_m"] = np.nan_to_num(net.moves_left)
     records["visits"] = np.clip(judged.nodes, 1, _MOST_VISITS)
-
-
-def _sampled_results(judged: Judged) -> NDArray[np.float32]:
-    """[n] 1, 0 or -1 by the judge's win, draw and loss; the same for the same chance in [0, 1)."""
-    win, draw, _ = judged.wdl.T
-    return np.where(judged.chance < win, 1, np.where(judged.chance < win + draw, 0, -1)).astype(np.float32)
 
 
 # -- of a store -------------------------------------------------------------------------------------------------------
@@ -261,8 +256,7 @@ class _JudgedRows:
     def _chances(self, first: int, rows: Index) -> Floats:
         """By position and by how many records there were before: a position that comes again has another."""
         number = np.arange(first, first + len(rows), dtype=np.uint64)
-        hashes = mix(self._drawn.keys[rows] ^ mix(number) ^ salt(self._options.seed, "result"))
-        return np.asarray((hashes >> np.uint64(11)) * 2.0**-53)
+        return chances(self._drawn.keys[rows] ^ mix(number) ^ salt(self._options.seed, "result"))
 
     def counts(self) -> dict[str, int]:
         """What the manifest says of them: positions and candidates among them, and what could not be as asked."""

@@ -1,4 +1,4 @@
-"""The control of a comparison on nets whose errors are known: scale alone, errors of one size, errors repaired."""
+"""Comparisons of recalibrated nets whose errors are known: scale alone, errors of one size, errors repaired."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from valuerepair.calibration import CrossFit, fit, fold_of
-from valuerepair.judge import control as module
-from valuerepair.judge.control import Control, control, recalibrated, sentence
+from valuerepair.judge import recalibration as module
+from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 
 Floats = NDArray[np.float64]
 THRESHOLD = 0.4
@@ -48,13 +48,13 @@ def pair(seed: int, positions: int, *, repaired: float = 0.0, alike: bool = True
 
 def curves(of: Pair, weight: Floats) -> tuple[CrossFit, CrossFit]:
     first = CrossFit(of.first, of.deep, weight, of.game)
-    return first, recalibrated(of.second, of.deep, weight, of.game, like=of.first)
+    return first, own_curve(of.second, of.deep, weight, of.game, like=of.first)
 
 
-def judged(of: Pair, weight: Floats | None = None, threshold: float = THRESHOLD) -> Control:
+def judged(of: Pair, weight: Floats | None = None, threshold: float = THRESHOLD) -> Recalibration:
     mass = np.ones(len(of.deep)) if weight is None else weight
     off = of.first - of.deep, of.second - of.deep
-    return control(curves(of, mass), off, of.deep, mass, of.game, threshold)
+    return recalibrate(curves(of, mass), off, of.deep, mass, of.game, threshold)
 
 
 def test_a_curve_of_a_fold_is_that_of_the_calibration() -> None:
@@ -81,7 +81,7 @@ def test_curves_drawn_again_follow_the_weights() -> None:
 def test_a_net_that_is_only_scaled_otherwise_shows_nothing(positions: int) -> None:
     of = pair(3, positions)
     off = np.abs(of.first - of.deep) >= THRESHOLD, np.abs(of.second - of.deep) >= THRESHOLD
-    assert (off[0] != off[1]).mean() > 0.03  # without the control it looks like another net
+    assert (off[0] != off[1]).mean() > 0.03  # as it is, it looks like another net
     found = judged(of)
     assert found.first == found.second
     assert found.share.difference == found.mean_abs.difference == 0

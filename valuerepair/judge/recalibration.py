@@ -1,4 +1,4 @@
-"""The control of a comparison: how much of what a second net repairs the first one's own curve would have repaired.
+"""Two nets recalibrated: how much of what a second one repairs the first one's own curve would have repaired.
 
 Both nets go through a calibration of their own (`calibration.py`), each position through a curve that its game did not
 help to draw. What is left between them is more than scale. See docs/methods.md, "Nets on the same positions".
@@ -33,7 +33,7 @@ class Recalibrated:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class Recalibration:
     """A second net against the first, each recalibrated; differences are second less first.
 
     `share` is the difference of the shares of candidates, `mean_abs` that of the mean |disagreement|, with intervals of
@@ -55,7 +55,7 @@ class Control:
     finding: Finding
 
 
-def recalibrated(net_q: Floats, deep_q: Floats, weight: Floats, game: Ids, like: Floats) -> CrossFit:
+def own_curve(net_q: Floats, deep_q: Floats, weight: Floats, game: Ids, like: Floats) -> CrossFit:
     """The curves of a net with `net_q` [n]; its values stand at the places of `like` [n], another net's, by rank.
 
     A curve cannot tell one from the other, but where it is drawn in steps: so two nets that order all positions alike
@@ -74,7 +74,7 @@ def _ranks(net_q: Floats, weight: Floats) -> tuple[Floats, Floats, NDArray[np.in
     return values, np.cumsum(mass) - mass / 2, at
 
 
-def control(
+def recalibrate(
     curves: tuple[CrossFit, CrossFit],
     disagreement: tuple[Floats, Floats],
     deep_q: Floats,
@@ -82,8 +82,8 @@ def control(
     game: Ids,
     threshold: float,
     seed: int = 0,
-) -> Control:
-    """The control of two nets with these curves, whose net Q less deep Q, as they are, is `disagreement`; all [n]."""
+) -> Recalibration:
+    """Two nets by these curves, whose net Q less deep Q, as they are, is `disagreement`; all [n]."""
     first, second = (np.abs(off) >= threshold for off in disagreement)
     repaired, newly = first & ~second, ~first & second
 
@@ -109,7 +109,7 @@ def control(
         _share(hit[of], weight[of], game[of], interval)
         for of, hit, interval in zip((first, repaired, newly), (~wrong, wrong, others), parts, strict=True)
     )
-    return Control(
+    return Recalibration(
         first=nets[0],
         second=nets[1],
         share=share,
@@ -121,7 +121,7 @@ def control(
     )
 
 
-def sentence(found: Control) -> str:
+def sentence(found: Recalibration) -> str:
     """Whether the second net, B, shows more than scale, in one sentence."""
     clear = []
     if found.share.clear:

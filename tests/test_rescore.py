@@ -1,0 +1,258 @@
+"""`vr rescore`: the judge's values in chunks that exist; what lc0's rescorer and the trainers need of the result."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import valuerepair as vr
+from tests.chunk_games import ENDING, ENDING_START, GAME, tar_of
+from tests.cli_tree import vr as command
+from tests.lc0_rescorer import taken
+from tests.v6_records import positions_of, records_of, write_chunk
+from valuerepair.archives.options import SampleOptions
+from valuerepair.chess import v6
+from valuerepair.training.rescore import Rescored, put_values
+
+FORMATS = (1, 2, 3, 4, 5, 132, 133)
+GAMES = ((GAME, chess.STARTING_FEN), (ENDING, ENDING_START))
+
+
+def values_of(n: int, seed: int) -> dict[str, Any]:
+    """Values that lc0 could have written: the net's and the search's, and the result of a game that White won."""
+    rng = np.random.default_rng(seed)
+    q, d = rng.uniform(-0.9, 0.9, (4, n)), rng.uniform(0, 0.1, (4, n))
+    found = {f"{name}_{w}": v[i] for i, name in enumerate(("orig", "root", "best")) for w, v in (("q", q), ("d", d))}
+    found |= {"played_q": found["best_q"], "played_d": found["best_d"]}
+    found |= {"result_q": np.where(np.arange(n) % 2, -1.0, 1.0), "plies_left": np.arange(n, 0, -1), "policy_kld": 0.1}
+    return {name: np.asarray(value, np.float32) for name, value in found.items()}
+
+
+def game(number: int, input_format: int, seed: int, **more: Any) -> NDArray[np.void]:
+    moves, start = GAMES[number]
+    return records_of(positions_of(moves, start), moves, input_format, **(values_of(len(moves), seed) | more))
+
+
+def chunks_in(folder: Path, input_format: int, seed: int) -> Path:
+    """A folder of two games."""
+    folder.mkdir(parents=True)
+    for number in range(len(GAMES)):
+        write_chunk(folder / f"game_{number:06d}.gz", game(number, input_format, seed + number))
+    return folder
+
+
+def read(path: Path) -> NDArray[np.void]:
+    return np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
+
+
+def mined(chunks: Path, store: Path, per_game: int | None = None) -> Path:
+    """A store whose judge is the search that the chunks recorded."""
+    vr.mine(chunks, store, SampleOptions(per_game=per_game, min_ply=0), deep="recorded")
+    return store
+
+
+def rescored(chunks: Path, store: Path, out: Path, **options: Any) -> Rescored:
+    return vr.rescore(chunks, store, out, **options)
+
+
+def check_valid(records: NDArray[np.void]) -> None:
+    """What lc0's rescorer checks (trainingdata/rescorer.cc, Validate), and that results are whole (ResultForData)."""
+    for name in ("root", "best", "played"):
+        assert ((records[f"{name}_d"] >= 0) & (records[f"{name}_d"] <= 1)).all()
+        assert (np.abs(records[f"{name}_q"]) <= 1).all()
+        assert (records[f"{name}_m"] >= 0).all()
+    assert np.isin(records["result_q"], (-1, 0, 1)).all()
+    assert ((records["result_d"] >= 0) & (records["result_d"] <= 1)).all()
+    p = records["probabilities"]
+    assert (((p >= 0) & (p <= 1)) | (p == -1)).all()
+    np.testing.assert_allclose(np.where(p > 0, p, 0).sum(1), 1, atol=0.01)
+    for name in ("best_idx", "played_idx"):
+        assert (p[np.arange(len(p)), records[name]] >= 0).all()
+    assert (records["rule50_count"] <= 100).all()
+
+
+@pytest.mark.parametrize("input_format", FORMATS)
+def test_values_mined_from_one_format_go_into_any_other(input_format: int, tmp_path: Path) -> None:
+    """The store has what format 1 recorded; the same games in another format get it, each record from its mover."""
+    store = mined(chunks_in(tmp_path / "judged", 1, 7), tmp_path / "store.db")
+    target = chunks_in(tmp_path / "target", input_format, 70)
+    found = rescored(target, store, tmp_path / "out")
+    assert found.changed_chunks == found.chunks == 2
+    assert found.changed_records == found.records == len(GAME) + len(ENDING)
+    assert found.positions == found.records
+    for number in range(2):
+        wanted = game(number, 1, 7 + number)
+        old, new = (read(folder / f"game_{number:06d}.gz") for folder in (target, tmp_path / "out"))
+        check_valid(new)
+        np.testing.assert_allclose(new["best_q"], wanted["best_q"], atol=1e-6)
+        np.testing.assert_array_equal(new["best_q"], new["root_q"])
+        np.testing.assert_array_equal(new["best_q"], new["played_q"])
+        # The draws are the net's own, that of the store, as far as Q leaves room for them.
+        room = 1 - np.abs(wanted["best_q"])
+        np.testing.assert_allclose(new["best_d"], np.minimum(wanted["orig_d"], room), atol=1e-6)
+        for name in v6.RECORD.names or ():
+            if name not in ("best_q", "best_d", "root_q", "root_d", "played_q", "played_d"):
+                np.testing.assert_array_equal(new[name], old[name], name)
+
+
+@pytest.mark.parametrize("input_format", FORMATS)
+def test_lc0s_rescorer_takes_it(input_format: int, tmp_path: Path) -> None:
+    chunks = chunks_in(tmp_path / "chunks", input_format, 5)
+    store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db", per_game=20)
+    assert rescored(chunks, store, tmp_path / "out").changed_records == 38
+    assert taken(tmp_path / "out", tmp_path / "lc0") == 2
+
+
+def test_everything_that_mining_drew_is_found_again(tmp_path: Path) -> None:
+    """Of one position of each game, and of chunks that hold their own values nothing changes."""
+    chunks = chunks_in(tmp_path / "chunks", 3, 5)
+    found = rescored(chunks, mined(chunks, tmp_path / "store.db", per_game=6), tmp_path / "out")
+    assert found.positions == found.changed_records == 12
+    assert found.mean_change["q"] < 1e-6
+
+
+def test_other_records_and_other_chunks_stay_to_the_byte(tmp_path: Path) -> None:
+    store = mined(write_chunk(tmp_path / "game_000009.gz", game(0, 1, 3)), tmp_path / "store.db", per_game=4)
+    chunks = chunks_in(tmp_path / "chunks", 1, 40)
+    found = rescored(chunks, store, tmp_path / "out")
+    assert (found.changed_chunks, found.changed_records) == (1, 4)
+    first, second = "game_000000.gz", "game_000001.gz"
+    assert (chunks / second).read_bytes() == (tmp_path / "out" / second).read_bytes()
+    assert (chunks / second).stat().st_mtime_ns == (tmp_path / "out" / second).stat().st_mtime_ns
+    old, new = read(chunks / first), read(tmp_path / "out" / first)
+    same = old.view(np.uint8).reshape(len(old), -1) == new.view(np.uint8).reshape(len(new), -1)
+    assert (~same.all(1)).sum() == 4
+    change = np.abs(new["best_q"] - old["best_q"])
+    assert found.mean_change["q"] == pytest.approx(change[~same.all(1)].mean(), rel=1e-5)
+    assert f"4 of {found.records} records of 1 of 2 chunks" in found.lines()[0]
+
+
+def test_results_are_sampled_with_the_judges_chances(tmp_path: Path) -> None:
+    """Over many chunks of the same game the mean result of a record is the judge's value of it."""
+    (tmp_path / "chunks").mkdir()
+    for number in range(200):
+        write_chunk(tmp_path / "chunks" / f"game_{number:06d}.gz", game(0, 1, 1000 + number))
+    store = mined(write_chunk(tmp_path / "judged.gz", game(0, 1, 50)), tmp_path / "store.db", per_game=90)
+    found = rescored(tmp_path / "chunks", store, tmp_path / "out", fields="result")
+    judged = game(0, 1, 50)
+    files = sorted((tmp_path / "chunks").glob("*.gz"))
+    old, new = (
+        np.stack([read(folder / file.name) for file in files]) for folder in (files[0].parent, tmp_path / "out")
+    )
+    assert found.changed_records == new.size
+    np.testing.assert_array_equal(old["best_q"], new["best_q"])
+    assert np.isin(new["result_q"], (-1, 0, 1)).all()
+    np.testing.assert_array_equal(new["result_d"], new["result_q"] == 0)
+    # Each of the means is off by a tenth at most in about 95 of 100 cases, their mean by far less.
+    off = new["result_q"].mean(0) - judged["best_q"]
+    assert np.abs(off).max() < 0.25
+    assert abs(off.mean()) < 0.05
+    both = rescored(tmp_path / "chunks", store, tmp_path / "both", fields="both")
+    assert set(both.mean_change) == {"q", "result"}
+
+
+def test_lc0s_rescorer_takes_changed_results(tmp_path: Path) -> None:
+    chunks = chunks_in(tmp_path / "chunks", 1, 5)
+    store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db")
+    rescored(chunks, store, tmp_path / "out", fields="both")
+    assert taken(tmp_path / "out", tmp_path / "after") == 2
+
+
+def test_what_a_deblunder_makes_of_the_move_played_stays_as_it_was() -> None:
+    records = game(0, 1, 1)
+    records["best_q"], records["played_q"], records["played_d"] = 0.2, 0.2, 0.3
+    records["played_q"][1:4], records["played_idx"][1:4] = (-0.1, -1.0, 0.1), 0
+    wdl = np.tile(np.array([[0.05, 0.1, 0.85]], np.float32), (len(records), 1))
+    put_values(records, np.arange(len(records)), wdl, np.zeros(len(records)), "q")
+    np.testing.assert_allclose(records["best_q"], -0.8, atol=1e-6)
+    np.testing.assert_allclose(records["played_q"][[0, 3, 4]], [-0.8, -0.9, -0.8], atol=1e-6)
+    # No mate where there was none, and one where there was.
+    assert -1 < records["played_q"][1] < -0.99
+    assert records["played_q"][2] == -1
+    np.testing.assert_allclose(records["played_d"][[0, 1, 4]], [0.1, 0.3, 0.1], atol=1e-6)
+
+
+SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6", "e2e4"]
+
+
+def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
+    """After the shuffle the initial position occurs again: its value was judged without."""
+    positions = positions_of(SHUFFLE)
+    records = records_of(positions, SHUFFLE, **values_of(len(SHUFFLE), 2))
+    judged = write_chunk(tmp_path / "game_000000.gz", records[:2])
+    store = mined(judged, tmp_path / "store.db")
+    chunks = tmp_path / "chunks"
+    chunks.mkdir()
+    write_chunk(chunks / "game_000000.gz", records)
+    found = rescored(chunks, store, tmp_path / "out")
+    assert (found.changed_records, found.otherwise) == (2, 2)
+
+
+@pytest.mark.parametrize(("clock", "taken"), [(3, 1), (20, 1), (21, 0), (90, 0)])
+def test_a_clock_that_is_near_the_fifty_moves_is_told_apart(clock: int, taken: int, tmp_path: Path) -> None:
+    fen = "8/5k2/8/8/3R4/8/2K5/8 w - - {} 60"
+    one, other = (records_of(positions_of(["d4d5"], fen.format(n)), ["d4d5"], **values_of(1, n)) for n in (3, clock))
+    store = mined(write_chunk(tmp_path / "game_000000.gz", one), tmp_path / "store.db")
+    chunk = write_chunk(tmp_path / "game_000001.gz", other)
+    assert rescored(chunk, store, tmp_path / "out").changed_records == taken
+
+
+def test_tars_folders_and_what_is_broken(tmp_path: Path) -> None:
+    chunks = chunks_in(tmp_path / "data" / "deep" / "er", 1, 3)
+    packed = {path.name: path.read_bytes() for path in sorted(chunks.iterdir())}
+    long = "x" * 120 + "/training.7.gz"
+    tar_of(tmp_path / "data" / "a.tar", {**packed, "game_000002.gz": b"\x1f\x8bno", long: packed["game_000001.gz"]})
+    (tmp_path / "data" / "deep" / "game_000005.gz").write_bytes(packed["game_000000.gz"][:500])
+    store = mined(chunks, tmp_path / "store.db", per_game=1)
+    found = rescored(tmp_path / "data", store, tmp_path / "out")
+    assert (found.chunks, found.changed_chunks) == (5, 5)
+    assert found.left_out == {"damaged gzip stream": 1, "cut off": 1}
+    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert files == {"a.tar", "deep/er/game_000000.gz", "deep/er/game_000001.gz"}
+    with tarfile.open(tmp_path / "out" / "a.tar") as tar:
+        names = tar.getnames()
+    assert names[:2] == ["game_000000.gz", "game_000001.gz"]
+    assert len(names[2]) == 100
+    assert long.endswith(names[2])
+
+
+def test_held_out_positions_give_no_value(tmp_path: Path) -> None:
+    chunks = chunks_in(tmp_path / "chunks", 1, 3)
+    tar = tar_of(tmp_path / "all.tar", {path.name: path.read_bytes() for path in sorted(chunks.iterdir())})
+    store = mined(tar, tmp_path / "store.db")
+    for seed in range(50):
+        split = vr.Split(games=0.5, seed=seed)
+        with vr.open_store(store) as opened:
+            frame = opened.frame()
+            train = split.among(opened, frame["position_id"].to_numpy(np.int64))
+        of_first = frame["start_fen"].to_numpy() == chess.STARTING_FEN
+        if train.any() and not train[of_first].any():
+            break
+    found = rescored(chunks, store, tmp_path / "out", split=split)
+    assert found.changed_records == train.sum() == len(ENDING)
+    assert read(tmp_path / "out" / "game_000000.gz").tobytes() == read(chunks / "game_000000.gz").tobytes()
+
+
+def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    chunks = chunks_in(tmp_path / "chunks", 1, 3)
+    store, out = mined(chunks, tmp_path / "store.db", per_game=2), tmp_path / "out"
+    whole = len(GAME) + len(ENDING)
+    code, said, _ = command(f"rescore {chunks} --db {store} -o {out}".split(), capfd)
+    assert code == 0
+    assert f"4 of {whole} records of 2 of 2 chunks have the judge's value; mean |change| of q 0.0000" in said
+    code, _, error = command(f"rescore {chunks} --db {store} -o {out}".split(), capfd)
+    assert code == 2
+    assert "is not empty" in error
+    more = shutil.copytree(chunks, tmp_path / "more")
+    code, _, error = command(f"rescore {chunks} {more} --db {store} -o {tmp_path / 'none'}".split(), capfd)
+    assert code == 2
+    assert "game_000000.gz: is in two of these folders" in error
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,75 @@
+"""`vr rescore`: the judge's values into training chunks that exist."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from valuerepair.cli.completion import folders
+from valuerepair.cli.options import DB, FILE, JSON, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.verbosity import is_quiet
+from valuerepair.question import DEFAULT_THRESHOLD
+
+
+@click.command()
+@click.argument("chunks", type=FILE, nargs=-1, required=True, metavar="CHUNKS...")
+@DB
+@click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
+@click.option(
+    "--fields",
+    type=click.Choice(["q", "result", "both"]),
+    default="q",
+    help="Where the value goes: q is the search's value; a result is 1, 0 or -1 by the judge's chances.",
+)
+@SPLIT(help="A file of vr split: only positions of its part train give their values.")
+@question(
+    "Only the values of candidates.  [default: of all that was judged]",
+    default=None,
+    auto="the stored fit to results of games, else 170",
+)
+@JSON
+def command(
+    chunks: tuple[str, ...],
+    db: str,
+    output: str,
+    fields: Any,
+    split: str | None,
+    question: QuestionOptions,
+    json: bool,
+) -> None:
+    """Put the judge's values into training chunks: those of the positions that the store has judged.
+
+    CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, or such tars. With vr mine on
+    the same chunks before it, this repairs the values of a training run's own data, without a new game. DIR gets all of
+    the chunks, in files of the same names; records of other positions stay as they are, to the byte. Policies stay.
+
+    \b
+    Example:
+      vr mine lc0-data/ --net old.pb.gz --positions 100000
+      vr rescore lc0-data/ -o rescored
+      vr rescore lc0-data/ --split split.json -o rescored
+    """
+    from json import dumps
+
+    from valuerepair.store.store import Store
+    from valuerepair.training.rescore import rescore
+
+    with Store.open(db) as store:
+        asked = question if question.threshold is not None else replace(question, threshold=DEFAULT_THRESHOLD)
+        found = rescore(
+            chunks,
+            store,
+            output,
+            asked.to_train_by(store),
+            fields=fields,
+            candidates_only=question.threshold is not None,
+            split=split_of(split),
+            quiet=is_quiet() or json,
+        )
+    if json:
+        click.echo(dumps(asdict(found), indent=2, ensure_ascii=False))
+    elif not is_quiet():
+        for line in found.lines():
+            click.echo(line)

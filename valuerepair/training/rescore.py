@@ -1,0 +1,356 @@
+"""`vr rescore`: the judge's values in the place of the search's, in training chunks that exist.
+
+A record takes the value that the store has of its position: of the same key (`chess.board.keys`), repeated before or
+not as the stored one, and with the same half-move clock, unless both clocks are low. Everything else of it stays, and
+so does every other record, to the byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from tarfile import LENGTH_NAME
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
+from valuerepair.archives.select import mix
+from valuerepair.chess.progress import Progress
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import check_empty, check_room, whole_folder
+from valuerepair.judge.split import Split
+from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, encode
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.chunk_files import (
+    Archives,
+    BrokenChunk,
+    ChunkFile,
+    LeftOut,
+    Records,
+    digest_of,
+    find_archives,
+    in_order,
+    name_of,
+    pack,
+    read_archives,
+    unpack,
+)
+from valuerepair.training.chunk_output import TarShard
+from valuerepair.training.drawing import StoreDraw
+from valuerepair.training.samples import chances, sampled_results
+
+Fields = Literal["q", "result", "both"]
+
+LOW_CLOCK = 20  # plies: the 50-move rule is 80 plies away, beyond what a search sees
+_NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 for a blunder into mate
+_AT_ONCE = 16  # chunks that are decoded together
+_OF_STORE = 2048  # positions of a store that are read together
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """What was written to `folder`: `chunks` and their `records`, how many of both have the judge's value, the mean
+    abs(new - old) by field (``q``, ``result``); `positions` that the store has judged, `otherwise` records of such
+    positions with another history; `left_out`: files that are no usable chunks, by reason, and the first few."""
+
+    folder: str
+    fields: Fields
+    positions: int
+    chunks: int
+    records: int
+    changed_chunks: int
+    changed_records: int
+    otherwise: int
+    mean_change: Mapping[str, float]
+    left_out: Mapping[str, int]
+    left_out_first: Sequence[str]
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        said = ", ".join(f"of {name} {change:.4f}" for name, change in self.mean_change.items())
+        lines = [
+            f"{self.folder}: {self.changed_records:,} of {self.records:,} records of {self.changed_chunks:,} of "
+            f"{self.chunks:,} chunks have the judge's value" + (f"; mean |change| {said}" if said else "")
+        ]
+        if self.otherwise:
+            lines.append(
+                f"{self.otherwise:,} records of judged positions keep theirs: they were repeated, or had another count "
+                "of moves without a capture or a pawn's move"
+            )
+        if self.left_out:
+            counts = ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items())
+            lines.append(f"left out: {counts}; first: {self.left_out_first[0]}")
+        if not self.changed_records:
+            lines.append(f"none of the {self.positions:,} judged positions is in these chunks: vr mine CHUNKS first")
+        return lines
+
+
+class Judged(NamedTuple):
+    """What a store says of n positions, by ascending key: `wdl` float32[n, 3] from the side to move; `clock` and
+    `repeated` of the history that it was judged with."""
+
+    keys: NDArray[np.uint64]
+    wdl: NDArray[np.float32]
+    clock: NDArray[np.int64]
+    repeated: NDArray[np.bool_]
+
+
+def rescore(
+    chunks: Sequence[str],
+    store: Store,
+    out: str | Path,
+    question: Question | None = None,
+    *,
+    fields: Fields = "q",
+    candidates_only: bool = False,
+    split: Split | None = None,
+    quiet: bool = False,
+) -> Rescored:
+    """Writes the chunks to the new folder `out`, under their names, with the judge's values in the `fields` chosen.
+
+    ``q``: best_*, root_*, and played_* moved with them; ``result``: result_*, a win, a draw or a loss with the judge's
+    chances of each, since lc0's rescorer takes no other results; ``both``. W/D/L are of the judge's Q with
+    the net's own draws, or of `question.q_from` ``wdl`` the judge's own. With a `split` only positions of its part
+    ``train`` give their values. `out` appears whole or not at all; files that are no usable chunks are not in it.
+
+    Raises UsageError where two files would get one name and where `out` is not empty, ValueRepairError where nothing is
+    judged and where there are no chunks.
+    """
+    check_empty(Path(os.path.abspath(out)), out)
+    archives = find_archives(chunks)
+    if twice := {name for name in archives.names if archives.names.count(name) > 1} if len(chunks) > 1 else set():
+        raise UsageError(f"{min(twice)}: is in two of these folders; rescore them one after the other")
+    judged = read_judged(store, question or Question(), candidates_only, split)
+    with whole_folder(out) as partial, Progress("rescoring", archives.total_bytes(), "bytes", quiet=quiet) as progress:
+        check_room(partial, archives.total_bytes())
+        counts = _write(archives, judged, fields, partial, progress.advance)
+        if not counts.chunks:
+            raise ValueRepairError(f"{', '.join(chunks)}: no usable chunk: {counts.left_out or 'they are empty'}")
+    means = {name: total / counts.changed_records for name, total in counts.change.items() if counts.changed_records}
+    return Rescored(
+        os.fspath(out),
+        fields,
+        len(judged.keys),
+        counts.chunks,
+        counts.records,
+        counts.changed_chunks,
+        counts.changed_records,
+        counts.otherwise,
+        means,
+        counts.left_out.reasons,
+        counts.left_out.examples,
+    )
+
+
+# -- what the store says ----------------------------------------------------------------------------------------------
+
+
+def read_judged(store: Store, question: Question, candidates_only: bool = False, split: Split | None = None) -> Judged:
+    """All positions of the question with a deep Q, those that screening cut by their last rung; of a split's part
+    ``train``. Q is by the alpha that is trained by (`Store.training_alpha`)."""
+    alpha = store.training_alpha(*store.pick(question.net, question.oracle), question.alpha)
+    if alpha.is_of_centipawns(question.q_from):
+        question = replace(question, alpha=alpha.value)
+    # All rows count here, whatever their share: with the largest threshold a draw without candidates has them.
+    draw = StoreDraw(store, question if candidates_only else replace(question, threshold=2.0), share=0.0, split=split)
+    rows = np.flatnonzero(draw.is_candidate) if candidates_only else np.arange(len(draw.ids))
+    if not len(rows):
+        raise ValueRepairError(f"{store.path}: none of its judged positions is a candidate at {question.threshold:g}")
+    rows = rows[np.argsort(draw.keys[rows])]
+    clock, repeated = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+    for begin in range(0, len(rows), _OF_STORE):
+        part = slice(begin, begin + _OF_STORE)
+        batch = store.positions(draw.ids[rows[part]])
+        clock[part] = [int(fen.split(" ")[4]) for fen in batch.fen]
+        late = np.flatnonzero(clock[part] >= 4)  # plies that the quickest repetition takes
+        if len(late):
+            planes = encode(batch.take(late), "no", CLASSICAL)
+            repeated[begin + late] = planes[:, BOARD_PLANES - 1, 0, 0] > 0
+    wdl = draw.wdl(rows, "judge" if question.q_from == "wdl" else "net")
+    return Judged(draw.keys[rows].astype(np.uint64), wdl, clock, repeated)
+
+
+# -- chunks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What `Rescored` says, while it is counted; `change` are sums."""
+
+    left_out: LeftOut = field(default_factory=LeftOut)
+    change: dict[str, float] = field(default_factory=dict)
+    chunks: int = 0
+    records: int = 0
+    changed_chunks: int = 0
+    changed_records: int = 0
+    otherwise: int = 0
+
+    def add(self, chunk: _Chunk) -> None:
+        self.chunks += 1
+        self.records += chunk.records
+        self.changed_chunks += chunk.changed > 0
+        self.changed_records += chunk.changed
+        self.otherwise += chunk.otherwise
+        for name, total in chunk.change.items():
+            self.change[name] = self.change.get(name, 0.0) + total
+
+
+class _Chunk(NamedTuple):
+    """A packed chunk as it is written, of so many records; how many were changed, and by how much in all."""
+
+    content: bytes
+    records: int
+    changed: int = 0
+    otherwise: int = 0
+    change: Mapping[str, float] = {}
+
+
+def _write(
+    archives: Archives, judged: Judged, fields: Fields, folder: Path, on_bytes: Callable[[int], None]
+) -> _Counts:
+    counts = _Counts()
+
+    def work(block: Sequence[ChunkFile]) -> list[_Chunk | str]:
+        return _rescored([each.content for each in block], judged, fields)
+
+    def written() -> Iterator[tuple[ChunkFile, bytes]]:
+        for block, found in in_order(work, _blocks(read_archives(archives, counts.left_out.add))):
+            for file, chunk in zip(block, found, strict=True):
+                on_bytes(len(file.content))
+                if isinstance(chunk, str):
+                    counts.left_out.add(name_of(archives, file), chunk)
+                    continue
+                counts.add(chunk)
+                yield file, chunk.content
+
+    _put_files(archives, written(), folder)
+    return counts
+
+
+def _blocks(files: Iterable[ChunkFile]) -> Iterator[list[ChunkFile]]:
+    block: list[ChunkFile] = []
+    for file in files:
+        block.append(file)
+        if len(block) == _AT_ONCE:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _put_files(archives: Archives, files: Iterable[tuple[ChunkFile, bytes]], folder: Path) -> None:
+    """Writes chunks as files of the same names, in tars of the same names, with the dates of these."""
+    tar: TarShard | None = None
+    number, target = -1, folder
+    for file, content in chain(files, [(ChunkFile(-1, "", 0, b""), b"")]):
+        if file.archive != number and tar is not None:
+            tar.close()
+            _take_date(archives.paths[number], target)
+            tar = None
+        if file.archive < 0:
+            break
+        if file.archive != number:
+            number, target = file.archive, folder / archives.names[file.archive]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            tar = TarShard(target) if archives.is_tar(number) else None
+        if tar is not None:
+            tar.add(_short(file.name), content)
+        else:
+            target.write_bytes(content)
+            _take_date(archives.paths[number], target)
+
+
+def _take_date(source: str, target: Path) -> None:
+    """The older trainer takes the newest files first."""
+    stat = os.stat(source)
+    os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def _short(name: str) -> str:
+    """The end of a name, as much as lczero-training's loader reads: longer ones are no names to it."""
+    return name.encode()[-LENGTH_NAME:].decode(errors="ignore")
+
+
+def _rescored(packed: Sequence[bytes], judged: Judged, fields: Fields) -> list[_Chunk | str]:
+    """Each packed chunk with the judge's values, or why it cannot be used."""
+    found: list[Records | str] = []
+    for content in packed:
+        try:
+            found.append(unpack(content))
+        except BrokenChunk as reason:
+            found.append(str(reason))
+    known = (*STANDARD_FORMATS, *CANONICAL_FORMATS)
+    usable = [i for i, each in enumerate(found) if not isinstance(each, str) and each["input_format"][0] in known]
+    decoded = _places([found[i] for i in usable if not isinstance(found[i], str)], judged) if usable else []
+    places = dict(zip(usable, decoded, strict=True))
+    result: list[_Chunk | str] = []
+    for i, (content, records) in enumerate(zip(packed, found, strict=True)):
+        if isinstance(records, str):
+            result.append(records)
+        elif i not in places:
+            result.append(f"unknown input format {records['input_format'][0]}")
+        else:
+            result.append(_chunk(content, records, *places[i], judged, fields))
+    return result
+
+
+def _places(chunks: Sequence[Any], judged: Judged) -> list[tuple[NDArray[np.int64], int]]:
+    """Of each chunk the row of `judged` whose value each record takes, -1 for none; how many for their history
+    alone have none."""
+    boards = boards_of([ChunkRecords.of(records.tobytes(), len(records)) for records in chunks])
+    at = np.minimum(np.searchsorted(judged.keys, boards.keys), len(judged.keys) - 1)
+    same = boards.usable & (judged.keys[at] == boards.keys)
+    clock = judged.clock[at]
+    alike = (clock == boards.clock) | (np.maximum(clock, boards.clock) <= LOW_CLOCK)
+    alike &= judged.repeated[at] == boards.repeated
+    taken, cuts = np.where(same & alike, at, -1), np.cumsum([len(records) for records in chunks])[:-1]
+    others = [int(part.sum()) for part in np.split(same & ~alike, cuts)]
+    return list(zip(np.split(taken, cuts), others, strict=True))
+
+
+def _chunk(
+    content: bytes, records: Records, taken: NDArray[np.int64], otherwise: int, judged: Judged, fields: Fields
+) -> _Chunk:
+    rows = np.flatnonzero(taken >= 0)
+    if not len(rows):
+        return _Chunk(content, len(records), otherwise=otherwise)
+    changed, wdl = records.copy(), judged.wdl[taken[rows]]
+    chance = chances(judged.keys[taken[rows]] ^ mix(rows.astype(np.uint64) ^ np.uint64(digest_of(content))))
+    change = put_values(changed, rows, wdl, chance, fields)
+    return _Chunk(pack(changed), len(records), len(rows), otherwise, change)
+
+
+def put_values(
+    records: Records,
+    rows: NDArray[np.int64],
+    wdl: NDArray[np.float32],
+    chance: NDArray[np.float64],
+    fields: Fields,
+) -> dict[str, float]:
+    """Writes W/D/L [n, 3] into the records `rows` [n]; returns the sum of abs(new Q - old Q) of each kind of field.
+
+    Results are sampled by `chance` [n] in [0, 1). played_q keeps its distance from best_q, so that what a deblunder
+    makes of the move played stays as it was.
+    """
+    q, d = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
+    change = {}
+    if fields != "result":
+        best, played = records["best_q"][rows], records["played_q"][rows]
+        change["q"] = float(np.nansum(np.abs(q - best)))
+        beside = np.clip(q + np.nan_to_num(played - best), -_NO_MATE, 1)
+        is_best = records["played_idx"][rows] == records["best_idx"][rows]
+        records["played_q"][rows] = np.where(is_best, q, np.where(played <= -1, played, beside))
+        records["played_d"][rows] = np.where(is_best, d, records["played_d"][rows])
+        for name in ("best", "root"):
+            records[f"{name}_q"][rows], records[f"{name}_d"][rows] = q, d
+    if fields != "q":
+        z = sampled_results(wdl, chance)
+        change["result"] = float(np.nansum(np.abs(z - records["result_q"][rows])))
+        records["result_q"][rows], records["result_d"][rows] = z, z == 0
+    return change
