@@ -5,7 +5,7 @@ import { Rate, counted, percent } from "./rates.js";
 import { make, table } from "./words.js";
 
 const BIN = 0.05;
-export const NOTHING = "No position fits these filters.";
+const NOTHING = "No position fits these filters.";
 const MOST_GROUPS = 12;
 
 /** Colours of the page's theme for Plotly, which knows no style sheets. */
@@ -36,9 +36,9 @@ export function layout(more) {
 // Points are drawn with the screen's own pixels: twice as many, as the library would, is four times the work.
 export const PLAIN = { displayModeBar: false, responsive: true, doubleClick: false, plotGlPixelRatio: devicePixelRatio };
 
-/** What a chart of nothing says. @param {boolean} nothing @returns {any[]} */
-export function note(nothing) {
-  return nothing ? [{ text: NOTHING, xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, bgcolor: colours().paper, borderpad: 6 }] : [];
+/** What a chart of nothing says. @param {boolean} nothing @param {string} text @returns {any[]} */
+export function note(nothing, text = NOTHING) {
+  return nothing ? [{ text, xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, bgcolor: colours().paper, borderpad: 6 }] : [];
 }
 
 /** Positions by disagreement, each counting by its weight. */
@@ -123,14 +123,15 @@ export function drawRates(points, rows, threshold) {
       found,
       ...found.value(),
     }));
-    drawGroups(`rates-${name}`, groups);
+    drawGroups(`rates-${name}`, groups, rows.length ? "No candidates at this threshold." : NOTHING);
     const of = name === "label" ? "candidates" : "positions";
     const cells = groups.map((each) => [each.word, counted(each.found.count), counted(each.found.total), percent(each)]);
     element(`table-${name}`).replaceChildren(table(title, ["", name === "label" ? "with it" : "candidates", of, "share"], cells));
   }
 }
 
-function drawGroups(id, groups) {
+/** @param {string} id @param {any[]} groups @param {string} nothing what is said where there are no groups */
+function drawGroups(id, groups, nothing) {
   const { accent } = colours();
   const shown = groups.slice().reverse();
   const trace = {
@@ -153,7 +154,7 @@ function drawGroups(id, groups) {
     xaxis: { title: { text: "%" }, rangemode: "tozero", fixedrange: true },
     yaxis: { tickvals: shown.map((_, i) => i), ticktext: shown.map((each) => plain(each.word)), range: [-0.6, shown.length - 0.4], fixedrange: true },
   };
-  Plotly.react(id, [trace], layout({ ...axes, annotations: note(!shown.length), height: 75 + 26 * Math.max(shown.length, 1) }), PLAIN);
+  Plotly.react(id, [trace], layout({ ...axes, annotations: note(!shown.length, nothing), height: 75 + 26 * Math.max(shown.length, 1) }), PLAIN);
 }
 
 /** Words for Plotly, which reads some markup in them. @param {string} word */

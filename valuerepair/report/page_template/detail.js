@@ -57,14 +57,13 @@ export class Detail {
     }
   }
 
-  /** No position. @param {string} why */
-  clear(why) {
+  /** Shows no position. */
+  clear() {
     this.row = -1;
     element("detail-title").textContent = "Board";
     element("detail-body").hidden = true;
     element("detail-body").replaceChildren();
     element("detail-empty").hidden = false;
-    element("detail-empty").textContent = why;
   }
 
   /** The positions along the line that the deep search expects. */

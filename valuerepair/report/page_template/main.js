@@ -1,6 +1,6 @@
 // @ts-check
 // Unpacks the content, starts the charts, and lets filters, points, list and board act on each other.
-import { NOTHING, drawHistogram, drawRates } from "./charts.js";
+import { drawHistogram, drawRates } from "./charts.js";
 import { Points, unpack, unpackText } from "./data.js";
 import { Detail } from "./detail.js";
 import { Filters, element, foldWhereNarrow } from "./filters.js";
@@ -60,14 +60,15 @@ class Page {
     Object.assign(counts.dataset, { positions: rows.length, candidates, draws: Number(counts.dataset.draws ?? 0) + 1 });
   }
 
-  /** The board stays while its position fits the filters; else the worst that fits comes, if there is a candidate.
-   * The ring is drawn with the points. */
+  /** The board stays while its position fits the filters; else that of the worst that fits comes. The ring is drawn
+   * with the points. */
   keepBoard() {
     if (this.detail.row >= 0 && this.rows.includes(this.detail.row)) return;
-    const [worst = -1] = this.list.candidates;
+    const { size } = this.points;
+    const worst = this.rows.reduce((found, row) => (found < 0 || size[row] > size[found] ? row : found), -1);
     this.scatter.marked = worst;
     if (worst >= 0) this.detail.open(worst, false);
-    else this.detail.clear(this.rows.length ? "No candidates at this threshold. Choose a point or a position." : NOTHING);
+    else this.detail.clear();
   }
 
   /** @param {number} row @param {boolean} focus */
