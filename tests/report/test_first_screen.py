@@ -143,13 +143,15 @@ def test_the_fold_says_how_many_filters_are_set(page: Visit) -> None:
 # -- the worst positions ----------------------------------------------------------------------------------------------
 
 
-def test_the_worst_positions_are_of_different_games(page: Visit, made: Report) -> None:
-    size = made.frame["disagreement"].abs()
-    order = made.frame.loc[size[size >= THRESHOLD].sort_values(ascending=False, kind="stable").index]
+def test_the_worst_positions_are_of_different_games(chromium: Browser, tmp_path: Path) -> None:
+    asked = Question(threshold=0.4)
+    with Store.open(SAMPLE) as store:
+        order = store.candidates(asked)
     assert order["game_id"].head(8).duplicated().any()  # else the test could not fail
-    shown = page.evaluate(
-        "() => Array.from(document.querySelectorAll('#worst [data-position]'), (each) => Number(each.dataset.position))"
-    )
+    with visit(chromium, report_of(SAMPLE, tmp_path, asked)) as page:
+        shown = page.evaluate(
+            "() => Array.from(document.querySelectorAll('#worst button'), (each) => Number(each.dataset.position))"
+        )
     assert shown == order.drop_duplicates("game_id")["position_id"].head(8).tolist()
 
 
