@@ -97,6 +97,25 @@ def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, Outcome]) 
     assert "second looks by " in (folder / "report.html").read_text("utf-8")
 
 
+def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
+    """The store of the other repair, with all that it searched: nothing is mined, and the nets come of it."""
+    store, folder = whole[0] / "store.db", tmp_path / "again"
+    before = store.read_bytes()
+    folder.mkdir()
+    sizes = Sizes(positions=3000, expand=100, confirm=1, steps=2, games=2)
+    given = replace(read_settings(whole[0], {}), archives=(), store=str(store), sizes=sizes)
+    toml.write(given, folder / toml.FILE)
+    outcome = vr.repair(output=folder)
+    assert store.read_bytes() == before
+    assert notes(folder)[0]["name"] == "copy"
+    assert all(each["done"] for each in notes(folder))
+    with sqlite3.connect(folder / "store.db") as own, sqlite3.connect(store) as other:
+        counts = [c.execute("SELECT count(*) FROM positions").fetchone()[0] for c in (own, other)]
+    assert counts[0] >= counts[1]
+    assert outcome.repaired.exists()
+    assert outcome.control.exists()
+
+
 def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcome]) -> None:
     heading = "## The folder of a repair"
     files = {row[0] for row in rows(heading)}

@@ -72,6 +72,7 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
         calibration="none",
         threshold=0.55,
         positions=positions,
+        cut=0,
         games=100,
         effective=float(positions),
         without_q=0,
