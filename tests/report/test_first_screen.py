@@ -9,7 +9,7 @@ import pytest
 from tests.cli_tree import SAMPLE
 from tests.expanded_store import expanded_store
 from tests.report.browser import Visit, visit
-from tests.report.reading import THRESHOLD, Report, set_filter, show_in_list, table
+from tests.report.reading import THRESHOLD, Report, loneliest, pixel, set_filter, show_in_list, table
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.stats import headline, store_figures
@@ -84,6 +84,17 @@ def test_on_a_phone_what_is_tapped_is_large_enough(chromium: Browser, made: Repo
         )
         assert small == []
         assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_on_a_phone_a_tap_on_a_point_goes_to_its_board(chromium: Browser, made: Report) -> None:
+    row = loneliest(made.frame)
+    with visit(chromium, made.path, width=PHONE[0], height=PHONE[1], touch=True) as page:
+        page.page.touchscreen.tap(*pixel(page, row))
+        page.page.wait_for_function(
+            "(id) => document.getElementById('detail-title').textContent.endsWith(` ${id}`)", arg=str(row.position_id)
+        )
+        card, drawn = page.evaluate(BOX, "#detail"), page.evaluate(BOX, "#board svg")
+        assert 0 <= card["top"] < drawn["top"] < drawn["bottom"] < PHONE[1]
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ function option(value, text) {
   return made;
 }
 
+/** Whether the page has one column, as style.css has it. */
+export const narrow = matchMedia("(max-width: 60rem)");
+
 /** What is marked so is folded where the page has one column, and open, without its title, where it has two. */
 export function foldWhereNarrow() {
-  const narrow = matchMedia("(max-width: 60rem)");
   const fold = () => document.querySelectorAll("details.fold").forEach((part) => part.toggleAttribute("open", !narrow.matches));
   narrow.addEventListener("change", fold);
   fold();

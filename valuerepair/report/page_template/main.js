@@ -3,7 +3,7 @@
 import { drawHistogram, drawRates } from "./charts.js";
 import { Points, unpack, unpackText } from "./data.js";
 import { Detail } from "./detail.js";
-import { Filters, element, foldWhereNarrow } from "./filters.js";
+import { Filters, element, foldWhereNarrow, narrow } from "./filters.js";
 import { guard } from "./guard.js";
 import { List } from "./list.js";
 import { counted } from "./rates.js";
@@ -21,7 +21,8 @@ class Page {
     this.origin = null;
     this.filters = new Filters(this.points, words.threshold, () => this.soon());
     this.scatter = new Scatter(this.points, words.lowess, {
-      onOpen: (row) => this.open(row, false),
+      // Where the board is below the plot, the reader goes there with the point.
+      onOpen: (row) => this.open(row, narrow.matches),
       onSelect: (rows) => this.select(rows),
     });
     this.list = new List(this.points, {
