@@ -18,6 +18,7 @@ from valuerepair.report.drawing import Drawing, for_figure, printable
 
 _POINTS = 300
 _LEVELS = ((0.99, 0.12), (0.95, 0.22))  # level, opacity of its band
+_OPEN = 400.0  # Elo: how far the scale goes on where a bound is infinite
 
 
 class Course(NamedTuple):
@@ -76,23 +77,32 @@ def course_of(path: str) -> tuple[Standing, list[Course]]:
 def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
     """The line and its bands. Infinite bounds (all won, all lost so far) end at the edge; such values are not drawn."""
     x = [point.games for point in course]
-    edge = _edge(course)
+    bottom, top = _edges(course)
     for k, (level, opacity) in enumerate(_LEVELS):
         low, high = (
-            np.clip([getattr(point.intervals[k], end) for point in course], -edge, edge) for end in ("low", "high")
+            np.nan_to_num([getattr(point.intervals[k], end) for point in course], posinf=top, neginf=bottom)
+            for end in ("low", "high")
         )
         axes.fill_between(
             x, low, high, color=style.BLUE, alpha=opacity, lw=0, gid=f"band-{level}", label=f"interval at {level}"
         )
     values = np.array([point.intervals[0].value for point in course])
     values[np.isinf(values)] = np.nan
-    axes.plot(x, np.clip(values, -edge, edge), color=style.INK, lw=1.4, gid="elo", label="Elo")
-    axes.plot(x[-1], np.clip(values[-1], -edge, edge), "o", color=style.INK, ms=4)
-    axes.set_ylim(-edge, edge)
+    axes.plot(x, values, color=style.INK, lw=1.4, gid="elo", label="Elo")
+    axes.plot(x[-1], values[-1], "o", color=style.INK, ms=4)
+    axes.set_ylim(bottom, top)
 
 
-def _edge(course: Sequence[Course]) -> float:
-    """How far the scale reaches: the widest interval of the course's later nine tenths that is finite, and some air."""
-    later = course[len(course) // 10 :]
-    bounds = [abs(bound) for point in later for bound in point.intervals[-1] if math.isfinite(bound)]
-    return float(np.clip(1.15 * max(bounds, default=1200.0), 20.0, 1200.0))
+def _edges(course: Sequence[Course]) -> tuple[float, float]:
+    """The ends of the scale: 0 and the widest intervals of the later half of the games, with some air.
+
+    The first games' intervals are so wide that they would press the rest flat; they run out of the picture. Where a
+    bound is infinite, the scale ends `_OPEN` beyond the other one.
+    """
+    later = [point.intervals[0] for point in course if 2 * point.games >= course[-1].games]
+    lows = [bound.low if math.isfinite(bound.low) else bound.high - _OPEN for bound in later]
+    highs = [bound.high if math.isfinite(bound.high) else bound.low + _OPEN for bound in later]
+    bounds = [bound for bound in (*lows, *highs) if math.isfinite(bound)] or [-_OPEN, _OPEN]
+    bottom, top = min(0.0, *bounds), max(0.0, *bounds)
+    air = max(0.08 * (top - bottom), 10.0)
+    return bottom - air, top + air

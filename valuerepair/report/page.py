@@ -62,7 +62,8 @@ def write(
         with snapshot(store.connection):
             on_step("values")
             calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
-            frame = store.frame(question, only=(*OF_ALL, *calibrated))
+            reached = ("step",) if question.expanded != "no" else ()
+            frame = store.frame(question, only=(*OF_ALL, *calibrated, *reached))
             every = frame[~np.isnan(frame["disagreement"])]
             if every.empty:
                 other = "wdl" if q_from == "cp" else "auto"

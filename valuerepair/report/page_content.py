@@ -91,6 +91,8 @@ def content_of(
     columns.add("playable", entries.playable.astype(np.uint8))
     columns.add("book_weight", entries.weights)
     columns.add("game", rows.game_of.astype(np.uint32))
+    if "step" in frame:
+        columns.add("reached", frame["step"].notna().to_numpy().astype(np.uint8))
     words = {
         "family": columns.add_words("family", labels["opening_family"].tolist()),
         "opening": columns.add_words("opening", labels["opening"].tolist()),
@@ -211,7 +213,7 @@ def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
 def figures_of(
     store: Store, every: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame, threshold: float
 ) -> dict[str, Any]:
-    """What `vr stats` says of the net and the oracle of the frame: ``figures`` as by ``--json``, ``lines`` as text.
+    """What `vr stats` says of the net and the oracle of the frame: ``stats`` as by ``--json``, ``lines`` as text.
 
     `rows`, with `labels`, are those of `every` that are shown: mostly all candidates are among them.
     """
@@ -228,6 +230,7 @@ def figures_of(
         known = stats.sections(store, store.candidates(question), threshold)
     return {
         "stats": {**figures, **known, "store": PurePath(store.path).name},
+        "headline": stats.headline(figures),
         "lines": [*statistics_lines({**figures, "store": PurePath(store.path).name}), *stats.section_lines(known)],
         "sources": _sources(store),
     }
@@ -427,7 +430,7 @@ def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> N
     return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
 
 
-# Of all positions: what is chosen by, and what is drawn of all of them; calibrated_q too where there is one.
+# Of all positions: what is chosen by, and what is drawn of all of them; calibrated_q and step too where there is one.
 OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
 _WORDS = {
     "fen": "p.fen",

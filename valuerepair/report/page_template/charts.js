@@ -5,6 +5,7 @@ import { Rate, counted, percent } from "./rates.js";
 import { make, table } from "./words.js";
 
 const BIN = 0.05;
+const NOTHING = "No position fits these filters.";
 const MOST_GROUPS = 12;
 
 /** Colours of the page's theme for Plotly, which knows no style sheets. */
@@ -35,6 +36,11 @@ export function layout(more) {
 // Points are drawn with the screen's own pixels: twice as many, as the library would, is four times the work.
 export const PLAIN = { displayModeBar: false, responsive: true, doubleClick: false, plotGlPixelRatio: devicePixelRatio };
 
+/** What a chart of nothing says. @param {boolean} nothing @param {string} text @returns {any[]} */
+export function note(nothing, text = NOTHING) {
+  return nothing ? [{ text, xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, bgcolor: colours().paper, borderpad: 6 }] : [];
+}
+
 /** Positions by disagreement, each counting by its weight. */
 export function drawHistogram(points, rows, threshold) {
   const bins = Math.round(4 / BIN);
@@ -55,11 +61,12 @@ export function drawHistogram(points, rows, threshold) {
     type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, line: { color: grey, dash: "dash", width: 1 },
   }));
   const most = Math.max(...x.map((_, i) => inside[i] + outside[i]), 1);
+  const edge = Math.min(x.reduce((far, at, i) => (inside[i] + outside[i] ? Math.max(far, Math.abs(at)) : far), threshold) + 0.2, 2);
   const axes = {
-    xaxis: { title: { text: `${points.calibratedQ ? "calibrated " : ""}net Q − deep Q` }, range: [-2, 2] },
+    xaxis: { title: { text: `${points.calibratedQ ? "calibrated " : ""}net Q − deep Q` }, range: [-edge, edge] },
     yaxis: { title: { text: "positions, log scale" }, type: "log", dtick: 1, range: [Math.log10(0.5), Math.log10(most * 1.5)] },
   };
-  Plotly.react("histogram", traces, layout({ ...axes, barmode: "stack", bargap: 0, shapes: lines, height: 260 }), PLAIN);
+  Plotly.react("histogram", traces, layout({ ...axes, barmode: "stack", bargap: 0, shapes: lines, annotations: note(!rows.length), height: 260 }), PLAIN);
 }
 
 /** Rates by group; groups with most positions first, but phases and sides in their own order. */
@@ -101,6 +108,10 @@ const CHARTS = [
 /** The charts of rates, each with its table. */
 export function drawRates(points, rows, threshold) {
   const box = element("rates");
+  const { reached } = points.columns;
+  // Searched because candidates led there, so they say nothing of how often there are any.
+  if (reached) rows = rows.filter((row) => !reached[row]);
+  element("rates-what").textContent = reached ? " Positions that vr expand reached are left out." : "";
   for (const [name, title, count] of CHARTS) {
     if (!document.getElementById(`rates-${name}`)) {
       const chart = make("div", { id: `rates-${name}`, className: "chart low", role: "img", "aria-label": `${title}: see the table` });
@@ -112,14 +123,15 @@ export function drawRates(points, rows, threshold) {
       found,
       ...found.value(),
     }));
-    drawGroups(`rates-${name}`, groups);
+    drawGroups(`rates-${name}`, groups, rows.length ? "No candidates at this threshold." : NOTHING);
     const of = name === "label" ? "candidates" : "positions";
     const cells = groups.map((each) => [each.word, counted(each.found.count), counted(each.found.total), percent(each)]);
     element(`table-${name}`).replaceChildren(table(title, ["", name === "label" ? "with it" : "candidates", of, "share"], cells));
   }
 }
 
-function drawGroups(id, groups) {
+/** @param {string} id @param {any[]} groups @param {string} nothing what is said where there are no groups */
+function drawGroups(id, groups, nothing) {
   const { accent } = colours();
   const shown = groups.slice().reverse();
   const trace = {
@@ -142,7 +154,7 @@ function drawGroups(id, groups) {
     xaxis: { title: { text: "%" }, rangemode: "tozero", fixedrange: true },
     yaxis: { tickvals: shown.map((_, i) => i), ticktext: shown.map((each) => plain(each.word)), range: [-0.6, shown.length - 0.4], fixedrange: true },
   };
-  Plotly.react(id, [trace], layout({ ...axes, height: 75 + 26 * Math.max(shown.length, 1) }), PLAIN);
+  Plotly.react(id, [trace], layout({ ...axes, annotations: note(!shown.length, nothing), height: 75 + 26 * Math.max(shown.length, 1) }), PLAIN);
 }
 
 /** Words for Plotly, which reads some markup in them. @param {string} word */

@@ -38,13 +38,13 @@ export class Detail {
     const body = element("detail-body");
     body.hidden = false;
     body.replaceChildren(
-      make("p", { className: "what" }, describe(this.points, row)),
       this.around(),
+      make("p", { className: "what" }, describe(this.points, row)),
       make("div", { id: "board" }),
       this.legend(),
+      this.numbers(),
       this.stepper(),
       ...this.family.parts(),
-      this.numbers(),
       this.about(),
       this.buttons(),
     );
@@ -57,6 +57,15 @@ export class Detail {
     }
   }
 
+  /** Shows no position. */
+  clear() {
+    this.row = -1;
+    element("detail-title").textContent = "Board";
+    element("detail-body").hidden = true;
+    element("detail-body").replaceChildren();
+    element("detail-empty").hidden = false;
+  }
+
   /** The positions along the line that the deep search expects. */
   follow() {
     this.line = this.points.line("pv", this.row);
@@ -66,8 +75,8 @@ export class Detail {
 
   around() {
     const step = (by, text, label) => make("button", { type: "button", onclick: () => this.events.onStep(by), "aria-label": label }, text);
-    const flip = make("button", { type: "button", onclick: () => this.flip() }, "Turn the board");
-    return make("div", { className: "tools" }, step(-1, "◀ previous", "the position before, with a larger disagreement"), step(1, "next ▶", "the next position, with a smaller disagreement"), flip);
+    const flip = make("button", { type: "button", onclick: () => this.flip(), "aria-label": "turn the board" }, "Turn");
+    return make("div", { className: "tools around" }, step(-1, "◀", "the position before, with a larger disagreement"), step(1, "▶", "the next position, with a smaller disagreement"), flip);
   }
 
   legend() {

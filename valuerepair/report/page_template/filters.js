@@ -16,6 +16,16 @@ function option(value, text) {
   return made;
 }
 
+/** Whether the page has one column, as style.css has it. */
+export const narrow = matchMedia("(max-width: 60rem)");
+
+/** What is marked so is folded where the page has one column, and open, without its title, where it has two. */
+export function foldWhereNarrow() {
+  const fold = () => document.querySelectorAll("details.fold").forEach((part) => part.toggleAttribute("open", !narrow.matches));
+  narrow.addEventListener("change", fold);
+  fold();
+}
+
 export class Filters {
   /** @param {import("./data.js").Points} points @param {number} threshold @param {() => void} onChange */
   constructor(points, threshold, onChange) {
@@ -57,11 +67,18 @@ export class Filters {
 
   sayThreshold() {
     element("threshold-value").textContent = String(Math.round(this.threshold * 1e4) / 1e4);
+    const set = this.choices().length + (this.threshold === this.initial ? 0 : 1);
+    element("filters-set").textContent = set ? ` (${set} set)` : "";
   }
 
   /** Whether all positions fit. */
   get open() {
-    return CHOICES.every((name) => element(name).value === "") && element("text").value.trim() === "";
+    return this.choices().length === 0;
+  }
+
+  /** The names of those that are set. */
+  choices() {
+    return [...CHOICES, "text"].filter((name) => element(name).value.trim() !== "");
   }
 
   /** The rows that fit, ascending. */

@@ -8,6 +8,7 @@ import { describe, make, opinions, signed } from "./words.js";
 
 const BOARDS = 8;
 const PAGE = 50;
+const ABOUT_WORST = "At most one of each game. Arrows: blue the deep search's best move, orange and dashed the net's. The side to move is at the bottom.";
 
 export class List {
   /** @param {any} points @param {{onOpen: (row: number, focus: boolean) => void, onForget: () => void}} events */
@@ -29,12 +30,27 @@ export class List {
     this.candidates = worst(visible.filter((row) => size[row] >= threshold));
     this.rows = selected ? worst(visible.filter((row) => selected.has(row))) : this.candidates;
     const what = selected ? "selected positions" : "candidates";
-    element("list-what").textContent = `${counted(this.rows.length)} ${what}, the largest disagreement first`;
+    element("list-what").textContent = `${counted(this.rows.length)} ${what}${this.rows.length > 1 ? ", the largest disagreement first" : ""}`;
+    for (const kind of ["pgn", "epd"]) element(`download-${kind}`).disabled = !this.rows.length;
     element("unselect").hidden = !selected;
     element("positions").replaceChildren();
     this.shown = 0;
     this.more();
-    element("worst").replaceChildren(...this.candidates.slice(0, BOARDS).map((row) => make("li", {}, this.small(row))));
+    element("worst-what").textContent = this.candidates.length ? ABOUT_WORST : "No candidates at this threshold.";
+    element("worst").replaceChildren(...this.worstOfGames().map((row) => make("li", {}, this.small(row))));
+  }
+
+  /** The worst candidates, one a game: others of the same game are often the same mistake again. */
+  worstOfGames() {
+    const { game } = this.points.columns;
+    const games = new Set();
+    const worst = [];
+    for (const row of this.candidates) {
+      if (worst.length === BOARDS) break;
+      if (!games.has(game[row])) worst.push(row);
+      games.add(game[row]);
+    }
+    return worst;
   }
 
   more() {

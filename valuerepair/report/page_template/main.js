@@ -3,7 +3,7 @@
 import { drawHistogram, drawRates } from "./charts.js";
 import { Points, unpack, unpackText } from "./data.js";
 import { Detail } from "./detail.js";
-import { Filters, element } from "./filters.js";
+import { Filters, element, foldWhereNarrow, narrow } from "./filters.js";
 import { guard } from "./guard.js";
 import { List } from "./list.js";
 import { counted } from "./rates.js";
@@ -21,7 +21,8 @@ class Page {
     this.origin = null;
     this.filters = new Filters(this.points, words.threshold, () => this.soon());
     this.scatter = new Scatter(this.points, words.lowess, {
-      onOpen: (row) => this.open(row, false),
+      // Where the board is below the plot, the reader goes there with the point.
+      onOpen: (row) => this.open(row, narrow.matches),
       onSelect: (rows) => this.select(rows),
     });
     this.list = new List(this.points, {
@@ -50,7 +51,7 @@ class Page {
     const [rows, threshold] = [filters.rows(), filters.threshold];
     this.rows = rows;
     this.list.draw(rows, threshold, this.selected);
-    if (!this.begun) this.begin();
+    this.keepBoard();
     this.scatter.draw(rows, threshold, filters.open);
     drawHistogram(points, rows, threshold);
     drawRates(points, rows, threshold);
@@ -60,13 +61,15 @@ class Page {
     Object.assign(counts.dataset, { positions: rows.length, candidates, draws: Number(counts.dataset.draws ?? 0) + 1 });
   }
 
-  /** The worst board is there from the beginning; its ring is drawn with the points. */
-  begin() {
-    this.begun = true;
-    const [worst] = this.list.candidates;
-    if (worst === undefined) return;
+  /** The board stays while its position fits the filters; else that of the worst that fits comes. The ring is drawn
+   * with the points. */
+  keepBoard() {
+    if (this.detail.row >= 0 && this.rows.includes(this.detail.row)) return;
+    const { size } = this.points;
+    const worst = this.rows.reduce((found, row) => (found < 0 || size[row] > size[found] ? row : found), -1);
     this.scatter.marked = worst;
-    this.detail.open(worst, false);
+    if (worst >= 0) this.detail.open(worst, false);
+    else this.detail.clear();
   }
 
   /** @param {number} row @param {boolean} focus */
@@ -139,6 +142,7 @@ async function start() {
     script.textContent = plotly;
     document.head.append(script);
     element("main").hidden = false;
+    foldWhereNarrow();
     const page = new Page(JSON.parse(words), numbers);
     followTheme(() => page.draw());
     notice.hidden = true;

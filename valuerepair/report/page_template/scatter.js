@@ -1,6 +1,6 @@
 // @ts-check
 // Net Q against deep Q: every position a point (WebGL where there is any), chosen by click, keys, box or lasso.
-import { PLAIN, colours, layout } from "./charts.js";
+import { PLAIN, colours, layout, note } from "./charts.js";
 import { element } from "./filters.js";
 import { lowess } from "./lowess.js";
 import { values } from "./words.js";
@@ -93,7 +93,7 @@ export class Scatter {
       xaxis: { title: { text: "deep Q, side to move" }, range: RANGE, constrain: "domain" },
       yaxis: { title: { text: `${this.points.calibratedQ ? "calibrated " : ""}net Q, side to move` }, range: RANGE, scaleanchor: "x", constrain: "domain" },
     };
-    const how = { ...axes, shapes, dragmode: this.drag || false, hovermode: "closest", uirevision: "kept", clickmode: "event" };
+    const how = { ...axes, shapes, annotations: note(!this.rows.length), dragmode: this.drag || false, hovermode: "closest", uirevision: "kept", clickmode: "event" };
     return Plotly.react(this.box, traces, layout(how), PLAIN).then(() => this.listen());
   }
 

@@ -33,12 +33,25 @@ export function drawSummary(words) {
     ["Reached from candidates", expanded(stats.expanded)],
   ];
   element("cards").replaceChildren(...cards.filter(([, text]) => text).map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))));
-  element("about").textContent = `${scored.net.name} against ${scored.oracle.label}, from ${stats.store}`;
+  element("title").textContent = `Where ${scored.net.name} is blind`;
+  element("about").textContent = `Its Q against that of ${scored.oracle.label}, from ${stats.store}`;
   document.title = `${scored.net.name}: valuerepair report`;
+  sayHeadline(words.figures.headline);
   element("stats").textContent = lines.join("\n");
   const rows = scored.by_threshold.map((row) => [String(row.threshold), counted(row.candidates), percent(row)]);
   element("thresholds").replaceChildren(table("Candidates by threshold", ["|net Q − deep Q| ≥", "candidates", "share"], rows));
-  sampled(words.shown, scored);
+  sampled(words.shown);
+}
+
+/** The sentence with its figure large and its interval apart. @param {string} sentence */
+function sayHeadline(sentence) {
+  const parts = /^([\d,.]+|No) (.*?)(?: (\([^()]*\)))?$/.exec(sentence);
+  if (!parts) return;
+  const [, figure, what, interval = ""] = parts;
+  const [large, rest] = element("headline").children;
+  large.textContent = figure;
+  rest.replaceChildren(`${what} `, make("i", {}, interval));
+  element("headline").hidden = false;
 }
 
 /** How many candidates are left once net Q is on the oracle's scale. @param {any} found */
@@ -70,13 +83,12 @@ function looks(confirmed) {
   return `${counted(confirmed.looked)} by ${confirmed.second.label}: search right ${percent(right)}`;
 }
 
-/** @param {any} shown @param {any} scored */
-function sampled(shown, scored) {
+/** @param {any} shown */
+function sampled(shown) {
   if (shown.complete) return;
   const parts = shown.strata.map((name, i) => `${counted(shown.shown[i])} of ${counted(shown.of[i])} (${name})`);
-  const note = element("sampled");
-  note.hidden = false;
-  note.textContent =
-    `This page shows a sample of the ${counted(scored.positions - scored.without_q)} positions one by one: ${parts.join(", ")}. ` +
+  element("sampled").hidden = false;
+  element("sampled").textContent =
+    `This page shows a sample of the ${counted(shown.of.reduce((sum, count) => sum + count))} positions one by one: ${parts.join(", ")}. ` +
     "In charts and rates each counts for as many as it stands for, so they estimate what all positions would give; the figures of the store below are of all.";
 }

@@ -1,0 +1,195 @@
+"""What a reader sees first, and what stays on the page when filters change: headline, plot, board, worst positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from tests.cli_tree import SAMPLE
+from tests.expanded_store import expanded_store
+from tests.report.browser import Visit, visit
+from tests.report.reading import THRESHOLD, Report, loneliest, pixel, set_filter, show_in_list, table
+from valuerepair.question import Question
+from valuerepair.report import page as page_module
+from valuerepair.report.stats import headline, store_figures
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+DESKTOP, PHONE = (1280, 900), (390, 844)
+BOX = "(part) => document.querySelector(part).getBoundingClientRect().toJSON()"
+PLOT = """() => {
+    const { xaxis, yaxis } = document.getElementById("scatter")._fullLayout;
+    const box = document.getElementById("scatter").getBoundingClientRect();
+    return {top: box.top + yaxis._offset, bottom: box.top + yaxis._offset + yaxis._length, width: xaxis._length};
+}"""
+
+
+def report_of(db: Path | str, folder: Path, question: Question) -> Path:
+    path = folder / "report.html"
+    with Store.open(db) as store:
+        page_module.write(store, path, question)
+    return path
+
+
+def said(page: Visit) -> str:
+    return " ".join(page.text("#headline").split())
+
+
+def board(page: Visit) -> str:
+    return page.text("#detail-title")
+
+
+# -- the first screen -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threshold", [0.4, 0.9])
+@pytest.mark.parametrize(("window", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+def test_the_headline_and_the_whole_plot_are_on_the_first_screen(
+    chromium: Browser, tmp_path: Path, window: tuple[int, int], scheme: Literal["light", "dark"], threshold: float
+) -> None:
+    (width, height), question = window, Question(threshold=threshold)
+    path = report_of(SAMPLE, tmp_path, question)
+    with Store.open(SAMPLE) as store:
+        sentence = headline(store_figures(store, question))
+    with visit(chromium, path, width=width, height=height, scheme=scheme, touch=window == PHONE) as page:
+        assert page.evaluate("() => scrollY") == 0
+        assert said(page) == sentence
+        figure = page.text("#headline b")
+        assert sentence.startswith(figure)
+        sizes = [
+            float(page.evaluate("(part) => parseFloat(getComputedStyle(document.querySelector(part)).fontSize)", part))
+            for part in ("#headline b", "#headline span", "h1")
+        ]
+        assert sizes[0] > 2 * max(sizes[1:]) - 1
+        top, plot = page.evaluate(BOX, "#headline"), page.evaluate(PLOT)
+        assert 0 <= top["top"] < top["bottom"] <= plot["top"] < plot["bottom"] <= height
+        assert plot["width"] > 0.35 * width
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+        assert page.errors == []
+
+
+def test_on_a_phone_what_is_tapped_is_large_enough(chromium: Browser, made: Report) -> None:
+    with visit(chromium, made.path, width=PHONE[0], height=PHONE[1], touch=True) as page:
+        for summary in page.page.locator("summary").all():
+            summary.tap()
+        small = page.evaluate(
+            """() => Array.from(document.querySelectorAll("button, select, input, summary"))
+                .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < 39)
+                .map((each) => each.outerHTML)"""
+        )
+        assert small == []
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_on_a_phone_a_tap_on_a_point_goes_to_its_board(chromium: Browser, made: Report) -> None:
+    row = loneliest(made.frame)
+    with visit(chromium, made.path, width=PHONE[0], height=PHONE[1], touch=True) as page:
+        page.page.touchscreen.tap(*pixel(page, row))
+        page.page.wait_for_function(
+            "(id) => document.getElementById('detail-title').textContent.endsWith(` ${id}`)", arg=str(row.position_id)
+        )
+        card, drawn = page.evaluate(BOX, "#detail"), page.evaluate(BOX, "#board svg")
+        assert 0 <= card["top"] < drawn["top"] < drawn["bottom"] < PHONE[1]
+
+
+# -- filters ----------------------------------------------------------------------------------------------------------
+
+
+def test_filters_that_leave_nothing_clear_the_board(page: Visit, made: Report) -> None:
+    worst = board(page)
+    set_filter(page, "text", "nobody plays in such a game")
+    assert page.text("#counts") == "0 positions shown, 0 candidates"
+    assert board(page) == "Board"
+    assert "No position fits these filters." in page.text("#detail")
+    assert page.page.locator("#board svg").count() == 0
+    assert page.evaluate("() => document.getElementById('scatter').data[4].x.length") == 0  # the ring
+    assert page.page.locator("#worst li, #positions li").count() == 0
+    for chart in ("scatter", "histogram", "rates-phase", "rates-label"):
+        noted = page.evaluate(
+            "(id) => document.getElementById(id)._fullLayout.annotations.map((each) => each.text)", chart
+        )
+        assert noted == ["No position fits these filters."]
+    assert page.page.is_disabled("#download-pgn")
+    assert page.page.is_disabled("#download-epd")
+    page.page.focus("#scatter")
+    for key in ("ArrowRight", "Enter", "Home"):
+        page.page.keyboard.press(key)
+    assert page.errors == []
+    set_filter(page, "text", "")
+    size = made.frame["disagreement"].abs()
+    assert size[made.frame["position_id"] == int(board(page).split()[1])].iloc[0] == size.max()
+    assert board(page).startswith("Position ")
+    assert worst.startswith("Position ")
+    assert page.evaluate("() => document.getElementById('scatter').data[4].x.length") == 1
+    assert page.page.is_enabled("#download-pgn")
+
+
+def test_the_board_stays_while_its_position_fits(page: Visit, made: Report) -> None:
+    frame = made.frame[made.frame["disagreement"].abs() >= THRESHOLD]
+    third = frame.loc[frame["disagreement"].abs().sort_values(ascending=False).index].iloc[2]
+    show_in_list(page, third["position_id"])
+    set_filter(page, "phase", third["phase"])
+    assert board(page) == f"Position {third['position_id']}"
+    other = "b" if third["side"] == "w" else "w"
+    set_filter(page, "side", other)
+    fitting = made.frame[(made.frame["phase"] == third["phase"]) & (made.frame["side"] == other)]
+    assert board(page) == f"Position {fitting.loc[fitting['disagreement'].abs().idxmax(), 'position_id']}"
+
+
+def test_the_fold_says_how_many_filters_are_set(page: Visit) -> None:
+    def told() -> str:
+        return str(page.evaluate("() => document.getElementById('filters-set').textContent"))
+
+    assert told() == ""
+    set_filter(page, "side", "w")
+    set_filter(page, "threshold", "1")
+    assert told() == " (2 set)"
+
+
+# -- the worst positions ----------------------------------------------------------------------------------------------
+
+
+def test_the_worst_positions_are_of_different_games(chromium: Browser, tmp_path: Path) -> None:
+    asked = Question(threshold=0.4)
+    with Store.open(SAMPLE) as store:
+        order = store.candidates(asked)
+    assert order["game_id"].head(8).duplicated().any()  # else the test could not fail
+    with visit(chromium, report_of(SAMPLE, tmp_path, asked)) as page:
+        shown = page.evaluate(
+            "() => Array.from(document.querySelectorAll('#worst button'), (each) => Number(each.dataset.position))"
+        )
+    assert shown == order.drop_duplicates("game_id")["position_id"].head(8).tolist()
+
+
+# -- positions reached from candidates --------------------------------------------------------------------------------
+
+
+def test_with_expanded_positions_the_rates_are_the_archives(chromium: Browser, tmp_path: Path) -> None:
+    db, asked = expanded_store(tmp_path), Question(alpha=170.0, expanded="all")
+    with Store.open(db) as store:
+        figures = store_figures(store, asked)
+        frame = store.frame(asked)
+    scored = figures["scored"]
+    with visit(chromium, report_of(db, tmp_path, asked), width=DESKTOP[0], height=DESKTOP[1]) as page:
+        assert said(page) == headline(figures)
+        shown = int(page.evaluate("() => document.getElementById('counts').dataset.positions"))
+        assert shown == frame["disagreement"].notna().sum() > scored["positions"]
+        for name, key in (("phase", "by_phase"), ("side", "by_side")):
+            wanted = [[f"{row['candidates']:,}", f"{row['scored']:,}"] for row in scored[key] if row["scored"]]
+            assert [cells[1:3] for cells in table(page, name)] == wanted
+        assert "Positions that vr expand reached are left out." in page.text("#rates-what")
+        holds_no_hole(page)
+
+
+def holds_no_hole(page: Visit) -> None:
+    """The plot and the list below it are as high as the board's card beside them."""
+    plot, card, positions = (page.evaluate(BOX, part) for part in (".look > section", "#detail", "#list"))
+    assert page.page.locator(".family-box").count() == 1
+    ends: dict[str, Any] = {"plot": plot["bottom"], "list": positions["bottom"]}
+    assert 0 < positions["top"] - ends["plot"] < 30
+    assert ends["list"] == pytest.approx(card["bottom"], abs=2)
