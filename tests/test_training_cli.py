@@ -335,8 +335,8 @@ def test_a_store_without_values_of_the_net(maia_file: str, tmp_path: Path, capsy
     other = tmp_path / "other.pb.gz"
     other.write_bytes(gzip.compress(gzip.decompress(Path(maia_file).read_bytes()), 1, mtime=7))
     code, _, err = train(str(other), tmp_path / "new.pb.gz", capsys, *STORE, *QUICK)
-    assert code == 1
-    assert f"no net {other}" in err
+    assert code == 2
+    assert f"{other}: {SAMPLE} has no values of this net; first run: vr remeasure --db {SAMPLE}" in err
 
 
 def test_an_onnx_file_cannot_be_trained(maia_onnx: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -145,11 +145,13 @@ def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Que
     from valuerepair.store.store import Store
 
     path = str(locate(question.net))
+    file = read_net_file(path)
     # By the file's name a store has the values of the usual heads.
-    asked = replace(question, net=read_net_file(path).sha256 + heads.variant if heads.variant else path)
+    asked = replace(question, net=file.sha256 + heads.variant if heads.variant else path)
     if store is not None:
         with Store.open(store) as opened:
-            _check_known(opened, asked.net, path)
+            if file.header is not None:  # else it cannot be trained at all, which `train` says
+                _check_known(opened, asked.net, path)
             return asked.to_train_by(opened)
     if not isinstance(asked.threshold, float):
         raise UsageError(f"--threshold {asked.threshold}: is a share of a store's positions; give a number, or --store")

@@ -59,9 +59,10 @@ _SIDES = ("w", "b")
 _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms"})
 # What net Q and deep Q are made of, beside W/D/L.
 OF_Q = ("net_q", "cp", "mate", "deep_own_q")
-NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_DEEP, "weight", *_WORDS)
 # Of positions that a ladder cut: the nodes of their last rung, NaN of those that were searched in full.
 OF_CUT = ("rung",)
+_OF_SEARCH = (name for name in _DEEP if name not in OF_CUT)
+NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_OF_SEARCH, "weight", *_WORDS)
 # Of positions reached from candidates: the sampled one that it began with, the step, whether the value is inferred.
 OF_EXPANDED = ("root_id", "step", "inferred")
 # Where several nets reached a position, this one's way counts, else that of the first. SQLite takes bare columns from
