@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 import valuerepair as vr
 from tests import lc0_rescorer
+from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
 from tests.mining_doubles import mine_by_key, random_games
 from tests.test_split import kinds
@@ -45,7 +46,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training import game_chunks
 from valuerepair.training.chunk_output import ChunkOutput
-from valuerepair.training.game_chunks import GameChunkOptions, parse_policy, write_game_chunks
+from valuerepair.training.game_chunks import GameChunkOptions, JudgedBoards, write_game_chunks
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
@@ -701,8 +702,8 @@ def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured)
         (["absent.pgn"], 2, "absent.pgn"),
         (["games.pgn", "--policy", "net"], 2, "--policy net: say which net, by --net"),
         (["games.pgn", "--policy", "judge"], 2, "--policy judge: say which store has its moves, by --db"),
-        (["games.pgn", "--policy", "played:0.5"], 2, "--policy played:0.5: give played, net, judge"),
-        (["games.pgn", "--policy", "net:2"], 2, "--policy net:2: give played, net, judge"),
+        (["games.pgn", "--policy", "played:0.5"], 2, "--policy played:0.5: give played, net or net:SHARE"),
+        (["games.pgn", "--policy", "net:2"], 2, "--policy net:2: give played, net or net:SHARE"),
         (["games.pgn", "--input-format", "7"], 2, "input format 7: no training records for it"),
         (["games.pgn", "--games", "0"], 2, "--games 0: must be at least 1"),
         (["games.pgn", "--db", "absent.db"], 1, "absent.db"),
@@ -730,7 +731,11 @@ def test_python_writes_the_same(mined: tuple[Path, Path], tmp_path: Path) -> Non
     assert manifest["chunks"] == len(packed_chunks(tmp_path / "out")) == 60
 
 
-def test_policies() -> None:
-    assert parse_policy("net:0.25") == ("net", 0.25)
-    assert parse_policy("judge") == ("judge", 1.0)
-    assert parse_policy("played") == ("played", 1.0)
+def test_what_screening_cut_has_its_last_value() -> None:
+    """A rung's search is what the store has of most positions of the sample."""
+    query = """SELECT count(DISTINCT position_id), sum(stage = 'full') FROM deep_values
+        WHERE oracle_id = ? AND position_id IN (SELECT position_id FROM net_values WHERE net_id = ?)"""
+    with Store.open(SAMPLE) as store:
+        net, oracle = store.pick()
+        judged, in_full = store.connection.execute(query, (oracle, net)).fetchone()
+        assert len(JudgedBoards.of(store, Question()).keys) == judged > in_full

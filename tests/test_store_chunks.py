@@ -40,8 +40,8 @@ from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.drawing import StoreDraw
-from valuerepair.training.records import RecordFacts
-from valuerepair.training.store_chunks import ChunkOptions, Judged, parse_policy, position_records
+from valuerepair.training.records import RecordFacts, parse_policy
+from valuerepair.training.store_chunks import ChunkOptions, Judged, position_records
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
@@ -180,10 +180,12 @@ def test_sampled_results_have_the_judges_chances(shares: tuple[float, ...]) -> N
 
 
 def test_words_of_policy() -> None:
-    assert [parse_policy(word) for word in ("net", "judge", "judge:0.3")] == [0, 1, 0.3]
+    words = ("net", "judge", "judge:0.3")
+    assert [parse_policy(word, "net", "judge") for word in words] == [("net", 0), ("judge", 1), ("judge", 0.3)]
+    assert parse_policy("net:0.25", "played", "net", "judge") == ("net", 0.25)
     for word in ("judge:", "judge:2", "net:0.5", "best", "judge:nan"):
         with pytest.raises(UsageError, match="--policy"):
-            parse_policy(word)
+            parse_policy(word, "net", "judge")
 
 
 # -- of a store -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -95,9 +95,10 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json
     from valuerepair.chess.progress import Progress
     from valuerepair.question import Question
     from valuerepair.store.store import Store
-    from valuerepair.training.game_chunks import GameChunkOptions, parse_policy, write_game_chunks
+    from valuerepair.training.game_chunks import GameChunkOptions, PolicyFrom, write_game_chunks
+    from valuerepair.training.records import parse_policy
 
-    policy_from, share = parse_policy(policy)
+    policy_from, share = parse_policy(policy, *get_args(PolicyFrom))
     scale: AlphaOption = given["alpha"]
     named: dict[str, Any] = {name: given[name] for name in ("input_format", "games")}
     if scale.alpha is not None:

@@ -215,12 +215,14 @@ def _write_chunks(
     from valuerepair import api
     from valuerepair.errors import UsageError
     from valuerepair.store.store import Store
-    from valuerepair.training.store_chunks import ChunkOptions, parse_policy, summary
+    from valuerepair.training.records import parse_policy
+    from valuerepair.training.store_chunks import ChunkOptions, summary
 
     if output is None:
         raise UsageError("--format chunks: give a new folder with -o")
     form, device, threads = (given.pop(name) for name in ("form", "device", "threads"))
-    policy_share, draws = parse_policy(given.pop("policy")), given.pop("wdl")
+    _, policy_share = parse_policy(given.pop("policy"), "net", "judge")
+    draws = given.pop("wdl")
     options = ChunkOptions(policy_share=policy_share, draws=draws, part=part or "train", **given)
     asked = question if question.threshold is not None else replace(question, threshold=DEFAULT_THRESHOLD)
     with Store.open(db) as store:

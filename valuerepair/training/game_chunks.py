@@ -86,22 +86,6 @@ class GameChunkOptions:
             raise UsageError(f"--games {self.games}: must be at least 1")
 
 
-def parse_policy(text: str) -> tuple[PolicyFrom, float]:
-    """``played``, ``net``, ``judge``, ``net:0.3`` or ``judge:0.3``: where the policy is from, and its share.
-
-    Raises UsageError for other words.
-    """
-    word, colon, share = text.partition(":")
-    try:
-        found = float(share) if colon else 1.0
-    except ValueError:
-        found = np.nan
-    policy: PolicyFrom | None = next((known for known in get_args(PolicyFrom) if known == word), None)
-    if policy is None or not 0 <= found <= 1 or (colon and policy == "played"):
-        raise UsageError(f"--policy {text}: give played, net, judge, or net:SHARE or judge:SHARE, a share up to 1")
-    return policy, found
-
-
 @dataclass(frozen=True, slots=True)
 class JudgedBoards:
     """What a store's judge says of boards, by their keys, ascending uint64[n].
@@ -128,7 +112,7 @@ class JudgedBoards:
         net_id, oracle_id = store.pick(question.net, question.oracle)
         alpha = store.training_alpha(net_id, oracle_id, question.alpha)
         asked = replace(question, alpha=alpha.value, calibration="none")
-        frame = store.frame(asked, only=("position_id", "key", "net_d", "deep_q", "deep_best", "nodes"))
+        frame = store.frame(asked, only=("position_id", "key", "net_d", "deep_q", "deep_best", "nodes"), cut=True)
         attrs, frame = frame.attrs, frame[frame["deep_q"].notna()]
         held_out = (_NONE, _NONE)
         if split is not None:

@@ -281,22 +281,6 @@ def _passes(drawn: StoreDraw, records: int | None) -> Index:
     return np.concatenate(passes)[:records]
 
 
-def parse_policy(text: str) -> float:
-    """The share of the policy that goes to the judge's best move: ``net`` is 0, ``judge`` 1, ``judge:0.3`` that share.
-
-    Raises UsageError for other words.
-    """
-    word, colon, share = text.partition(":")
-    try:
-        if word == "net" and not colon:
-            return 0.0
-        if word == "judge" and 0 <= (found := float(share) if colon else 1.0) <= 1:
-            return found
-    except ValueError:
-        pass
-    raise UsageError(f"--policy {text}: give net, judge, or judge:SHARE with a share between 0 and 1")
-
-
 def summary(manifest: dict[str, Any], folder: str | os.PathLike[str]) -> list[str]:
     """What `write_chunks` wrote, for a user."""
     records, positions = manifest["records"], manifest["positions"]
