@@ -109,8 +109,8 @@ def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Outcom
     assert store.read_bytes() == before
     assert notes(folder)[0]["name"] == "copy"
     assert all(each["done"] for each in notes(folder))
-    with sqlite3.connect(folder / "store.db") as own, sqlite3.connect(store) as other:
-        counts = [c.execute("SELECT count(*) FROM positions").fetchone()[0] for c in (own, other)]
+    with vr.open_store(folder / "store.db") as own, vr.open_store(store) as other:
+        counts = [each.connection.execute("SELECT count(*) FROM positions").fetchone()[0] for each in (own, other)]
     assert counts[0] >= counts[1]
     assert outcome.repaired.exists()
     assert outcome.control.exists()
