@@ -91,7 +91,7 @@ class Rescored:
         return lines
 
 
-class Judged(NamedTuple):
+class JudgedValues(NamedTuple):
     """What a store says of n positions, by ascending key: `wdl` float32[n, 3] from the side to move; `clock` and
     `repeated` of the history that it was judged with."""
 
@@ -151,7 +151,9 @@ def rescore(
 # -- what the store says ----------------------------------------------------------------------------------------------
 
 
-def read_judged(store: Store, question: Question, candidates_only: bool = False, split: Split | None = None) -> Judged:
+def read_judged(
+    store: Store, question: Question, candidates_only: bool = False, split: Split | None = None
+) -> JudgedValues:
     """All positions of the question with a deep Q, those that screening cut by their last rung; of a split's part
     ``train``. Q is by the alpha that is trained by (`Store.training_alpha`)."""
     alpha = store.training_alpha(*store.pick(question.net, question.oracle), question.alpha)
@@ -173,7 +175,7 @@ def read_judged(store: Store, question: Question, candidates_only: bool = False,
             planes = encode(batch.take(late), "no", CLASSICAL)
             repeated[begin + late] = planes[:, BOARD_PLANES - 1, 0, 0] > 0
     wdl = draw.wdl(rows, "judge" if question.q_from == "wdl" else "net")
-    return Judged(draw.keys[rows].astype(np.uint64), wdl, clock, repeated)
+    return JudgedValues(draw.keys[rows].astype(np.uint64), wdl, clock, repeated)
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -212,7 +214,7 @@ class _Chunk(NamedTuple):
 
 
 def _write(
-    archives: Archives, judged: Judged, fields: Fields, folder: Path, on_bytes: Callable[[int], None]
+    archives: Archives, judged: JudgedValues, fields: Fields, folder: Path, on_bytes: Callable[[int], None]
 ) -> _Counts:
     counts = _Counts()
 
@@ -277,7 +279,7 @@ def _short(name: str) -> str:
     return name.encode()[-LENGTH_NAME:].decode(errors="ignore")
 
 
-def _rescored(packed: Sequence[bytes], judged: Judged, fields: Fields) -> list[_Chunk | str]:
+def _rescored(packed: Sequence[bytes], judged: JudgedValues, fields: Fields) -> list[_Chunk | str]:
     """Each packed chunk with the judge's values, or why it cannot be used."""
     found: list[Records | str] = []
     for content in packed:
@@ -300,7 +302,7 @@ def _rescored(packed: Sequence[bytes], judged: Judged, fields: Fields) -> list[_
     return result
 
 
-def _places(chunks: Sequence[Any], judged: Judged) -> list[tuple[NDArray[np.int64], int]]:
+def _places(chunks: Sequence[Any], judged: JudgedValues) -> list[tuple[NDArray[np.int64], int]]:
     """Of each chunk the row of `judged` whose value each record takes, -1 for none; how many for their history
     alone have none."""
     boards = boards_of([ChunkRecords.of(records.tobytes(), len(records)) for records in chunks])
@@ -315,7 +317,7 @@ def _places(chunks: Sequence[Any], judged: Judged) -> list[tuple[NDArray[np.int6
 
 
 def _chunk(
-    content: bytes, records: Records, taken: NDArray[np.int64], otherwise: int, judged: Judged, fields: Fields
+    content: bytes, records: Records, taken: NDArray[np.int64], otherwise: int, judged: JudgedValues, fields: Fields
 ) -> _Chunk:
     rows = np.flatnonzero(taken >= 0)
     if not len(rows):

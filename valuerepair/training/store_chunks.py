@@ -80,7 +80,7 @@ class ChunkOptions:
                 raise UsageError(f"--{name} {word}: must be one of {', '.join(words)}")
 
 
-class Judged(NamedTuple):
+class JudgedPositions(NamedTuple):
     """n positions with what is written of them beside the net's word, all from the side to move.
 
     `wdl` float32[n, 3] the judge's win, draw and loss; `best` its move, 0 where it gave none, uint16[n] as in
@@ -101,7 +101,7 @@ class Judged(NamedTuple):
 
 
 def position_records(
-    judged: Judged, net: NetValues, priors: Priors, facts: RecordFacts, options: ChunkOptions | None = None
+    judged: JudgedPositions, net: NetValues, priors: Priors, facts: RecordFacts, options: ChunkOptions | None = None
 ) -> Records:
     """v6.RECORD[n] of positions, each a chunk for itself; `net` and `priors` are what the net says of them.
 
@@ -119,7 +119,9 @@ def position_records(
     return records
 
 
-def _fill_policy(records: Records, judged: Judged, first_moves: Moves, priors: Priors, form: int, share: float) -> None:
+def _fill_policy(
+    records: Records, judged: JudgedPositions, first_moves: Moves, priors: Priors, form: int, share: float
+) -> None:
     """`first_moves` are the net's."""
     moves, cuts, p = priors
     row = np.repeat(np.arange(len(records)), np.diff(cuts))
@@ -139,7 +141,7 @@ def _fill_policy(records: Records, judged: Judged, first_moves: Moves, priors: P
     records["best_idx"] = records["played_idx"] = indices[best]
 
 
-def _fill_values(records: Records, judged: Judged, net: NetValues, result: ResultFrom) -> None:
+def _fill_values(records: Records, judged: JudgedPositions, net: NetValues, result: ResultFrom) -> None:
     q, d = judged.wdl[:, 0] - judged.wdl[:, 2], judged.wdl[:, 1]
     plies_left = np.where(np.isnan(judged.plies_left), np.nan_to_num(net.moves_left), judged.plies_left)
     for name in ("root", "best", "played"):
@@ -239,11 +241,11 @@ class _JudgedRows:
         frame = store.frame(question, only=names, cut=True)
         return _JudgedRows(frame, drawn, plies_of_games(store, frame["game_id"].tolist()), options)
 
-    def parts(self, store: Store, begin: int) -> Iterator[Judged]:
+    def parts(self, store: Store, begin: int) -> Iterator[JudgedPositions]:
         """The rows from `begin` on, some at a time."""
         for first in range(begin, len(self.rows), _AT_ONCE):
             rows = self.rows[first : first + _AT_ONCE]
-            yield Judged(
+            yield JudgedPositions(
                 store.positions(self._drawn.ids[rows]),
                 self._drawn.wdl(rows, self._options.draws),
                 self._best[rows],
