@@ -404,7 +404,7 @@ def write_game_chunks(
         if net is not None and options.policy == "net":
             used = stack.enter_context(open_net(net, device=device, threads=threads))
         judge = None if store is None else JudgedBoards.of(store, question or Question(), split)
-        shown.set_total(size)
+        shown.set_total(size if options.games is None else None)  # else nobody knows how much will be read
         run = _identity(archives, sample, options, used, judge, split)
         output = stack.enter_context(ChunkOutput(folder, run, form=form))
         stack.enter_context(interruptions.counted())
@@ -417,7 +417,8 @@ def write_game_chunks(
         with closing(in_order(pack, games.after(output.chunks))) as chunks:
             for _, (packed, records) in chunks:
                 output.add(packed, records)
-                shown.note(f"{output.chunks:,} games, {output.records:,} records")
+                wanted = "" if options.games is None else f" of {options.games:,}"
+                shown.note(f"{output.chunks:,}{wanted} games, {output.records:,} records")
                 if interruptions:
                     return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
         games.check_any()
