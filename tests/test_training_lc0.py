@@ -18,6 +18,7 @@ from tests import lc0_oracle, lczero_training
 from tests.lc0_selfplay import Played, play
 from tests.own_games import played_on, position_after, searched_again
 from tests.play_doubles import white_played
+from tests.test_store_chunks import judged, net_of, some_positions
 from tests.test_training_records import STARTS, fake_game
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
@@ -29,6 +30,7 @@ from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.play.game import GameRecord
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
+from valuerepair.training.store_chunks import ChunkOptions, position_records
 
 # Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.
 BOOK = """[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
@@ -238,3 +240,36 @@ def assert_parsed_as(form: int, game: GameRecord, fill: HistoryFill, parsed: Map
     q, d = records["best_q"], records["best_d"]
     assert np.allclose(best.reshape(n, 3), np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1), atol=1e-6)
     assert np.array_equal(left, records["plies_left"])
+
+
+@pytest.mark.parametrize("form", INPUT_FORMATS)
+def test_lczero_training_reads_chunks_of_judged_positions(chunkparser: Path, form: int, tmp_path: Path) -> None:
+    """Planes as the net gets them; the policy written, the sampled result, the judge's value, and the net's own, by
+    which it would focus."""
+    batch = PositionBatch.from_positions(some_positions())
+    facts, options = RecordFacts(form, "fen_only", 1.0), ChunkOptions(policy_share=0.3)
+    judge, (values, priors) = judged(batch), net_of(batch)
+    records = position_records(judge, values, priors, facts, options)
+    arguments = []
+    for i in range(len(records)):
+        path = tmp_path / f"{i}.gz"
+        path.write_bytes(gzip.compress(records[i : i + 1].tobytes()))
+        arguments.append(f"{form},{path},{tmp_path / f'{i}.npz'}")
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE, str(chunkparser), *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "failed to parse" not in done.stdout
+    encoded = encode(batch, "fen_only", form).reshape(len(records), 112, 64)
+    if form < HECTOPLIES:
+        encoded[:, 109] /= np.float32(99)
+    for i, record in enumerate(records):
+        parsed = np.load(tmp_path / f"{i}.npz")
+        planes, policy, result, best, left = (parsed[f"arr_{k}"] for k in range(5))
+        assert np.allclose(planes.reshape(112, 64), encoded[i], rtol=1e-6, atol=0)
+        assert np.array_equal(policy, record["probabilities"])
+        assert np.allclose(best, judge.wdl[i], atol=1e-6)
+        win, draw, _ = judge.wdl[i]
+        assert int(np.argmax(result)) == (0 if judge.chance[i] < win else 1 if judge.chance[i] < win + draw else 2)
+        assert sorted(result.tolist()) == [0, 0, 1]
+        assert left[0] == record["plies_left"]
