@@ -36,7 +36,7 @@ SEEDS = (0, 1, 2)
 @click.argument("screened", type=click.Path(exists=True, path_type=Path))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--only", default="value", help="As in vr train.")
-@click.option("--steps", type=int, multiple=True, help="Also so many steps, beside the default.")
+@click.option("--steps", type=int, multiple=True, help="Numbers of steps to try beside the default.")
 def main(full: Path, screened: Path, folder: Path, only: str, steps: tuple[int, ...]) -> None:
     """Prints the errors by rung, then for each number of steps how far the nets are from full searches."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -271,10 +271,10 @@ def confirm(
         nullcontext() if quiet else remarks_to(progress.say),
     ):
         asked = question or Question()
-        found = confirm_candidates(opened, asked, depth, options, workers=workers, show=show, progress=progress)
-    if found.summary.state == "interrupted":
+        confirmed = confirm_candidates(opened, asked, depth, options, workers=workers, show=show, progress=progress)
+    if confirmed.summary.state == "interrupted":
         raise KeyboardInterrupt
-    return found
+    return confirmed
 
 
 def expand(
@@ -530,7 +530,7 @@ def write_game_chunks(
         nullcontext() if store is None else _open(store) as opened,
         Progress("chunks", None, "bytes", quiet=quiet) as progress,
     ):
-        found = write_game_chunks(
+        written = write_game_chunks(
             _paths(archives),
             folder,
             sample,
@@ -544,9 +544,9 @@ def write_game_chunks(
             threads=threads,
             progress=progress,
         )
-    if found.manifest is None:
+    if written.manifest is None:
         raise KeyboardInterrupt
-    return found.manifest
+    return written.manifest
 
 
 def repair(
@@ -877,8 +877,8 @@ class MinedStore(Store):
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        found = super().frame(question, text=text or labels, only=only, cut=cut)
-        return self._joined(found, labels, verdicts, outcomes)
+        frame = super().frame(question, text=text or labels, only=only, cut=cut)
+        return self._joined(frame, labels, verdicts, outcomes)
 
     def candidates(
         self, question: Question | None = None, *, labels: bool = False, verdicts: bool = False, outcomes: bool = False

@@ -172,10 +172,10 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
 
 def _history(fen: str, text: str) -> dict[str, Any]:
     """What a `_Line` has of the moves to `fen` that a comment tells; raises ValueError where they lead elsewhere."""
-    told = commented_history(text)
-    if told is None:
+    history = commented_history(text)
+    if history is None:
         return {"fen": fen, "start_fen": fen, "moves": np.empty(0, np.uint16)}
-    start_fen, moves = told[0], encode_moves(told[1])
+    start_fen, moves = history[0], encode_moves(history[1])
     if reason := board.status_error(start_fen):
         raise ValueError(reason)
     reached = board.replay(board.parse_fens([start_fen]), moves, np.array([0, len(moves)], np.int64))

@@ -664,8 +664,8 @@ def _result(headers: dict[str, str], outcome: str | None) -> str:
 def _wanted_evaluations(texts: Sequence[bytes], joined: bytes, options: SampleOptions) -> list[RecordedOptions | None]:
     """What to look for in the comments of each game; without a wish, evaluations as lichess writes them."""
     if options.every_evaluation and options.recorded is None:
-        found = [kind_in(text) if b"{" in text else None for text in texts]
-        return [None if first is None else RecordedOptions(first[0]) for first in found]
+        kinds = [kind_in(text) if b"{" in text else None for text in texts]
+        return [None if kind is None else RecordedOptions(kind[0]) for kind in kinds]
     return [options.recorded or (RecordedOptions(EVAL) if b"%eval" in joined else None)] * len(texts)
 
 

@@ -54,13 +54,13 @@ _CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_b
 @click.option("--db", type=FILE, help="A store whose judged values go before all others.  [default: none]")
 @SPLIT(help="A file of vr split: leave out the games that it holds out.")
 @click.option("--min-elo", type=int, help="Only games of two players with at least this rating.  [default: any]")
-@click.option("--games", type=int, help="Write at most so many games, the first ones.  [default: all]")
+@click.option("--games", type=int, help="Write this many games at most, the first ones.  [default: all]")
 @click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
 @click.option("--player", help="Only games with this in either player's name.  [default: any]")
 @click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
 @SEED(help="Seed of --game-share.")
-@click.option("--max-bytes", type=int, help="Read at most so many bytes of each archive, unpacked.  [default: all]")
+@click.option("--max-bytes", type=int, help="Bytes to read of each archive at most, unpacked.  [default: all]")
 @alpha_option(auto="170, and for the store's values its fit to results of games, where it has one")
 @ORACLE
 @click.option(
