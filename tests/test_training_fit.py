@@ -270,7 +270,7 @@ def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
 
 
 def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Samples, tmp_path: Path) -> None:
-    """Learned by heart, each position's policy is S for the move and 1 - S times the old one; without a move the old."""
+    """Learned by heart, a position's policy is S for the move and 1 - S times the old one; without a move the old."""
     some = samples.take(np.arange(64))
     some.judged[:8] = -1
     old = LinearNet(width=64)

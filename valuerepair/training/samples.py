@@ -114,9 +114,11 @@ class Samples:
         at = np.repeat(np.arange(len(self)), lengths)
         place = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
         moves[at, place], shares[at, place] = self.moves, self.shares
-        filled = [_filled(column, n) for column in (self.rule50, self.wdl, self.moves_left, self.weight)]
+        columns = (self.rule50, self.wdl, self.moves_left, self.weight)
+        rule50, wdl, moves_left, weight = (_filled(column, n) for column in columns)
+        judged, key = _filled(self.judged, n), _filled(self.key, n)
         bits = _filled(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
-        return Batch(bits, filled[0], moves, shares, *filled[1:], _filled(self.judged, n), _filled(self.key, n))
+        return Batch(bits, rule50, moves, shares, wdl, moves_left, weight, judged, key)
 
 
 def _filled(column: NDArray[Any], n: int) -> NDArray[Any]:
