@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from valuerepair.chess import origins
 from valuerepair.store import schema
 from valuerepair.store.rows import AFTER, EXPANDED, FULL, INFERRED, SECOND
 from valuerepair.store.store import Store
@@ -57,6 +58,11 @@ _RULES = (
      f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}') "
      f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
+    ("positions: kinds, and whole searches of the archive's positions are of those of games", "positions WHERE 1",
+     f"coalesce(kind, 'game') NOT IN ({', '.join(map(repr, origins.KINDS))}) OR (kind IS NOT 'game' AND EXISTS ("
+     "SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full' "
+     "AND v.position_id = positions.id))",
+     "'position ' || id || ': ' || coalesce(kind, 'no kind')"),
     ("a value or a failure, not both", "failures f WHERE 1",
      "EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
      "AND v.position_id = f.position_id)", "'position ' || position_id || ': ' || reason"),
