@@ -33,6 +33,7 @@ from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
+from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
 from valuerepair.store.connect import store_errors
@@ -163,6 +164,8 @@ class Remeasured:
     the positions without a value of it; these count for none. `cut` of the positions have the value of the last rung of
     a ladder; where it is asked for these each counts for one, else screened ones by their weights.
 
+    `scores` are of positions of games, which all but the rows by kind are about; `all_kinds` has those beside them,
+    too. `regret`, of each comparison, is None where it was not asked for.
     With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
@@ -182,16 +185,21 @@ class Remeasured:
     nets: list[NetRate]
     comparisons: list[Comparison]
     scores: ComparedScores
+    all_kinds: ComparedScores
+    regret: list[Regret] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All but the positions themselves, JSON-able; NaN is None."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("scores", "comparisons", "nets")}
+        nested = ("scores", "all_kinds", "comparisons", "nets", "regret")
+        plain = {name: value for name, value in vars(self).items() if name not in nested}
         plain["alpha"] = asdict(self.alpha)
         plain["nets"] = [asdict(net) for net in self.nets]
         plain["comparisons"] = [asdict(comparison) for comparison in self.comparisons]
         for each, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
             if comparison.recalibrated is not None:
                 each["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
+        for each, regret in zip(plain["comparisons"], self.regret or (), strict=False):
+            each["regret"] = asdict(regret)
         return {str(name): _without_nan(value) for name, value in plain.items()}
 
 
@@ -255,6 +263,7 @@ def compare(
         nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
         comparisons=comparisons,
         scores=scores if curves is None else replace(scores, recalibrated=_recalibrated(scores, curves)),
+        all_kinds=everything,
     )
 
 
@@ -620,6 +629,8 @@ def comparison_lines(found: Remeasured) -> list[str]:
     shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.spread:>11.4f}  {net.candidates}" for net in found.nets]
     for comparison in found.comparisons:
         shown += ["", *_comparison(comparison, found.calibration)]
+    for regret in found.regret or ():
+        shown += ["", *regret_lines(regret)]
     return shown
 
 
