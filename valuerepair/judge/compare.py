@@ -32,6 +32,7 @@ from valuerepair.judge.by_kind import GAME, BetterJudge, KindRow, better_judge, 
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
+from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.split import HeldPart
@@ -138,8 +139,9 @@ class Comparison:
     one net alone; the second repaired something only if the first is right on fewer of the second's than the other way
     round. `newly` are the second's candidates among the positions that are not the first's. `recalibrated` says what
     remains once both nets are, None where positions are too few for curves. `policies`: both nets' priors are in the
-    store, and so `labels` has what needs them. `by_kind` has a row for each kind of position, those beside the games
-    too, and `judge` says by these whether the second net is the better judge.
+    store, and so `labels` has what needs them. `q_scale` brings the second net's Q on the first one's scale, in a
+    search or a match; None where it cannot be told. `by_kind` has a row for each kind of position, those beside the
+    games too, and `judge` says by these whether the second net is the better judge.
     """
 
     first: str
@@ -153,6 +155,7 @@ class Comparison:
     recalibrated: Recalibration | None
     at_own_alpha: AtOtherAlpha | None
     policies: bool
+    q_scale: QScale | None
     by_kind: list[KindRow]
     judge: BetterJudge
     labels: list[LabelChange] = field(default_factory=list)
@@ -402,10 +405,18 @@ def _compare(
         recalibrated=beyond,
         at_own_alpha=own,
         policies=policies,
+        q_scale=_q_scale(scores, i),
         by_kind=by_kind,
         judge=judge,
         labels=label_changes(compared[0], compared[1], weights),
     )
+
+
+def _q_scale(scores: ComparedScores, i: int) -> QScale | None:
+    try:
+        return q_scale_of(scores.net_q[i], scores.net_q[0], scores.game_id, scores.weight)
+    except ValueRepairError:
+        return None
 
 
 def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats, game: Ids) -> Selected:
@@ -653,6 +664,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
         f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
+    if pair.q_scale is not None and pair.q_scale.differs:
+        yield f"  Q is as steep as A's with q_scale={pair.q_scale} for B: then a search is as broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"

@@ -52,11 +52,10 @@ class RegretRow:
 
 @dataclass(frozen=True, slots=True)
 class EqualMatch:
-    """The match that would tell as much: `games` of both nets at the same nodes, which take `hours` on this machine,
-    where one search takes `seconds`. `result` is the result in [-1, 1] that the regret amounts to."""
+    """The match that would tell as much: `games` of both nets at the same nodes, whose searches take `seconds` one
+    after the other. `result` is the second net's result in [-1, 1] that the regret amounts to."""
 
     games: float
-    hours: float
     seconds: float
     result: Interval
 
@@ -66,7 +65,7 @@ class Regret:
     """The moves of a second net against those of the first, by searches of `nodes` each, judged by `judge`.
 
     `q_scale` is what the second net's Q was multiplied by in the search, `seconds` how long all searches and judgements
-    took, whenever they were made. `match` is None without positions of enough games.
+    took, one after the other, whenever they were made. `match` is None without positions of enough games.
     """
 
     first: str
@@ -136,7 +135,7 @@ def equal_match(rows: Sequence[RegretRow], seconds_per_search: float) -> EqualMa
     error = MOVES * (change.high - change.low) / (2 * Z95)
     games = (RESULT_DEVIATION / error) ** 2
     result = Interval(-MOVES * change.difference, -MOVES * change.high, -MOVES * change.low)
-    return EqualMatch(games, games * 2 * MOVES * seconds_per_search / 3600, seconds_per_search, result)
+    return EqualMatch(games, games * 2 * MOVES * seconds_per_search, result)
 
 
 def regret_lines(found: Regret) -> Iterator[str]:
@@ -154,6 +153,6 @@ def regret_lines(found: Regret) -> Iterator[str]:
         )
     if (match := found.match) is not None:
         yield (
-            f"  this took {format_duration(found.seconds)}; {match.games:,.0f} games of {found.nodes:,} nodes a move, "
-            f"which take {match.hours:.1f} hours, would be as exact"
+            f"  {format_duration(found.seconds)} of searching; as exact would be {match.games:,.0f} games of "
+            f"{found.nodes:,} nodes a move, {format_duration(match.seconds)}"
         )

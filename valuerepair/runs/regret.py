@@ -17,15 +17,14 @@ import numpy as np
 
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress
+from valuerepair.chess.progress import Progress, without_remarks
 from valuerepair.errors import UsageError
 from valuerepair.intervals import Ids
-from valuerepair.judge.by_kind import KindRow
 from valuerepair.judge.compare import ComparedScores, Remeasured
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows, sample
 from valuerepair.judge.verdict import alpha_of_second
-from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.oracles.engine_net import ENGINE_FILL
@@ -133,7 +132,8 @@ def measure_regret(
     scores = found.all_kinds
     there = scores.weight > 0
     ids = sample(scores.position_id[there], scores.kind[there], options.positions)
-    scales = [1.0, *(_q_scale(pair.by_kind[0]) for pair in found.comparisons)]
+    # Rounded, so that one more position changes no search.
+    scales = [1.0, *(1.0 if pair.q_scale is None else round(pair.q_scale.value, 2) for pair in found.comparisons)]
     asked = {"nets": [net.key for net in nets], "oracle": oracle.digest, "nodes": options.nodes, "deep": options.deep}
     record = RunRecord.of({"command": "regret", **asked}, command, {**asked, "positions": options.positions})
     with Store.open(db, write=True) as store, stored_run(store, record) as run:
@@ -155,17 +155,11 @@ def measure_regret(
                 q_scale=scale,
                 judge=after_q.judge,
                 rows=rows,
-                seconds=(sum(searches) + sum(judged) / after_q.workers) / 1000,
+                seconds=(sum(searches) + sum(judged)) / 1000,
                 match=equal_match(rows, sum(searches) / 1000 / max(len(searches), 1)),
             )
         )
     return replace(found, regret=regret)
-
-
-def _q_scale(row: KindRow) -> float:
-    """What brings the second net's Q on the first one's scale; rounded, so that one more position changes no search."""
-    first, second = row.scale
-    return round(second / first, 2) if first > 0 and second > 0 else 1.0
 
 
 def _differing(first: Mapping[int, str], second: Mapping[int, str]) -> list[tuple[int, str]]:
@@ -191,12 +185,11 @@ def _rows(
 
 
 class _Judged(NamedTuple):
-    """Q of the mover after moves, by position and move, how long the searches took; who judged, how many at once."""
+    """Q of the mover after moves, by position and move, how long the searches took, and who judged."""
 
     q: dict[tuple[int, str], float]
     milliseconds: dict[tuple[int, str], int]
     judge: str
-    workers: int
 
 
 class _Regret:
@@ -234,7 +227,7 @@ class _Regret:
         with self._opened_judge() as judge:
             oracle_id = self._store.add_oracle(judge.identity)
             self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
-            judging, workers = second_looks.oracle_of(self._store.connection, judge.identity.digest), judge.workers
+            judging = second_looks.oracle_of(self._store.connection, judge.identity.digest)
         words = words_for(self._store, net, self._oracle)
         question = Question(net=words, oracle=self._oracle.digest, alpha=found.alpha.value, q_from=found.q_from)
         frame = self._store.frame(question, only=("position_id",))
@@ -245,7 +238,7 @@ class _Regret:
         q = -values.deep_q(cp, mate, wdl, own, alpha.value, found.q_from)
         kept = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._kept(oracle_id).items()}
         by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))
-        return _Judged(by_move, kept, judging.label, workers)
+        return _Judged(by_move, kept, judging.label)
 
     def _looks(self, oracle_id: int, moves: set[tuple[int, str]]) -> dict[_Look, Position]:
         """The searches after moves that are to be made; a move that ends the game is recorded without one."""
@@ -309,7 +302,5 @@ def _player(net: Net, scale: float, options: RegretOptions) -> Oracle:
     """A search as in vr match, of many positions at once."""
     from valuerepair.oracles.mcts_oracle import open_mcts
 
-    params = replace(SearchParams(), history_fill=net.history_fill)
-    if "q_scale" in PARAMETERS:
-        params = params.with_settings({"q_scale": f"{scale:g}"})
-    return open_mcts(params, options.nodes, None, net)
+    with without_remarks("oracles"):  # it is no deep search
+        return open_mcts(SearchParams(history_fill=net.history_fill, q_scale=scale), options.nodes, None, net)
