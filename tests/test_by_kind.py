@@ -110,7 +110,7 @@ def test_better_only_if_better_of_each_kind() -> None:
     assert "after the policy's 3rd to 6th move (" in found.sentence
     assert "in games" not in found.sentence
     told = list(kind_lines(worse))
-    assert [line.split("  ")[1] for line in told[2:5]] == [by_kind.KINDS[row.kind] for row in worse]
+    assert [line.split("  ")[1] for line in told[2:5]] == [by_kind.WORDS[row.kind] for row in worse]
 
 
 def test_positions_of_games_alone_say_so() -> None:

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES
+from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.chess.progress import format_duration
 from valuerepair.intervals import Z95, Flags, Floats, Ids, Interval, Rate, bootstrap, weighted
-from valuerepair.judge.by_kind import GAME, KINDS, in_order
+from valuerepair.judge.by_kind import WORDS
 
 # Of games of equal nets: how many moves each side makes after the opening, and the standard deviation of a result in
 # [-1, 1], with three draws in ten.
@@ -84,7 +85,7 @@ def sample(position_id: Ids, kind: NDArray[np.object_], count: int) -> Ids:
     So more positions are the same ones and others, and so are those of a store that has grown.
     """
     chosen = []
-    for name in in_order(set(kind.tolist())):
+    for name in KINDS:
         of = position_id[kind == name].tolist()
         chosen += sorted(of, key=lambda number: hashlib.blake2b(number.to_bytes(8, "little")).digest())[:count]
     return np.sort(np.array(chosen, np.int64))
@@ -103,8 +104,10 @@ def regret_rows(
     lost = np.stack([np.where(different, best - own, 0.0) for own in after], 1)
     columns = np.column_stack([lost, lost[:, 1] - lost[:, 0]])
     rows = []
-    for name in in_order(set(kind[usable].tolist())):
+    for name in KINDS:
         of = (kind == name) & usable
+        if not of.any():
+            continue
         means = bootstrap(columns[of], weight[of], game[of], seed)
         games = len(np.unique(game[of]))
         change = means[2] if games >= FEWEST_GAMES else Interval(means[2].difference, nan, nan)
@@ -147,7 +150,7 @@ def regret_lines(found: Regret) -> Iterator[str]:
     for row in found.rows:
         change = row.change
         yield (
-            f"  {KINDS.get(row.kind, row.kind):33} {row.positions:>9,} {row.games:>6,} "
+            f"  {WORDS[row.kind]:33} {row.positions:>9,} {row.games:>6,} "
             f"{100 * row.different.rate:>6.1f} % {row.judged:>6,} {row.regret[0]:>7.4f} {row.regret[1]:>7.4f}  "
             f"{change.difference:+.4f} ({change.low:+.4f} to {change.high:+.4f})"
         )
