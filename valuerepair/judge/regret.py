@@ -54,10 +54,12 @@ class RegretRow:
 @dataclass(frozen=True, slots=True)
 class EqualMatch:
     """The match that would tell as much: `games` of both nets at the same nodes, whose searches take `seconds` one
-    after the other. `result` is the second net's result in [-1, 1] that the regret amounts to."""
+    after the other; searches and judgements of the positions of games took `seconds_of_regret`. `result` is the second
+    net's result in [-1, 1] that the regret amounts to."""
 
     games: float
     seconds: float
+    seconds_of_regret: float
     result: Interval
 
 
@@ -65,8 +67,8 @@ class EqualMatch:
 class Regret:
     """The moves of a second net against those of the first, by searches of `nodes` each, judged by `judge`.
 
-    `q_scale` is what the second net's Q was multiplied by in the search, `seconds` how long all searches and judgements
-    took, one after the other, whenever they were made. `match` is None without positions of enough games.
+    `q_scale` is what the second net's Q was multiplied by in the search. `match` is None without positions of enough
+    games.
     """
 
     first: str
@@ -75,7 +77,6 @@ class Regret:
     q_scale: float
     judge: str
     rows: list[RegretRow]
-    seconds: float
     match: EqualMatch | None
 
 
@@ -126,7 +127,7 @@ def regret_rows(
     return rows
 
 
-def equal_match(rows: Sequence[RegretRow], seconds_per_search: float) -> EqualMatch | None:
+def equal_match(rows: Sequence[RegretRow], seconds_per_search: float, seconds_of_regret: float) -> EqualMatch | None:
     """The match that tells which net plays better as exactly as the regret in positions of games does.
 
     A result is Q at the beginning less all that one side loses by its moves plus all that the other does. So a match
@@ -138,7 +139,7 @@ def equal_match(rows: Sequence[RegretRow], seconds_per_search: float) -> EqualMa
     error = MOVES * (change.high - change.low) / (2 * Z95)
     games = (RESULT_DEVIATION / error) ** 2
     result = Interval(-MOVES * change.difference, -MOVES * change.high, -MOVES * change.low)
-    return EqualMatch(games, games * 2 * MOVES * seconds_per_search, result)
+    return EqualMatch(games, games * 2 * MOVES * seconds_per_search, seconds_of_regret, result)
 
 
 def regret_lines(found: Regret) -> Iterator[str]:
@@ -156,6 +157,6 @@ def regret_lines(found: Regret) -> Iterator[str]:
         )
     if (match := found.match) is not None:
         yield (
-            f"  {format_duration(found.seconds)} of searching; as exact would be {match.games:,.0f} games of "
-            f"{found.nodes:,} nodes a move, {format_duration(match.seconds)}"
+            f"  in games {format_duration(match.seconds_of_regret)} of searching; "
+            f"a match of {match.games:,.0f} games, {format_duration(match.seconds)}, would be as exact"
         )
