@@ -293,7 +293,10 @@ def test_words_and_keys(db: Path, judges: list[DeeperOracle]) -> None:
     ("words", "said"),
     [
         (["--rejudge-positions", "100"], "--rejudge-positions: belongs to --rejudge SPEC"),
-        (["--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "99"], "--rejudge-positions 99: must be at least"),
+        (
+            ["--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "99"],
+            "--rejudge-positions 99: must be at least",
+        ),
         (["--rejudge", "nothing"], "--rejudge 'nothing': 'nothing' is none of"),
         (["--rejudge", "stockfish:nodes=50"], "--rejudge: the first judge has 100 nodes, this one 50; give more"),
     ],
