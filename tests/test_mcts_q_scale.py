@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.linear_net import linear_onnx
 from tests.mcts_doubles import (
     POSITIONS,
     FakeNet,
@@ -27,7 +28,6 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.tree import OPEN
 from valuerepair.nets.net import open_net
-from valuerepair.nets.onnx_model import model
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")
 STARTS = (position(), position(moves="e2e4 c7c5 g1f3 d7d6"), position(moves="d2d4 g8f6 c2c4 e7e6 b1c3 f8b4"))
@@ -51,14 +51,14 @@ def visits(forest: Any) -> dict[tuple[str, ...], int]:
     return {path: twig.n for path, twig in tree_of(forest).items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.1, 5))
 def test_the_tree_is_that_of_the_net_whose_q_is_scaled(seed: int, times: float) -> None:
     """All of it: visits, means, priors and proofs, of any search; with 5 two thirds of Q are cut off at 1."""
     rng = random.Random(seed)
     changes, start = any_params(rng), any_position(rng)
-    mapped = searched(start, 150, FakeNet(), **changes, q_scale=times)
-    assert tree_of(mapped) == tree_of(searched(start, 150, ScaledNet(times), **changes))
+    mapped = searched(start, 100, FakeNet(), **changes, q_scale=times)
+    assert tree_of(mapped) == tree_of(searched(start, 100, ScaledNet(times), **changes))
 
 
 @pytest.mark.parametrize("times", [0.74, 3.0])
@@ -106,26 +106,6 @@ def test_what_is_proven_keeps_its_value(certainty: bool) -> None:
     assert searched(MATE, 1, q_scale=0.1).result(0).net_wl == pytest.approx(0.1 * plain.net_wl)
 
 
-def linear_onnx(path: Path, times: float) -> Path:
-    """A net with a scalar value head, tanh of a sum over the planes, that says `times` as much."""
-    dice = np.random.default_rng(7)
-    weights = {
-        "policy": dice.normal(0, 0.3, (112 * 64, 1858)).astype(np.float32),
-        "value": dice.normal(0, 0.1, (112 * 64, 1)).astype(np.float32),
-        "times": np.array([times], np.float32),
-    }
-    nodes = [
-        ("Flatten", ["/input/planes"], ["seen"]),
-        ("MatMul", ["seen", "policy"], ["/output/policy"]),
-        ("MatMul", ["seen", "value"], ["sum"]),
-        ("Tanh", ["sum"], ["q"]),
-        ("Mul", ["q", "times"], ["/output/value"]),
-    ]
-    shapes = {"/output/policy": ("batch", 1858), "/output/value": ("batch", 1)}
-    path.write_bytes(model({"/input/planes": ("batch", 112, 8, 8)}, shapes, nodes, weights))
-    return path
-
-
 def test_a_net_of_onnx_is_searched_as_one_whose_file_has_the_scale(tmp_path: Path) -> None:
     found = []
     for name, times, scale in (("old", 1.0, 0.74), ("scaled", 0.74, 1.0), ("plain", 1.0, 1.0)):
@@ -133,7 +113,7 @@ def test_a_net_of_onnx_is_searched_as_one_whose_file_has_the_scale(tmp_path: Pat
             search = Search(NetEvaluator(net), SearchParams(q_scale=scale))
             for start in STARTS:
                 search.set_position(start)
-                found.append((name, [(m.move, m.visits, m.q) for m in search.run(nodes=400).moves if m.visits]))
+                found.append((name, [(m.move, m.visits, m.q) for m in search.run(nodes=150).moves if m.visits]))
     old, scaled, plain = ([moves for of, moves in found if of == name] for name in ("old", "scaled", "plain"))
     assert old == scaled
     assert all(a != b for a, b in zip(old, plain, strict=True))
