@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, CrossFit
 from valuerepair.chess import values
+from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import (
     Flags,
@@ -24,15 +25,18 @@ from valuerepair.intervals import (
     Table,
     bootstrap,
     cross,
-    mcnemar,
     newcombe,
     weighted,
     wilson,
 )
+from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
+from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
+from valuerepair.judge.regret import Regret, regret_lines
+from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
 from valuerepair.store.connect import store_errors
@@ -54,7 +58,7 @@ class ComparedScores:
     """The positions compared, by id: their numbers, games, weights, deep Q [n]; Q and disagreement of each net [k, n].
 
     `recalibrated` [k, n] is the disagreement of each net once its Q goes through its curve, NaN where positions are too
-    few for one.
+    few for one. `kind` [n] is the kind of each position (`chess.origins.KINDS`).
     """
 
     position_id: NDArray[np.int64]
@@ -64,11 +68,31 @@ class ComparedScores:
     net_q: Floats
     disagreement: Floats
     recalibrated: Floats
+    kind: NDArray[np.object_]
 
     @property
     def weighted(self) -> bool:
         """Whether the rows stand for unequal shares of what was sampled (screening)."""
         return bool(np.ptp(self.weight) > 0)
+
+    def of_games(self) -> ComparedScores:
+        """Those that stood in a game: what is said of the archive is said of them alone."""
+        of = self.kind == GAME
+        return ComparedScores(
+            *(
+                getattr(self, name)[..., of]
+                for name in (
+                    "position_id",
+                    "game_id",
+                    "weight",
+                    "deep_q",
+                    "net_q",
+                    "disagreement",
+                    "recalibrated",
+                    "kind",
+                )
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +134,22 @@ class AtOtherAlpha:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A second net against the first, on all positions; differences are second less first.
+    """A second net against the first, on all positions of games; differences are second less first.
 
-    `counts` are positions by `CATEGORIES`. `share` is the difference of the shares of candidates with Newcombe's paired
-    interval, which takes positions for independent; `share_by_games` has the interval of resampled games. `p` is
-    McNemar's exact one, None where rows have unequal weights. `mean_abs` is the difference of the mean |disagreement|,
-    over resampled games. `of_first` and `of_second` are the candidates of one net alone; the second repaired something
-    only if the first is right on fewer of the second's than the other way round. `newly` are the second's candidates
-    among the positions that are not the first's. `recalibrated` says what remains once both nets are, None
-    where positions are too few for curves. `policies`: both nets' priors are in the store, and so `labels` has what
-    needs them.
+    `counts` are positions by `CATEGORIES`. `share_by_games` is the difference of the shares of candidates, `mean_abs`
+    that of the mean |disagreement|, with intervals of resampled games. `of_first` and `of_second` are the candidates of
+    one net alone; the second repaired something only if the first is right on fewer of the second's than the other way
+    round. `newly` are the second's candidates among the positions that are not the first's. `recalibrated` says what
+    remains once both nets are, None where positions are too few for curves. `policies`: both nets' priors are in the
+    store, and so `labels` has what needs them. `q_scale` brings the second net's Q on the first one's scale, in a
+    search or a match; None where it cannot be told. `by_kind` has a row for each kind of position, those beside the
+    games too, and `judge` says by these whether the second net is the better judge.
     """
 
     first: str
     second: str
     counts: dict[str, int]
-    share: Interval
     share_by_games: Interval
-    p: float | None
     mean_abs: Interval
     of_first: Selected
     of_second: Selected
@@ -135,6 +157,9 @@ class Comparison:
     recalibrated: Recalibration | None
     at_own_alpha: AtOtherAlpha | None
     policies: bool
+    q_scale: QScale | None
+    by_kind: list[KindRow]
+    judge: BetterJudge
     labels: list[LabelChange] = field(default_factory=list)
 
 
@@ -144,6 +169,8 @@ class Remeasured:
     the positions without a value of it; these count for none. `cut` of the positions have the value of the last rung of
     a ladder; where it is asked for these each counts for one, else screened ones by their weights.
 
+    `scores` are of positions of games, which all but the rows by kind are about; `all_kinds` has those beside them,
+    too. `regret`, of each comparison, and `rejudged`, by a deeper judge, are None where they were not asked for.
     With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
@@ -163,16 +190,23 @@ class Remeasured:
     nets: list[NetRate]
     comparisons: list[Comparison]
     scores: ComparedScores
+    all_kinds: ComparedScores
+    regret: list[Regret] | None = None
+    rejudged: Rejudged | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All but the positions themselves, JSON-able; NaN is None."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("scores", "comparisons", "nets")}
+        nested = ("scores", "all_kinds", "comparisons", "nets", "regret", "rejudged")
+        plain = {name: value for name, value in vars(self).items() if name not in nested}
         plain["alpha"] = asdict(self.alpha)
         plain["nets"] = [asdict(net) for net in self.nets]
         plain["comparisons"] = [asdict(comparison) for comparison in self.comparisons]
         for each, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
             if comparison.recalibrated is not None:
                 each["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
+        for each, regret in zip(plain["comparisons"], self.regret or (), strict=False):
+            each["regret"] = asdict(regret)
+        plain["rejudged"] = None if self.rejudged is None else asdict(self.rejudged)
         return {str(name): _without_nan(value) for name, value in plain.items()}
 
 
@@ -203,7 +237,8 @@ def compare(
     words = [words_for(store, net, oracle) for net in nets]
     alpha = store.alpha(nets[0].id, oracle.id, question.alpha)
     asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    scores, cut, without_q = _read(store, words, asked, oracle)
+    everything, cut, without_q = _read(store, words, asked, oracle)
+    scores = everything.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = np.abs(scores.disagreement) >= question.threshold
@@ -215,7 +250,9 @@ def compare(
         if question.alpha is None and question.q_from == "cp":
             own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked, seed)
         beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold, seed)
-        comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), seed))
+        by_kind = _by_kind(everything, i, seed)
+        judge = better_judge(by_kind, held_out=oracle.part is not None)
+        comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), by_kind, judge, seed))
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
@@ -233,6 +270,7 @@ def compare(
         nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
         comparisons=comparisons,
         scores=scores if curves is None else replace(scores, recalibrated=_recalibrated(scores, curves)),
+        all_kinds=everything,
     )
 
 
@@ -254,6 +292,12 @@ def _recalibration(
     off = scores.disagreement[0], scores.disagreement[i]
     rows = scores.deep_q, scores.weight, scores.game_id
     return recalibrate((curves[0], curves[i]), off, *rows, threshold, seed)
+
+
+def _by_kind(scores: ComparedScores, i: int, seed: int) -> list[KindRow]:
+    """Net i beside net 0, by kind of position."""
+    net_q = scores.net_q[0], scores.net_q[i]
+    return rows_by_kind(net_q, scores.deep_q, scores.weight, scores.game_id, scores.kind, seed)
 
 
 def _recalibrated(scores: ComparedScores, curves: Sequence[CrossFit]) -> Floats:
@@ -281,10 +325,14 @@ def _read(
 
     joined: pd.DataFrame | None = None
     for i, each in enumerate(words):
-        frame = store.frame(replace(question, net=each), text=False, cut=oracle.cut).set_index("position_id")
+        # What lies beside the games is among what expansions searched; what they reached from candidates has no kind.
+        asked = replace(question, net=each, expanded="searched")
+        frame = store.frame(asked, text=False, cut=oracle.cut).dropna(subset="kind").set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
         if joined is None:
-            joined = own.join(frame[["game_id", "deep_q"]]).assign(cut=frame["rung"].notna() if oracle.cut else False)
+            joined = own.join(frame[["game_id", "deep_q"]]).assign(
+                cut=frame["rung"].notna() if oracle.cut else False, kind=frame["kind"]
+            )
         else:
             joined = joined.join(own, how="inner")
     assert joined is not None
@@ -302,6 +350,7 @@ def _read(
         net_q,
         off,
         np.full_like(off, np.nan),
+        usable["kind"].to_numpy(object),
     )
     return scores, int(usable["cut"].sum()), len(joined) - len(usable)
 
@@ -334,6 +383,8 @@ def _compare(
     beyond: Recalibration | None,
     own: AtOtherAlpha | None,
     labels: tuple[_Labelled, _Labelled],
+    by_kind: list[KindRow],
+    judge: BetterJudge,
     seed: int,
 ) -> Comparison:
     """The comparison of net i with net 0."""
@@ -352,9 +403,7 @@ def _compare(
         first=names[0],
         second=names[i],
         counts=dict(zip(CATEGORIES, counts, strict=True)),
-        share=newcombe(cross(first, second, weight)),
         share_by_games=by_games,
-        p=None if scores.weighted else mcnemar(counts[2], counts[1]),
         mean_abs=mean_abs,
         of_first=_select(first, second, size[0], size[i], weight, game),
         of_second=_select(second, first, size[i], size[0], weight, game),
@@ -362,8 +411,18 @@ def _compare(
         recalibrated=beyond,
         at_own_alpha=own,
         policies=policies,
+        q_scale=_q_scale(scores, i),
+        by_kind=by_kind,
+        judge=judge,
         labels=label_changes(compared[0], compared[1], weights),
     )
+
+
+def _q_scale(scores: ComparedScores, i: int) -> QScale | None:
+    try:
+        return q_scale_of(scores.net_q[i], scores.net_q[0], scores.game_id, scores.weight)
+    except ValueRepairError:
+        return None
 
 
 def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats, game: Ids) -> Selected:
@@ -380,7 +439,7 @@ def _at_own_alpha(
     assert asked.alpha is not None
     if math.isclose(own.value, asked.alpha, rel_tol=0.001):
         return None
-    scores, *_ = _read(store, words, replace(asked, alpha=own.value), oracle)
+    scores = _read(store, words, replace(asked, alpha=own.value), oracle)[0].of_games()
     first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
     moved = (second.astype(np.float64) - first)[:, None]
@@ -422,8 +481,7 @@ class LabelChange:
 
     `label` is one of `labels.NAMES` or of `labels.KINDS` (``family:French Defense``). `first` and `second` count
     the candidates of each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the
-    second alone. `change` is the paired difference of the shares of all positions (Newcombe), `p` McNemar's, None
-    where rows have unequal weights.
+    second alone. `change` is the paired difference of the shares of all positions, with Newcombe's interval.
     """
 
     label: str
@@ -433,7 +491,6 @@ class LabelChange:
     repaired: int
     newly: int
     change: Interval
-    p: float | None
 
 
 def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> list[LabelChange]:
@@ -447,7 +504,7 @@ def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> l
     names = sorted(counts, key=lambda name: (rank.get(name, len(rank)), -counts[name], name))
     ids = [_ids_of(side) for side in (first, second)]
     mass = weights.to_numpy(np.float64)
-    total, equal = float(mass.sum()), bool(np.ptp(mass) == 0)
+    total = float(mass.sum())
     scale = total / float((mass**2).sum())  # to the effective number of rows, see `intervals.cross`
     changes = []
     for name in names:
@@ -456,8 +513,7 @@ def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> l
         cells = [float(weights.loc[list(part)].sum()) for part in parts]
         table = Table(*(cell * scale for cell in (*cells, max(total - sum(cells), 0.0))))
         both, repaired, newly = (len(part) for part in parts)
-        p = mcnemar(repaired, newly) if equal else None
-        changes.append(LabelChange(name, len(one), len(other), both, repaired, newly, newcombe(table), p))
+        changes.append(LabelChange(name, len(one), len(other), both, repaired, newly, newcombe(table)))
     return changes
 
 
@@ -590,6 +646,10 @@ def comparison_lines(found: Remeasured) -> list[str]:
     shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.spread:>11.4f}  {net.candidates}" for net in found.nets]
     for comparison in found.comparisons:
         shown += ["", *_comparison(comparison, found.calibration)]
+    for regret in found.regret or ():
+        shown += ["", *regret_lines(regret)]
+    if found.rejudged is not None:
+        shown += ["", *rejudged_lines(found.rejudged)]
     return shown
 
 
@@ -612,6 +672,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
         f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
+    if pair.q_scale is not None and pair.q_scale.differs:
+        yield f"  Q is as steep as A's with q_scale={pair.q_scale} for B: then a search is as broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
@@ -625,13 +687,16 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
             f"  candidates A {100 * other.shares[0]:.2f} %, B {100 * other.shares[1]:.2f} %, "
             f"B - A {_points(other.difference)}"
         )
-        if other.difference.difference * pair.share.difference < 0:
+        if other.difference.difference * pair.share_by_games.difference < 0:
             yield "  the sign turns with alpha: neither net is shown to have fewer candidates"
     shown = shown_labels(pair.labels)
     if shown:
         yield from _labels(shown)
         if not pair.policies:
             yield "  blindness is left out: the policy of both nets is needed (vr stats --labels --net FILE)"
+    yield from kind_lines(pair.by_kind)
+    yield pair.judge.sentence
+    yield from (f"  {note}" for note in pair.judge.notes)
 
 
 def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
