@@ -21,8 +21,8 @@ PASSES = 6  # over the positions, where the steps follow from these: more would 
 MOST_STEPS = 2000
 _WARMUP = 100
 
-# Of repair games among those of a mixture: that of the value-repair description (docs/recipe.md).
-SHARE_OF_GAMES = 0.40
+# Of repair games among those of a mixture: what others ended at (docs/recipe.md).
+SHARE_OF_GAMES = 0.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
