@@ -13,6 +13,7 @@ from matplotlib.text import Text
 
 from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Interval, Table, newcombe, wilson
+from valuerepair.judge.by_kind import GAME, better_judge
 from valuerepair.judge.compare import (
     CATEGORIES,
     AtOtherAlpha,
@@ -36,8 +37,8 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
     for i in range(1, nets):
         counts = np.bincount(2 * wrong[0] + wrong[i], minlength=4).tolist()
         table = Table(counts[3], counts[2], counts[1], counts[0])
-        label = LabelChange("endgame", 9, 4, 3, 6, 1, Interval(-0.01, -0.02, -0.001), 0.1)
-        worse = LabelChange("in-check", 1, 6, 1, 0, 5, Interval(0.01, 0.002, 0.02), 0.1)
+        label = LabelChange("endgame", 9, 4, 3, 6, 1, Interval(-0.01, -0.02, -0.001))
+        worse = LabelChange("in-check", 1, 6, 1, 0, 5, Interval(0.01, 0.002, 0.02))
         own = AtOtherAlpha(500.0, "fitted", (0.1, 0.2), Interval(0.1, 0.05, 0.15))
         chosen = Selected(9, wilson(3, 9), 0.7, 0.5)
         interval = newcombe(table)
@@ -52,14 +53,14 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
                 dict(zip(CATEGORIES, counts, strict=True)),
                 interval,
                 interval,
-                0.01,
-                interval,
                 chosen,
                 chosen,
                 wilson(3, 100),
                 beyond,
                 own,
                 True,
+                [],
+                better_judge([], held_out=False),
                 [label, worse],
             )
         )
@@ -80,7 +81,14 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
         nets=[NetRate("one", "ab", wilson(1, positions), 0.2, 0.4)],
         comparisons=pairs,
         scores=ComparedScores(
-            np.arange(positions), np.arange(positions) % 100, np.ones(positions), np.zeros(positions), off, off, off
+            np.arange(positions),
+            np.arange(positions) % 100,
+            np.ones(positions),
+            np.zeros(positions),
+            off,
+            off,
+            off,
+            np.full(positions, GAME, object),
         ),
     )
 
@@ -110,7 +118,7 @@ def test_differences_and_words() -> None:
     data = found()
     figure = remeasure_plot.draw(data)
     middles = [float(np.asarray(points(figure, f"change-{i}").get_xdata(), float)[0]) for i in range(3)]
-    assert middles == pytest.approx([100 * data.comparisons[0].share.difference, -1.0, 1.0])
+    assert middles == pytest.approx([100 * data.comparisons[0].share_by_games.difference, -1.0, 1.0])
     markers = [points(figure, f"change-{i}").get_marker() for i in (1, 2)]
     assert markers == ["v", "^"]
     text = "\n".join(a.get_text() for a in figure.findobj(Text) if isinstance(a, Text))

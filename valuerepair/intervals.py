@@ -333,20 +333,6 @@ def _correlation(table: Table) -> float:
     return float(excess / sqrt(margins))
 
 
-def mcnemar(first_only: int, second_only: int) -> float:
-    """The exact two-sided p of McNemar's test: as many changes one way as the other (Psychometrika 12, 153, 1947).
-
-    Twice the smaller binomial tail at 1/2, at most 1.
-    """
-    changes = first_only + second_only
-    if changes == 0:
-        return 1.0
-    # Imported here: nothing else of this module needs scipy.
-    from scipy.special import bdtr
-
-    return min(1.0, 2 * float(bdtr(min(first_only, second_only), changes, 0.5)))
-
-
 def mean_interval(values: Floats) -> Interval:
     """The mean of `values` [n] with the normal 95 % interval; without bounds for a single one."""
     mean = float(values.mean())

@@ -24,11 +24,11 @@ from valuerepair.intervals import (
     Table,
     bootstrap,
     cross,
-    mcnemar,
     newcombe,
     weighted,
     wilson,
 )
+from valuerepair.judge.by_kind import GAME, BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -54,7 +54,7 @@ class ComparedScores:
     """The positions compared, by id: their numbers, games, weights, deep Q [n]; Q and disagreement of each net [k, n].
 
     `recalibrated` [k, n] is the disagreement of each net once its Q goes through its curve, NaN where positions are too
-    few for one.
+    few for one. `kind` [n] is the kind of each position (`judge.by_kind.KINDS`).
     """
 
     position_id: NDArray[np.int64]
@@ -64,11 +64,31 @@ class ComparedScores:
     net_q: Floats
     disagreement: Floats
     recalibrated: Floats
+    kind: NDArray[np.object_]
 
     @property
     def weighted(self) -> bool:
         """Whether the rows stand for unequal shares of what was sampled (screening)."""
         return bool(np.ptp(self.weight) > 0)
+
+    def of_games(self) -> ComparedScores:
+        """Those that stood in a game: what is said of the archive is said of them alone."""
+        of = self.kind == GAME
+        return ComparedScores(
+            *(
+                getattr(self, name)[..., of]
+                for name in (
+                    "position_id",
+                    "game_id",
+                    "weight",
+                    "deep_q",
+                    "net_q",
+                    "disagreement",
+                    "recalibrated",
+                    "kind",
+                )
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +130,21 @@ class AtOtherAlpha:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A second net against the first, on all positions; differences are second less first.
+    """A second net against the first, on all positions of games; differences are second less first.
 
-    `counts` are positions by `CATEGORIES`. `share` is the difference of the shares of candidates with Newcombe's paired
-    interval, which takes positions for independent; `share_by_games` has the interval of resampled games. `p` is
-    McNemar's exact one, None where rows have unequal weights. `mean_abs` is the difference of the mean |disagreement|,
-    over resampled games. `of_first` and `of_second` are the candidates of one net alone; the second repaired something
-    only if the first is right on fewer of the second's than the other way round. `newly` are the second's candidates
-    among the positions that are not the first's. `recalibrated` says what remains once both nets are, None
-    where positions are too few for curves. `policies`: both nets' priors are in the store, and so `labels` has what
-    needs them.
+    `counts` are positions by `CATEGORIES`. `share_by_games` is the difference of the shares of candidates, `mean_abs`
+    that of the mean |disagreement|, with intervals of resampled games. `of_first` and `of_second` are the candidates of
+    one net alone; the second repaired something only if the first is right on fewer of the second's than the other way
+    round. `newly` are the second's candidates among the positions that are not the first's. `recalibrated` says what
+    remains once both nets are, None where positions are too few for curves. `policies`: both nets' priors are in the
+    store, and so `labels` has what needs them. `by_kind` has a row for each kind of position, those beside the games
+    too, and `judge` says by these whether the second net is the better judge.
     """
 
     first: str
     second: str
     counts: dict[str, int]
-    share: Interval
     share_by_games: Interval
-    p: float | None
     mean_abs: Interval
     of_first: Selected
     of_second: Selected
@@ -135,6 +152,8 @@ class Comparison:
     recalibrated: Recalibration | None
     at_own_alpha: AtOtherAlpha | None
     policies: bool
+    by_kind: list[KindRow]
+    judge: BetterJudge
     labels: list[LabelChange] = field(default_factory=list)
 
 
@@ -203,7 +222,8 @@ def compare(
     words = [words_for(store, net, oracle) for net in nets]
     alpha = store.alpha(nets[0].id, oracle.id, question.alpha)
     asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    scores, cut, without_q = _read(store, words, asked, oracle)
+    everything, cut, without_q = _read(store, words, asked, oracle)
+    scores = everything.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = np.abs(scores.disagreement) >= question.threshold
@@ -215,7 +235,9 @@ def compare(
         if question.alpha is None and question.q_from == "cp":
             own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked, seed)
         beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold, seed)
-        comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), seed))
+        by_kind = _by_kind(everything, i, seed)
+        judge = better_judge(by_kind, held_out=oracle.part is not None)
+        comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), by_kind, judge, seed))
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
@@ -256,6 +278,12 @@ def _recalibration(
     return recalibrate((curves[0], curves[i]), off, *rows, threshold, seed)
 
 
+def _by_kind(scores: ComparedScores, i: int, seed: int) -> list[KindRow]:
+    """Net i beside net 0, by kind of position."""
+    net_q = scores.net_q[0], scores.net_q[i]
+    return rows_by_kind(net_q, scores.deep_q, scores.weight, scores.game_id, scores.kind, seed)
+
+
 def _recalibrated(scores: ComparedScores, curves: Sequence[CrossFit]) -> Floats:
     return np.stack([curve.expected(scores.weight) - scores.deep_q for curve in curves])
 
@@ -284,7 +312,9 @@ def _read(
         frame = store.frame(replace(question, net=each), text=False, cut=oracle.cut).set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
         if joined is None:
-            joined = own.join(frame[["game_id", "deep_q"]]).assign(cut=frame["rung"].notna() if oracle.cut else False)
+            joined = own.join(frame[["game_id", "deep_q"]]).assign(
+                cut=frame["rung"].notna() if oracle.cut else False, kind=frame.get("kind", GAME)
+            )
         else:
             joined = joined.join(own, how="inner")
     assert joined is not None
@@ -302,6 +332,7 @@ def _read(
         net_q,
         off,
         np.full_like(off, np.nan),
+        usable["kind"].to_numpy(object),
     )
     return scores, int(usable["cut"].sum()), len(joined) - len(usable)
 
@@ -334,6 +365,8 @@ def _compare(
     beyond: Recalibration | None,
     own: AtOtherAlpha | None,
     labels: tuple[_Labelled, _Labelled],
+    by_kind: list[KindRow],
+    judge: BetterJudge,
     seed: int,
 ) -> Comparison:
     """The comparison of net i with net 0."""
@@ -352,9 +385,7 @@ def _compare(
         first=names[0],
         second=names[i],
         counts=dict(zip(CATEGORIES, counts, strict=True)),
-        share=newcombe(cross(first, second, weight)),
         share_by_games=by_games,
-        p=None if scores.weighted else mcnemar(counts[2], counts[1]),
         mean_abs=mean_abs,
         of_first=_select(first, second, size[0], size[i], weight, game),
         of_second=_select(second, first, size[i], size[0], weight, game),
@@ -362,6 +393,8 @@ def _compare(
         recalibrated=beyond,
         at_own_alpha=own,
         policies=policies,
+        by_kind=by_kind,
+        judge=judge,
         labels=label_changes(compared[0], compared[1], weights),
     )
 
@@ -380,7 +413,7 @@ def _at_own_alpha(
     assert asked.alpha is not None
     if math.isclose(own.value, asked.alpha, rel_tol=0.001):
         return None
-    scores, *_ = _read(store, words, replace(asked, alpha=own.value), oracle)
+    scores = _read(store, words, replace(asked, alpha=own.value), oracle)[0].of_games()
     first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
     moved = (second.astype(np.float64) - first)[:, None]
@@ -422,8 +455,7 @@ class LabelChange:
 
     `label` is one of `labels.NAMES` or of `labels.KINDS` (``family:French Defense``). `first` and `second` count
     the candidates of each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the
-    second alone. `change` is the paired difference of the shares of all positions (Newcombe), `p` McNemar's, None
-    where rows have unequal weights.
+    second alone. `change` is the paired difference of the shares of all positions, with Newcombe's interval.
     """
 
     label: str
@@ -433,7 +465,6 @@ class LabelChange:
     repaired: int
     newly: int
     change: Interval
-    p: float | None
 
 
 def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> list[LabelChange]:
@@ -447,7 +478,7 @@ def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> l
     names = sorted(counts, key=lambda name: (rank.get(name, len(rank)), -counts[name], name))
     ids = [_ids_of(side) for side in (first, second)]
     mass = weights.to_numpy(np.float64)
-    total, equal = float(mass.sum()), bool(np.ptp(mass) == 0)
+    total = float(mass.sum())
     scale = total / float((mass**2).sum())  # to the effective number of rows, see `intervals.cross`
     changes = []
     for name in names:
@@ -456,8 +487,7 @@ def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> l
         cells = [float(weights.loc[list(part)].sum()) for part in parts]
         table = Table(*(cell * scale for cell in (*cells, max(total - sum(cells), 0.0))))
         both, repaired, newly = (len(part) for part in parts)
-        p = mcnemar(repaired, newly) if equal else None
-        changes.append(LabelChange(name, len(one), len(other), both, repaired, newly, newcombe(table), p))
+        changes.append(LabelChange(name, len(one), len(other), both, repaired, newly, newcombe(table)))
     return changes
 
 
@@ -625,13 +655,16 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
             f"  candidates A {100 * other.shares[0]:.2f} %, B {100 * other.shares[1]:.2f} %, "
             f"B - A {_points(other.difference)}"
         )
-        if other.difference.difference * pair.share.difference < 0:
+        if other.difference.difference * pair.share_by_games.difference < 0:
             yield "  the sign turns with alpha: neither net is shown to have fewer candidates"
     shown = shown_labels(pair.labels)
     if shown:
         yield from _labels(shown)
         if not pair.policies:
             yield "  blindness is left out: the policy of both nets is needed (vr stats --labels --net FILE)"
+    yield from kind_lines(pair.by_kind)
+    yield pair.judge.sentence
+    yield from (f"  {note}" for note in pair.judge.notes)
 
 
 def _recalibrated_lines(pair: Comparison) -> Iterator[str]:

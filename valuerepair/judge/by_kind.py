@@ -1,0 +1,255 @@
+"""Two nets by kind of position: of games, and beside them, where a search asks a net mostly.
+
+A net that learned from positions of games alone may have forgotten how bad moves are punished. So each kind has its own
+row: the squared error of net Q against deep Q, each net's Q times one number that was fitted to other games, and the
+candidates that are left then. See docs/methods.md, "By kind of position".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
+from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, weighted
+
+Finding = Literal["better", "worse", "not shown", "too few games"]
+
+# The first is where most was measured, the second what books and the design take.
+THRESHOLDS = (0.3, 0.55)
+GAME = "game"
+# What the kinds are, in the order of the rows; a kind that is not here comes after them.
+KINDS = {
+    GAME: "in games",
+    "aside": "after a random legal move",
+    "policy": "after the policy's 3rd to 6th move",
+    "search": "in searches",
+}
+RESAMPLES = 2000
+_DRAWS = 100_000_000  # games in all resamples
+_FEWEST_RESAMPLES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesAt:
+    """The candidates of both nets at a threshold, each net's Q scaled, and the difference of their shares, by games."""
+
+    threshold: float
+    first: Rate
+    second: Rate
+    change: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """Two nets on the positions of one kind; differences are second less first, with 95 % intervals of drawn games.
+
+    `scale` are the numbers that the Q of either net is multiplied by (least squares through 0, by all games of the
+    kind; a position's own game has no part in the number that it is judged by), `squared_error` the weighted means of
+    (scale · net Q - deep Q)², `change` their difference.
+    """
+
+    kind: str
+    positions: int
+    games: int
+    scale: tuple[float, float]
+    squared_error: tuple[float, float]
+    change: Interval
+    candidates: list[CandidatesAt]
+
+    @property
+    def finding(self) -> Finding:
+        """Whether the second net is a better judge of this kind."""
+        if isnan(self.change.low):
+            return "too few games"
+        return "better" if self.change.high < 0 else "worse" if self.change.low > 0 else "not shown"
+
+
+@dataclass(frozen=True, slots=True)
+class BetterJudge:
+    """Whether the second net is the better judge: `shown` if it is so of each kind of position there is.
+
+    `kinds` has the finding of each kind. `beside`: there are positions beside the games; `held_out`: all positions are
+    held out from training. `sentence` says whether it is shown, `notes` what else a reader must know.
+    """
+
+    shown: bool
+    kinds: dict[str, Finding]
+    beside: bool
+    held_out: bool
+    sentence: str
+    notes: list[str]
+
+
+def rows_by_kind(
+    net_q: tuple[Floats, Floats],
+    deep_q: Floats,
+    weight: Floats,
+    game: Ids,
+    kind: NDArray[np.object_],
+    seed: int = 0,
+) -> list[KindRow]:
+    """A row for each kind of position among `kind` [n], in the order of `KINDS`; all are [n], Q of the side to move.
+
+    `weight` is how many positions each stands for, `game` the number of its game, `seed` that of the resamples.
+    """
+    there = set(kind[weight > 0].tolist())
+    order = [name for name in KINDS if name in there] + sorted(there - KINDS.keys())
+    rows = []
+    for name in order:
+        of = (kind == name) & (weight > 0)
+        rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], weight[of], game[of], seed))
+    return rows
+
+
+def _row(name: str, net_q: tuple[Floats, Floats], deep_q: Floats, weight: Floats, game: Ids, seed: int) -> KindRow:
+    names, place = np.unique(game, return_inverse=True)
+    fold = fold_of(names)
+    sums = [_Sums.of_games(q, deep_q, weight, place, len(names)) for q in net_q]
+    ones = np.ones((1, len(names)))
+    first, second = (float(each.error(ones, fold)[0]) for each in sums)
+    change = Interval(second - first, *_bounds(sums, fold, seed))
+    scaled = [q * each.scales(ones, fold)[0, fold][place] for q, each in zip(net_q, sums, strict=True)]
+    return KindRow(
+        kind=name,
+        positions=len(deep_q),
+        games=len(names),
+        scale=(sums[0].scale, sums[1].scale),
+        squared_error=(first, second),
+        change=change,
+        candidates=[_candidates(threshold, scaled, deep_q, weight, game, seed) for threshold in THRESHOLDS],
+    )
+
+
+def _candidates(
+    threshold: float, scaled: Sequence[Floats], deep_q: Floats, weight: Floats, game: Ids, seed: int
+) -> CandidatesAt:
+    first, second = (np.abs(q - deep_q) >= threshold for q in scaled)
+    [change] = bootstrap((second.astype(np.float64) - first)[:, None], weight, game, seed)
+    if len(np.unique(game)) < FEWEST_GAMES:
+        change = Interval(change.difference, float("nan"), float("nan"))
+    return CandidatesAt(threshold, weighted(first, weight, game), weighted(second, weight, game), change)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """By game [games]: the sums of weights, and of weighted squares and products of net Q and deep Q.
+
+    They are all that a number of scaling and the error that it leaves depend on, so a resample of games is a few sums.
+    """
+
+    mass: Floats
+    qq: Floats
+    qd: Floats
+    dd: Floats
+
+    @classmethod
+    def of_games(cls, net_q: Floats, deep_q: Floats, weight: Floats, place: NDArray[np.intp], games: int) -> _Sums:
+        columns = (weight, weight * net_q**2, weight * net_q * deep_q, weight * deep_q**2)
+        return cls(*(np.bincount(place, column, games).astype(np.float64) for column in columns))
+
+    @property
+    def scale(self) -> float:
+        """The number by all games."""
+        return float(_ratio(self.qd.sum(), self.qq.sum()))
+
+    def scales(self, times: Floats, fold: Ids) -> Floats:
+        """[resamples, folds] the numbers by the games of the other folds; games count `times` [resamples, games]."""
+        qd, qq = (_others(self._of_folds(times, each, fold)) for each in (self.qd, self.qq))
+        return _ratio(qd, qq)
+
+    def error(self, times: Floats, fold: Ids) -> Floats:
+        """[resamples] the weighted mean of the squared errors, each game scaled by the number of the other folds."""
+        mass, qq, qd, dd = (self._of_folds(times, each, fold) for each in (self.mass, self.qq, self.qd, self.dd))
+        scale = _ratio(_others(qd), _others(qq))
+        found: Floats = (scale**2 * qq - 2 * scale * qd + dd).sum(1) / mass.sum(1)
+        return found
+
+    @staticmethod
+    def _of_folds(times: Floats, sums: Floats, fold: Ids) -> Floats:
+        """[resamples, folds] sums of the games of each fold."""
+        return np.stack([times[:, fold == each] @ sums[fold == each] for each in range(FOLDS)], 1)
+
+
+def _others(of_folds: Floats) -> Floats:
+    """[resamples, folds] the sums of all folds but each."""
+    found: Floats = of_folds.sum(1, keepdims=True) - of_folds
+    return found
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """The quotient; 0 where all net Q are 0, so that any number would do."""
+    return np.divide(above, below, out=np.zeros_like(np.asarray(above, np.float64)), where=np.asarray(below) > 0)
+
+
+def _bounds(sums: Sequence[_Sums], fold: Ids, seed: int) -> tuple[float, float]:
+    """The 95 % bounds of the difference of the errors, games drawn anew and both numbers of scaling fitted to them."""
+    games = len(fold)
+    if games < FEWEST_GAMES:
+        return float("nan"), float("nan")
+    rng = np.random.default_rng(seed)
+    resamples = int(np.clip(_DRAWS // games, _FEWEST_RESAMPLES, RESAMPLES))
+    drawn = []
+    for start in range(0, resamples, block := max(1, 4_000_000 // games)):
+        rows = min(block, resamples - start)
+        picked = rng.integers(0, games, (rows, games)) + np.arange(rows)[:, None] * games
+        times = np.bincount(picked.ravel(), minlength=rows * games).reshape(rows, games).astype(np.float64)
+        first, second = (each.error(times, fold) for each in sums)
+        drawn.append(second - first)
+    low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5])
+    return float(low), float(high)
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
+    """What the rows say together."""
+    kinds = {row.kind: row.finding for row in rows}
+    shown = bool(rows) and all(finding == "better" for finding in kinds.values())
+    beside = any(kind != GAME for kind in kinds)
+    doubts = ", ".join(f"{KINDS.get(row.kind, row.kind)} ({_doubt(row)})" for row in rows if row.finding != "better")
+    where = "for each kind of position" if beside else f"for positions {KINDS[GAME]}"
+    sentence = f"better judge: shown {where}" if shown else f"better judge: not shown for positions {doubts}"
+    notes = []
+    if not held_out:
+        notes.append("training may have seen these positions: --split compares on what it held out")
+    if not beside:
+        notes.append("positions beside the games were not looked at: vr mine --aside 0.5 adds them to the store")
+    return BetterJudge(shown, kinds, beside, held_out, sentence, notes)
+
+
+def _doubt(row: KindRow) -> str:
+    if row.finding == "too few games":
+        return f"{row.games} games, {FEWEST_GAMES} are needed"
+    change = row.change
+    worse = "worse: " if row.finding == "worse" else ""
+    return f"{worse}{change.difference:+.4f}, 95 %: {change.low:+.4f} to {change.high:+.4f}"
+
+
+def kind_lines(rows: Sequence[KindRow]) -> Iterator[str]:
+    """The rows as two tables for a terminal."""
+    names = [f"{KINDS.get(row.kind, row.kind):33}" for row in rows]
+    yield "by kind of position, each net's Q times one number that was fitted to other games (B - A; below 0 is better)"
+    yield f"  {'squared error':33} {'positions':>9} {'games':>7} {'A times':>7} {'B times':>7} {'A':>7} {'B':>7}  B - A"
+    for name, row in zip(names, rows, strict=True):
+        change = row.change
+        yield (
+            f"  {name} {row.positions:>9,} {row.games:>7,} "
+            f"{row.scale[0]:>7.2f} {row.scale[1]:>7.2f} {row.squared_error[0]:>7.4f} {row.squared_error[1]:>7.4f}  "
+            f"{change.difference:+.4f} ({change.low:+.4f} to {change.high:+.4f})"
+        )
+    for i, threshold in enumerate(THRESHOLDS):
+        yield f"  {f'candidates at {threshold:g}':33} {'A':>8} {'B':>8}  B - A"
+        for name, row in zip(names, rows, strict=True):
+            at = row.candidates[i]
+            low, high = 100 * at.change.low, 100 * at.change.high
+            yield (
+                f"  {name} {100 * at.first.rate:>6.2f} % {100 * at.second.rate:>6.2f} %  "
+                f"{100 * at.change.difference:+.2f} points ({low:+.2f} to {high:+.2f})"
+            )
