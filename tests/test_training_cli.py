@@ -314,6 +314,8 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
         ([*STORE, "--weights", "soft"], 2, "--weights: weighs training chunks"),
         (["chunks", "--candidates", "9"], 2, "--candidates: needs --store"),
         ([*STORE, "--candidates", "9", "--draw", "w.csv"], 2, "--candidates: plays no part with --draw"),
+        (["chunks", "--policy", "judge"], 2, "--policy: needs --store"),
+        ([*STORE, "--policy", "search"], 2, "--policy search: give net, judge or judge:SHARE"),
         ([*STORE, "--q-ratio", "0.5"], 2, "--q-ratio: is of training chunks"),
         ([*STORE, "-o", "new.onnx"], 2, "-o new.onnx: a net's name ends in .pb.gz"),
         ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "there is no such folder"),

@@ -269,6 +269,25 @@ def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
     assert ends[10.0]["top_1"] > ends[0.0]["top_1"]
 
 
+def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Samples, tmp_path: Path) -> None:
+    """Learned by heart, a position's policy is S for the move and 1 - S times the old one; without a move the old."""
+    some = samples.take(np.arange(64))
+    some.judged[:8] = -1
+    old = LinearNet(width=64)
+    words: Any = {"policy": "judge:0.4", "batch": 64, "steps": 400, "lr": 1e-2, "every": 100, "patience": 0}
+    found = run(some, tmp_path, some, old, policy_kl=1.0, **words)
+    learner = Learner(old, TrainOptions(), LossWeights())
+    was, now = (np.exp(learner.say(p, some.batch()).log_policy) for p in (old.parameters, found.parameters))
+    rows = np.arange(8, 64)
+    np.testing.assert_allclose(now[:8], was[:8], atol=0.02)
+    expected = 0.6 * was
+    expected[rows, some.judged[8:]] += 0.4
+    np.testing.assert_allclose(now[8:], expected[8:], atol=0.02)
+    first, last = found.curve[0], found.curve[-1]
+    assert first["judge_move"] == pytest.approx((was[8:].argmax(1) == some.judged[8:]).mean())
+    assert first["judge_move"] < 0.2 < 0.9 < last["judge_move"]
+
+
 # -- judging ----------------------------------------------------------------------------------------------------------
 
 
@@ -442,6 +461,8 @@ def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path)
         ({"holdout": 1.0}, "--holdout 1"),
         ({"only": "trunk"}, "--only trunk: must be one of all, heads, value"),
         ({"average": "mean"}, "--average mean"),
+        ({"policy": "judge:1.5"}, "--policy judge:1.5: give net, judge or judge:SHARE"),
+        ({"policy": "judge:0.3", "only": "value"}, "--policy judge:0.3: --only value leaves the policy as it is"),
     ],
 )
 def test_options_out_of_range(options: dict[str, Any], said: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import entropy
 
 jax: Any = pytest.importorskip("jax")
 
@@ -91,9 +92,28 @@ def test_policy_kl_is_that_of_two_softmaxes(dice: np.random.Generator) -> None:
     for x, y, moves in zip(new, old, legal, strict=True):
         p, q = softmax(y[moves]), softmax(x[moves])
         expected.append((p * np.log(p / q)).sum())
-    np.testing.assert_allclose(exact(losses.policy_kl, new, old, legal), expected, rtol=1e-10)
-    np.testing.assert_array_equal(exact(losses.policy_kl, old, old, legal), 0)
-    check_gradient(lambda x: losses.policy_kl(x, jax.numpy.asarray(old), jax.numpy.asarray(legal)), new, dice)
+    nothing = np.zeros((N, MOVES))
+    np.testing.assert_allclose(exact(losses.policy_kl, new, old, legal, nothing), expected, rtol=1e-10)
+    np.testing.assert_array_equal(exact(losses.policy_kl, old, old, legal, nothing), 0)
+    given = tuple(map(jax.numpy.asarray, (old, legal, nothing)))
+    check_gradient(lambda x: losses.policy_kl(x, *given), new, dice)
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_a_share_of_the_target_is_on_the_judge_s_move(share: float, dice: np.random.Generator) -> None:
+    """KL of the mixture, by scipy; the last position has no judge's move. At the target there is nothing to learn."""
+    new, old = dice.normal(0, 3, (2, N, MOVES))
+    legal, judged = shares_of(dice) >= 0, np.zeros((N, MOVES))
+    best = [dice.choice(np.flatnonzero(moves)) for moves in legal]
+    judged[np.arange(N - 1), best[:-1]] = share
+    targets = [(1 - judged[i].sum()) * softmax(old[i, moves]) + judged[i, moves] for i, moves in enumerate(legal)]
+    expected = [entropy(t, softmax(new[i, moves])) for i, (t, moves) in enumerate(zip(targets, legal, strict=True))]
+    np.testing.assert_allclose(exact(losses.policy_kl, new, old, legal, judged), expected, rtol=1e-10)
+    given = tuple(map(jax.numpy.asarray, (old, legal, judged)))
+    check_gradient(lambda x: losses.policy_kl(x, *given), new, dice)
+    for i, moves in enumerate(legal):
+        new[i, moves] = np.log(np.maximum(targets[i], 1e-12))
+    np.testing.assert_allclose(exact(losses.policy_kl, new, old, legal, judged), 0, atol=1e-9)
 
 
 def test_wdl_is_cross_entropy(dice: np.random.Generator) -> None:

@@ -23,7 +23,7 @@ from tests.expanded_store import expanded_store
 from tests.training_doubles import store_source
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess import v6
-from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.planes import INPUT_FORMATS, encode, unpack_masks
 from valuerepair.question import Question
@@ -282,6 +282,28 @@ def test_the_oracle_says_what_positions_of_a_store_are_worth() -> None:
     np.testing.assert_allclose(samples.deep_q, deep, atol=1e-6)
     for fen, cut, end in zip(frame.loc[ids, "fen"], samples.cuts, samples.cuts[1:], strict=False):
         assert end - cut == chess.Board(fen).legal_moves.count()
+
+
+def test_the_judge_s_move_is_that_of_the_search_and_what_is_not_legal_is_not_known(tmp_path: Path) -> None:
+    db = tmp_path / "some.db"
+    shutil.copy(SAMPLE, db)
+    with sqlite3.connect(db) as sql:
+        sql.execute("UPDATE deep_values SET best_move = NULL WHERE position_id % 3 = 0")
+        sql.execute("UPDATE deep_values SET best_move = 'a1a1' WHERE position_id % 3 = 1")
+    source = of_store(db)
+    with Store.open(db) as store:
+        frame = store.frame(Question(threshold=0.3), cut=True).set_index("position_id")
+    units = source.units().units
+    samples, ids = source.read(units), source.draw.ids[np.sort(units)]
+    assert (samples.judged[ids % 3 != 2] == -1).all()
+    batch = samples.batch()
+    for row in np.flatnonzero(ids % 3 == 2)[:200]:
+        board = chess.Board(frame.loc[ids[row], "fen"])
+        best = board.parse_uci(frame.loc[ids[row], "deep_best"])
+        move = best if board.turn else chess.Move(best.from_square ^ 56, best.to_square ^ 56, best.promotion)
+        name = decode_move(int(v6.POLICY_MOVES[batch.moves[row, batch.judged[row]]]))
+        castling = {"e1g1": "e1h1", "e1c1": "e1a1"} if board.is_castling(best) else {}
+        assert name == castling.get(move.uci(), move.uci()).removesuffix("n")
 
 
 def test_the_judge_s_own_wdl_is_what_the_engine_said_and_the_net_s_where_it_said_nothing(tmp_path: Path) -> None:

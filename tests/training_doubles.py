@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
+from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -23,11 +24,13 @@ GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 
 
 def positions(count: int) -> Samples:
-    """Real positions of some hundred games, with values drawn at random."""
+    """Real positions of some hundred games, with values and a judge's moves drawn at random."""
     options = SampleOptions(per_game=None, positions=count)
     batch = PositionBatch.concat(list(sample([str(GAMES)], options, ReadReport())))
     q = np.random.default_rng(4).uniform(-0.9, 0.9, len(batch))
-    return of_positions(batch, q, wdl_of(q, np.full(len(batch), 0.3)), "fen_only", 1)
+    moves, cuts = legal_moves(parse_fens(batch.fen))
+    best = moves[cuts[:-1] + np.random.default_rng(5).integers(0, np.diff(cuts))]
+    return of_positions(batch, q, wdl_of(q, np.full(len(batch), 0.3)), "fen_only", 1, best)
 
 
 def store_source(path: str | Path, question: Question, **options: Any) -> StoreSource:

@@ -14,7 +14,7 @@ from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.training.options import MOST_STEPS, PASSES, Average, Only, TrainOptions
+from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, Average, Only, TrainOptions
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -28,7 +28,7 @@ _DEFAULTS = TrainOptions()
     sections={
         "Most used": "net output store split steps batch lr only seed",
         "Which positions": "threshold expanded share candidates weights draw",
-        "Targets": "oracle alpha calibration q-ratio policy-kl",
+        "Targets": "oracle alpha calibration q-ratio policy policy-kl",
         "Learning": "warmup schedule l2 average",
         "Judging on the way": "holdout every patience",
         "Net": "value-head policy-head",
@@ -53,9 +53,14 @@ _DEFAULTS = TrainOptions()
     help="How the rate falls: cosine, or to a tenth at these steps (1500,1800).",
 )
 @click.option(
+    "--policy",
+    metavar="net|judge[:SHARE]",
+    help=f"The store's positions teach the old policy, with a share for the judge's best move.  [default: {POLICY}]",
+)
+@click.option(
     "--policy-kl",
     type=float,
-    help="Weight of the KL divergence from the old policy.  [default: 1 with --store, else 0]",
+    help="Weight of the KL divergence from that policy, or from the old one.  [default: 1 with --store, else 0]",
 )
 @click.option(
     "--q-ratio",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.select import in_share, salt
 from valuerepair.archives.select import mix as scrambled
+from valuerepair.chess.positions import encode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.planes import FILLS, HistoryFill
@@ -67,10 +68,11 @@ class StoreDraw:
     weights, candidates or not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
 
     Attributes: columns [n] of the positions with a deep Q, by position_id, which all rows are numbers in: `ids` int64,
-    `keys` uint64 of the positions, `games` uint64 of their games, `net_d` the net's draws (NaN: it has none), `deep_q`
-    in [-1, 1] from the side to move, `rung` the nodes of the last rung (NaN: searched in full), `weight` as
-    `queries.frame` has it, or 1, `is_candidate` bool. Rows int64: `held_out`, `candidates` and `others` to train on.
-    `fill` is the net's history fill. `identity` says what passes are drawn from, whatever the file is called.
+    `keys` uint64 of the positions, `best` uint16 the judge's moves as in `chess.positions` (0: it gave none), `games`
+    uint64 of their games, `net_d` the net's draws (NaN: it has none), `deep_q` in [-1, 1] from the side to move, `rung`
+    the nodes of the last rung (NaN: searched in full), `weight` as `queries.frame` has it, or 1, `is_candidate` bool.
+    Rows int64: `held_out`, `candidates` and `others` to train on. `fill` is the net's history fill. `identity` says
+    what passes are drawn from, whatever the file is called.
     """
 
     def __init__(
@@ -112,8 +114,22 @@ class StoreDraw:
         """Reads the columns of the positions of the part. Raises ValueRepairError where there are none."""
         extra = () if question.expanded == "no" else ("step",)
         judged = ("deep_w", "deep_d", "deep_l")
-        names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", *judged, *extra)
-        frame = store.frame(question, text=False, only=names, cut=True)
+        import pandas as pd
+
+        names = (
+            "position_id",
+            "key",
+            "game_id",
+            "net_d",
+            "deep_q",
+            "disagreement",
+            "weight",
+            "rung",
+            "deep_best",
+            *judged,
+            *extra,
+        )
+        frame = store.frame(question, only=names, cut=True)
         usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna()]
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
@@ -137,10 +153,13 @@ class StoreDraw:
         self.weight = np.ones(len(usable)) if is_cut.any() else weight
         self.is_candidate = ~is_cut & (usable["disagreement"].abs().to_numpy() >= question.threshold)
         self._judged = usable[list(judged)].to_numpy(np.float64)
+        codes, moves = pd.factorize(usable["deep_best"])
+        # A missing move's code is -1, which is the 0 at the end.
+        self.best = np.append(encode_moves(moves), np.uint16(0))[codes]
         self._sampled = usable["step"].isna().to_numpy() if extra else np.ones(len(usable), np.bool_)
 
     def _digest(self) -> str:
-        columns = (self.ids, self.keys, self.deep_q, self.weight, self.is_candidate, self.games, self._given)
+        columns = (self.ids, self.keys, self.best, self.deep_q, self.weight, self.is_candidate, self.games, self._given)
         cells = (np.ascontiguousarray(column).tobytes() for column in columns if column is not None)
         return hashlib.sha256(b"".join(cells)).hexdigest()
 

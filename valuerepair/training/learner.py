@@ -182,7 +182,8 @@ class Learner:
             if self._weights.policy_kl:
                 before: Any = jax.lax.stop_gradient(self._net.forward(old, planes).policy)
                 was = jnp.take_along_axis(before, batch.moves, axis=1)
-                parts["policy_kl"] = losses.policy_kl(logits, was, legal)
+                judged = self._options.policy_share * jax.nn.one_hot(batch.judged, batch.shares.shape[1])
+                parts["policy_kl"] = losses.policy_kl(logits, was, legal, judged)
         if heads.moves_left is not None and self._weights.moves_left:
             parts["moves_left"] = losses.moves_left(heads.moves_left, batch.moves_left)
         return self._said(heads.wdl if self._has_wdl else heads.value, policy, parts, batch)

@@ -40,10 +40,16 @@ def policy(logits: Array, shares: Array) -> Array:
     return -jnp.sum(jnp.maximum(shares, 0) * _log_softmax(logits, shares >= 0), axis=1)
 
 
-def policy_kl(logits: Array, old: Array, legal: Array) -> Array:
-    """KL(old policy || policy) over the legal moves in nats; all [n, 1858], two of logits, one of bools."""
-    was, now = _log_softmax(old, legal), _log_softmax(logits, legal)
-    return jnp.sum(jnp.where(legal, jnp.exp(was) * (was - now), 0), axis=1)
+def policy_kl(logits: Array, old: Array, legal: Array, judged: Array) -> Array:
+    """KL(target || policy) over the legal moves in nats; all [n, m], two of logits, one of bools, one of shares.
+
+    The target has the shares `judged`, and the old policy has what these leave of 1: all of it where they are 0.
+    """
+    was, now, rest = _log_softmax(old, legal), _log_softmax(logits, legal), 1 - jnp.sum(judged, axis=1, keepdims=True)
+    target = jnp.where(legal, judged + rest * jnp.exp(was), 0)
+    # Written so that the divergence of a policy from itself is 0 to the bit.
+    log_target = jnp.where((judged > 0) | (rest < 1), jnp.log(jnp.where(target > 0, target, 1)), was)
+    return jnp.sum(jnp.where(legal, target * (log_target - now), 0), axis=1)
 
 
 def wdl(logits: Array, target: Array) -> Array:

@@ -20,6 +20,8 @@ _VALIDATIONS = 20
 PASSES = 6  # over the positions, where the steps follow from these: more would have a net learn them by heart
 MOST_STEPS = 2000
 _WARMUP = 100
+# What a store's positions teach the policy where `TrainOptions.policy` does not say (`training.records.parse_policy`).
+POLICY = "net"
 
 # Of repair games among those of a mixture: what others ended at (docs/recipe.md).
 SHARE_OF_GAMES = 0.10
@@ -32,14 +34,16 @@ class TrainOptions:
     `only`: which parameters change: all, those of the heads, or of the value head. `steps` of `batch` positions each,
     None: as many as make `PASSES` over the positions, at most `MOST_STEPS`; `lr` is the learning rate after `warmup`
     steps (None: 100, at most a fifth of all), which then falls as `schedule` says: ``cosine`` to 0, or to a tenth at
-    each of some steps (``1500,1800``). `policy_kl` is the weight of KL(old policy || new), None: 1 where there is a
-    store, else 0. `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of
-    the parameters over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``.
-    `l2` is the weight of L2. `share`: of candidates among the positions of a store, None: theirs among the sampled;
-    `candidates`: at most so many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are
-    drawn instead. `holdout`: the share of games that are not trained on but judged by. `every` so many steps the net is
-    judged, None: 20 times in all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and
-    `policy_head`: of a net that has several (`nets.heads`); a trunk that changes changes what the others say.
+    each of some steps (``1500,1800``). `policy` is what a store's positions teach the policy: ``net``, to stay as it
+    is, or ``judge:0.3``, that share of it on the judge's best move and the rest as it is; None: `POLICY`. `policy_kl`
+    is the weight of KL(that policy || new), None: 1 where there is a store, else 0; of chunks it is the old policy.
+    `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of the parameters
+    over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``. `l2` is the
+    weight of L2. `share`: of candidates among the positions of a store, None: theirs among the sampled; `candidates`:
+    at most so many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn instead.
+    `holdout`: the share of games that are not trained on but judged by. `every` so many steps the net is judged, None:
+    20 times in all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`:
+    of a net that has several (`nets.heads`); a trunk that changes changes what the others say.
 
     Raises UsageError for values out of range.
     """
@@ -50,6 +54,7 @@ class TrainOptions:
     lr: float = 1e-4
     warmup: int | None = None
     schedule: str = COSINE
+    policy: str | None = None
     policy_kl: float | None = None
     q_ratio: float = 0.0
     average: Average = "none"
@@ -70,6 +75,14 @@ class TrainOptions:
         """The heads that are trained."""
         return Heads(self.value_head, self.policy_head)
 
+    @property
+    def policy_share(self) -> float:
+        """The share of the judge's best move in what a store's positions teach the policy."""
+        # Imported where it is needed: its module compiles kernels.
+        from valuerepair.training.records import parse_policy
+
+        return parse_policy(self.policy or POLICY, "net", "judge")[1]
+
     def __post_init__(self) -> None:
         counts = (("steps", self.steps), ("batch", self.batch), ("every", self.every), ("candidates", self.candidates))
         for name, value in counts:
@@ -84,6 +97,8 @@ class TrainOptions:
         for name, part in (("q-ratio", self.q_ratio), ("share", self.share or 0.0), ("holdout", self.holdout)):
             if not 0 <= part <= 1:
                 raise UsageError(f"--{name} {part:g}: must lie between 0 and 1")
+        if self.policy is not None and self.policy_share and self.only == "value":
+            raise UsageError(f"--policy {self.policy}: --only value leaves the policy as it is")
         if self.holdout == 1:
             raise UsageError("--holdout 1: leaves nothing to train on")
         if self.only not in get_args(Only):

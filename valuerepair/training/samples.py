@@ -13,7 +13,7 @@ from valuerepair.archives.select import mix, ply_priorities
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ALL
 from valuerepair.chess.board import legal_moves, parse_fens
-from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.positions import Moves, PositionBatch
 from valuerepair.nets.planes import (
     ARMAGEDDON,
     AUXILIARY,
@@ -39,8 +39,9 @@ class Batch(NamedTuple):
 
     bits uint32[n, 112, 2], rule50 float32[n]; moves int32[n, 224], places among the 1858 of the policy, and their
     shares of visits float32[n, 224]: -1 behind the last legal move, 0 where they are not known; wdl float32[n, 3], the
-    value's target; moves_left float32[n], NaN where it is not known; weight float32[n]. key uint64[n] is that of the
-    position, None within what JAX compiles.
+    value's target; moves_left float32[n], NaN where it is not known; weight float32[n]; judged int32[n], the column of
+    the judge's best move in `moves`, -1 where it is not known. key uint64[n] is that of the position, None within what
+    JAX compiles.
     """
 
     bits: NDArray[np.uint32]
@@ -50,6 +51,7 @@ class Batch(NamedTuple):
     wdl: Floats
     moves_left: Floats
     weight: Floats
+    judged: NDArray[np.int32]
     key: NDArray[np.uint64] | None = None
 
 
@@ -65,6 +67,7 @@ class Samples:
     | deep_q     | float32[n]       | what a search thought of it, NaN: not known; the net is judged by it       |
     | moves_left | float32[n]       | plies, NaN: not known                                                      |
     | weight     | float32[n]       | how much it counts                                                         |
+    | judged     | int32[n]         | which of the row's legal moves is the judge's best, -1: not known          |
     | key        | uint64[n]        | of the position, by its source: what is equal has equal planes             |
     | cuts       | int64[n + 1]     | row i's legal moves are ``moves[cuts[i]:cuts[i + 1]]``                     |
     | moves      | uint16[cuts[n]]  | places among the 1858 outputs                                              |
@@ -77,6 +80,7 @@ class Samples:
     deep_q: Floats
     moves_left: Floats
     weight: Floats
+    judged: NDArray[np.int32]
     key: NDArray[np.uint64]
     cuts: Index
     moves: NDArray[np.uint16]
@@ -110,9 +114,11 @@ class Samples:
         at = np.repeat(np.arange(len(self)), lengths)
         place = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
         moves[at, place], shares[at, place] = self.moves, self.shares
-        filled = [_filled(column, n) for column in (self.rule50, self.wdl, self.moves_left, self.weight, self.key)]
+        columns = (self.rule50, self.wdl, self.moves_left, self.weight)
+        rule50, wdl, moves_left, weight = (_filled(column, n) for column in columns)
+        judged, key = _filled(self.judged, n), _filled(self.key, n)
         bits = _filled(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
-        return Batch(bits, filled[0], moves, shares, *filled[1:])
+        return Batch(bits, rule50, moves, shares, wdl, moves_left, weight, judged, key)
 
 
 def _filled(column: NDArray[Any], n: int) -> NDArray[Any]:
@@ -144,6 +150,7 @@ def of_records(
         records["best_q"].astype(np.float32),
         records["plies_left"].astype(np.float32),
         np.ones(n, np.float32) if weight is None else weight.astype(np.float32),
+        np.full(n, -1, np.int32),
         ply_priorities(np.full(n, game, np.uint64), np.arange(n)),
         np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
         moves.astype(np.uint16),
@@ -199,9 +206,15 @@ def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64
 
 
 def of_positions(
-    batch: PositionBatch, deep_q: NDArray[np.float64], wdl: Floats, fill: HistoryFill, form: int
+    batch: PositionBatch,
+    deep_q: NDArray[np.float64],
+    wdl: Floats,
+    fill: HistoryFill,
+    form: int,
+    best: Moves | None = None,
 ) -> Samples:
-    """Positions whose value is to be `wdl` [n, 3]; the search's Q, that the net is judged by, is `deep_q` [n]."""
+    """Positions whose value is to be `wdl` [n, 3]; the search's Q, that the net is judged by, is `deep_q` [n], its move
+    is `best` uint16[n] as in `chess.positions`; a move that is not legal, as 0, counts as not known."""
     planes = encode(batch, fill, form)
     bits = np.packbits(planes.reshape(len(batch), PLANES, 64) != 0, axis=2, bitorder="little")
     masks = bits.view("<u8").reshape(len(batch), PLANES)
@@ -217,8 +230,19 @@ def of_positions(
         deep_q.astype(np.float32),
         np.full(len(batch), np.nan, np.float32),
         np.ones(len(batch), np.float32),
+        _places(moves, cuts, best),
         mix(batch.key),
         cuts,
         indices.astype(np.uint16),
         np.zeros(len(indices), np.float32),
     )
+
+
+def _places(moves: Moves, cuts: Index, best: Moves | None) -> NDArray[np.int32]:
+    """int32[n]: which of its legal moves each row's `best` is, -1 where it is none of them."""
+    found = np.full(len(cuts) - 1, -1, np.int32)
+    if best is not None:
+        row = np.repeat(np.arange(len(found)), np.diff(cuts))
+        at = np.flatnonzero(moves == best[row])
+        found[row[at]] = at - cuts[row[at]]
+    return found

@@ -203,8 +203,8 @@ def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
 
 
 class StoreSource:
-    """Positions of a store as `draw` draws them: what the oracle says of them is the value's target, and the policy is
-    to stay as it is."""
+    """Positions of a store as `draw` draws them: what the oracle says of them is the value's target; the policy learns
+    its move (`TrainOptions.policy`) or stays as it is."""
 
     def __init__(self, draw: StoreDraw, input_format: int) -> None:
         self.draw, self._input_format = draw, input_format
@@ -239,7 +239,7 @@ class StoreSource:
     def _read(self, store: Store, rows: Index) -> Samples:
         draw = self.draw
         batch = store.positions(draw.ids[rows])
-        return of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format)
+        return of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format, draw.best[rows])
 
 
 # -- in batches -------------------------------------------------------------------------------------------------------

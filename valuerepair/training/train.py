@@ -26,7 +26,7 @@ from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.drawing import StoreDraw
-from valuerepair.training.options import TrainOptions
+from valuerepair.training.options import POLICY, TrainOptions
 from valuerepair.training.sources import ChunkSource, Held, Source, StoreSource, Stream
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ _LINES = {
     "newly_wrong": ("newly wrong", ".2%"),
     "policy_kl": ("KL to the old policy", ".4f"),
     "top_1": ("first move kept", ".2%"),
+    "judge_move": ("first move is the judge's", ".2%"),
 }
 
 
@@ -123,6 +124,8 @@ def train(
         raise UsageError("--candidates: needs --store, whose candidates it counts")
     if options.candidates is not None and options.draw is not None:
         raise UsageError("--candidates: plays no part with --draw, whose weights say what is drawn")
+    if options.policy is not None and store is None:
+        raise UsageError("--policy: needs --store, whose judge's moves it means; chunks have shares of visits")
     if options.q_ratio and not chunks:
         raise UsageError("--q-ratio: is of training chunks; the positions of a store have the oracle's value")
     check_jax()
@@ -140,6 +143,7 @@ def train(
             if store is not None:
                 with Store.open(store) as opened:
                     question, said = opened.for_training(question)
+                options = replace(options, policy=options.policy or POLICY)
             sources = _sources(file, chunks, store, question, options, split, quiet)
             for line in said:
                 log.info(line)

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 # `loss` is what training makes small, over all positions; then its parts.
 MEASURES = (
     *("loss", "value", "policy", "moves_left", "policy_kl"),
-    *("top_1", "mean_dq", "rate", "rate_calibrated", "newly_wrong"),
+    *("top_1", "judge_move", "mean_dq", "rate", "rate_calibrated", "newly_wrong"),
 )
 
 
@@ -65,7 +65,10 @@ class Validation:
         if legal.any():
             was, log = self._old.log_policy.astype(np.float64), now.log_policy.astype(np.float64)
             found["policy_kl"] = self._mean((np.where(legal, np.exp(was) * (was - log), 0)).sum(1))
-            found["top_1"] = self._mean((was.argmax(1) == log.argmax(1)).astype(np.float64))
+            first, judged = log.argmax(1), self._samples.judged
+            found["top_1"] = self._mean((was.argmax(1) == first).astype(np.float64))
+            if log.any():  # zeros stand for the policy where the value head alone is computed
+                found["judge_move"] = self._mean(judged == first, judged >= 0)
         off, before = now.q - self._deep, self._old.q - self._deep
         known = ~np.isnan(off) & (self._weight > 0)
         if known.any():
