@@ -82,9 +82,7 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\n')
     usual = Settings(archives=("games.pgn",))
     deep = default_deep()
-    assert toml.read(path) == replace(
-        usual, deep=deep, test_deep=default_test_deep(deep), train=Training(share=0.2)
-    )
+    assert toml.read(path) == replace(usual, deep=deep, test_deep=default_test_deep(deep), train=Training(share=0.2))
 
 
 @pytest.mark.parametrize(

@@ -320,7 +320,10 @@ class _Stages:
         others = {"old": self._settings.net} | ({"control": self._at(CONTROL)} if self._settings.control else {})
         found = []
         for name, other in others.items():
-            sides = (f"net={_side(self._at(REPAIRED))},nodes={nodes},q_scale={Q_SCALE}", f"net={_side(other)},nodes={nodes}")
+            sides = (
+                f"net={_side(self._at(REPAIRED))},nodes={nodes},q_scale={Q_SCALE}",
+                f"net={_side(other)},nodes={nodes}",
+            )
             match = f"match-{name}"
             words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{match}.pgn"), "--json")
             found.append(

@@ -157,7 +157,9 @@ def q_scales(folder: Path) -> dict[str, float]:
     path = folder / OF_GAMES
     try:
         old, repaired, *control = (float(net["spread"]) for net in json.loads(path.read_text("utf-8"))["nets"])
-        return {f"match-{name}": each / repaired for name, each in zip(("old", "control"), (old, *control), strict=False)}
+        return {
+            f"match-{name}": each / repaired for name, each in zip(("old", "control"), (old, *control), strict=False)
+        }
     except ZeroDivisionError:
         raise ValueRepairError(f"{path}: the repaired net says the same of every position") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

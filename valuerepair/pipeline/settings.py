@@ -232,7 +232,7 @@ _COMMENTS = {
     "store": "what was mined already; it is copied",
     "net": "the net to repair",
     "deep": "who judges",
-    "test_deep": "who judges once more what is close in the tests; \"\" for nobody",
+    "test_deep": 'who judges once more what is close in the tests; "" for nobody',
     "threshold": "|net Q - deep Q| of a candidate",
     "alpha": "centipawns of the judge's Q, of candidates and targets",
     "budget": "for all of it, by the rates of this machine (rates.json)",
