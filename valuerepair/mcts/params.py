@@ -1,6 +1,6 @@
 """The parameters of the search, named and defaulted as in lc0's classic search (search/classic/params.cc, UCI).
 
-Parameters that lc0 does not have are off unless set: `certainty`, `lookahead`, `auto_extend`, `n_scl`,
+Parameters that lc0 does not have are off unless set: `q_scale`, `certainty`, `lookahead`, `auto_extend`, `n_scl`,
 `draws_by_q`.
 """
 
@@ -24,6 +24,9 @@ class SearchParams:
 
     Values of nodes are in [-1, 1]. `draw_score` is what a draw is worth to White. `policy_softmax_temp` divides logits.
 
+    - `q_scale`: the net's Q is multiplied by it, between -1 and 1, before the search takes it up: a net that is s times
+      as steep as another one is searched with 1 / s as that one would be. What the rules of chess or tables prove keeps
+      its value. All values that the search gives are on the new scale, the net's own Q of the root included.
     - `moves_left_...`: how much more a shorter win or longer loss is worth, of nets that say how many plies are left,
       where |Q| is above `moves_left_threshold`; `moves_left_max_effect` 0 turns it off.
     - `minibatch_size`: leaves of one tree in a batch, kept apart by virtual visits; 1 is the sequential search.
@@ -54,6 +57,7 @@ class SearchParams:
     fpu_value: float = 0.33
     fpu_strategy_at_root: str = "same"
     fpu_value_at_root: float = 1.0
+    q_scale: float = 1.0
     policy_softmax_temp: float = 1.359
     draw_score: float = 0.0
     moves_left_max_effect: float = 0.0345
@@ -137,6 +141,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "cpuct_factor_at_root": (0, 1000),
     "fpu_value": (-100, 100),
     "fpu_value_at_root": (-100, 100),
+    "q_scale": (0.01, 100),
     "policy_softmax_temp": (0.1, 10),
     "draw_score": (-1, 1),
     "moves_left_max_effect": (0, 1),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.movegen import MAX_MOVES
-from valuerepair.mcts.backup import back_up, begin_visit
+from valuerepair.mcts.backup import F1, back_up, begin_visit
 from valuerepair.mcts.evaluator import Evaluations
 from valuerepair.mcts.expand import extend, force, set_priors, settle, wants_probe
 from valuerepair.mcts.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
@@ -238,6 +238,15 @@ def keep_policy(trees: Trees, tree: int, root: int) -> None:
     trees.slots[tree, POLICY] = count
 
 
+@inlined_kernel
+def on_scale(rules: SearchRules, q: np.float32, draw: np.float32) -> tuple[np.float32, np.float32]:
+    """What the net says of Q and draws on the scale that the search is to have; draws have the room that Q leaves."""
+    if rules.q_scale == F1:
+        return q, draw
+    q = min(max(q * rules.q_scale, -F1), F1)
+    return q, min(draw, F1 - abs(q))
+
+
 @kernel
 def absorb(trees: Trees, rules: SearchRules, asked: RoundLeaves, n: int, answers: Evaluations) -> bool:
     """Gives the n leaves of a round their evaluations and takes them up into their trees; True if a tree is done."""
@@ -245,11 +254,12 @@ def absorb(trees: Trees, rules: SearchRules, asked: RoundLeaves, n: int, answers
     for i in range(n):
         tree, node, depth = asked.leaf[i, 0], asked.leaf[i, 1], asked.leaf[i, 2]
         set_priors(trees, rules, node, logits, asked.offsets[i])
-        set_own_value(trees, node, -np.float64(q[i]), d[i], m[i])
+        value, draw = on_scale(rules, q[i], d[i])
+        set_own_value(trees, node, -np.float64(value), draw, m[i])
         if depth == 0:
             keep_policy(trees, tree, node)
         trees.slots[tree, EVALUATIONS] += 1
-        back_up(trees, rules, tree, node, depth, (-q[i], d[i], m[i]))
+        back_up(trees, rules, tree, node, depth, (-value, draw, m[i]))
     done = False
     for tree in range(len(trees.slots)):
         done = done or trees.slots[tree, STATE] == DONE

@@ -95,6 +95,7 @@ class SearchRules(NamedTuple):
     root_cpuct_factor: np.float32
     fpu: np.float32
     root_fpu: np.float32
+    q_scale: np.float32
     temperature: np.float32
     draw_score: np.float32
     left_effect: np.float32
@@ -139,6 +140,7 @@ def make_rules(
         f(params.cpuct_factor_at_root if at_root else params.cpuct_factor),
         f(params.fpu_value),
         f(params.fpu_value if same else params.fpu_value_at_root),
+        f(params.q_scale),
         f(params.policy_softmax_temp),
         f(params.draw_score),
         f(params.moves_left_max_effect),

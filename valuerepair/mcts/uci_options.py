@@ -11,7 +11,8 @@ from valuerepair.errors import UsageError
 from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
-# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); the last eight are our own. MinibatchSize is below.
+# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); `q_scale` and the last eight are our own.
+# MinibatchSize is below.
 PARAMETER_NAMES = {
     "cpuct": "CPuct",
     "cpuct_base": "CPuctBase",
@@ -24,6 +25,7 @@ PARAMETER_NAMES = {
     "fpu_value": "FpuValue",
     "fpu_strategy_at_root": "FpuStrategyAtRoot",
     "fpu_value_at_root": "FpuValueAtRoot",
+    "q_scale": "QScale",
     "policy_softmax_temp": "PolicyTemperature",
     "draw_score": "DrawScore",
     "moves_left_max_effect": "MovesLeftMaxEffect",

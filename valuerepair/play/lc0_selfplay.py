@@ -46,7 +46,17 @@ PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
 # Parameters of the own search: those that `Lc0Settings` has fields for, and those that lc0 has not.
 _OWN = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy")
-_FOREIGN = ("certainty", "lookahead", "auto_extend", "n_scl", "draws_by_q", "seed", "lc0_floats", "self_check")
+_FOREIGN = (
+    "q_scale",
+    "certainty",
+    "lookahead",
+    "auto_extend",
+    "n_scl",
+    "draws_by_q",
+    "seed",
+    "lc0_floats",
+    "self_check",
+)
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # so often it is asked whether to stop
 _READY, _FINAL = "gameready ", "tournamentstatus final"
