@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -18,7 +19,10 @@ TOO_FEW = {"difference": -0.0100, "low": None, "high": None}
 BESIDE = ("aside", "policy", "search")
 
 
-def row(kind: str, change: dict[str, float | None]) -> dict[str, Any]:
+Figures: TypeAlias = Mapping[str, float | None]
+
+
+def row(kind: str, change: Figures) -> dict[str, Any]:
     points = {"difference": -0.01, "low": -0.02, "high": 0.0025}
     candidates = [{"threshold": threshold, "change": points} for threshold in (0.3, 0.55)]
     return {
@@ -26,7 +30,7 @@ def row(kind: str, change: dict[str, float | None]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def judged(part: str, first: str = OLD, share: dict[str, float | None] | None = None, **kinds: Any) -> Judged:
+def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Figures | None = None) -> Judged:
     share = share or {"difference": -0.001, "low": -0.0041, "high": 0.0036}
     high, low = share["high"], share["low"]
     finding = "cannot tell" if high is None or low is None else "fewer" if high < 0 else "not shown"
@@ -49,11 +53,11 @@ def outcome(*pairs: Judged, elo: dict[str, Any] | None = None) -> Outcome:
     return Outcome(Path("r"), Path("a"), None, pairs, None, {OLD: elo or match(60, 91, 124)}, 3600, 3540)
 
 
-ALL = dict.fromkeys(("game", *BESIDE), BETTER)
+ALL: Mapping[str, Figures] = dict.fromkeys(("game", *BESIDE), BETTER)
 
 
 def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
-    found = outcome(judged("games", **ALL), judged("families", **ALL))
+    found = outcome(judged("games", ALL), judged("families", ALL))
     assert found.better_judge.shown
     assert found.better_judge.line.startswith("better judge: shown; ")
     assert found.owed_to_candidates is None
@@ -71,10 +75,10 @@ def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
     ],
 )
 def test_one_kind_that_is_not_shown_is_enough_and_is_named(
-    part: str, kind: str, change: dict[str, float | None], figures: str
+    part: str, kind: str, change: Figures, figures: str
 ) -> None:
     one = {**ALL, kind: change}
-    found = outcome(*(judged(each, **(one if each == part else ALL)) for each in ("games", "families"))).better_judge
+    found = outcome(*(judged(each, one if each == part else ALL) for each in ("games", "families"))).better_judge
     assert not found.shown
     assert found.line.startswith("better judge: not shown; ")
     assert found.why.count("95 %") == 1
@@ -86,7 +90,7 @@ def test_one_kind_that_is_not_shown_is_enough_and_is_named(
 
 def test_better_on_games_alone_is_not_better() -> None:
     """As in issue 34: the first hour's net was a better judge of games, and worse beside them."""
-    found = outcome(judged("games", game=BETTER), judged("families", game=BETTER)).better_judge
+    found = outcome(judged("games", {"game": BETTER}), judged("families", {"game": BETTER})).better_judge
     assert not found.shown
     assert "no such position was judged" in found.why
 
@@ -96,7 +100,7 @@ def test_better_on_games_alone_is_not_better() -> None:
     [(60, 124, True), (0.1, 9, True), (-13, 65, False), (-72, -33, False), (None, None, False)],
 )
 def test_a_better_player_wins_with_the_whole_interval(low: float | None, high: float | None, shown: bool) -> None:
-    found = outcome(judged("games", **ALL), elo=match(low, 26, high)).better_player
+    found = outcome(judged("games", ALL), elo=match(low, 26, high)).better_player
     assert found.shown is shown
     assert found.line.startswith(
         f"better player: {'shown' if shown else 'not shown'}; at equal breadth Elo +26 (95 %: "
@@ -104,16 +108,16 @@ def test_a_better_player_wins_with_the_whole_interval(low: float | None, high: f
 
 
 def test_what_is_owed_to_candidates_is_said_with_the_power_of_the_test() -> None:
-    few = {"difference": -0.005, "low": -0.008, "high": -0.002}
+    few: Figures = {"difference": -0.005, "low": -0.008, "high": -0.002}
     for share, shown in ((None, False), (few, True)):
-        pairs = [judged(part, first, share, **ALL) for part in ("games", "families") for first in (OLD, CONTROLLING)]
+        pairs = [judged(part, ALL, first, share) for part in ("games", "families") for first in (OLD, CONTROLLING)]
         claim = outcome(*pairs).owed_to_candidates
         assert claim is not None
         assert claim.shown is shown
         assert "on opening and material families that training never saw" in claim.why
         assert "(7.6 % fewer candidates) would be shown with a probability of" in claim.why
-    nothing: dict[str, float | None] = {"difference": -0.005, "low": None, "high": None}
-    claim = outcome(judged("families", CONTROLLING, nothing, **ALL), judged("families", **ALL)).owed_to_candidates
+    nothing: Figures = {"difference": -0.005, "low": None, "high": None}
+    claim = outcome(judged("families", ALL, CONTROLLING, nothing), judged("families", ALL)).owed_to_candidates
     assert claim is not None
     assert not claim.shown
     assert claim.why.endswith("too few games to tell")
@@ -131,7 +135,7 @@ def test_the_power_is_the_share_of_such_tests_that_would_show_it(width: float) -
 
 
 def test_both_thresholds_and_every_kind_stand_in_the_last_lines() -> None:
-    found = outcome(judged("games", **ALL), judged("families", **ALL))
+    found = outcome(judged("games", ALL), judged("families", ALL))
     said = found.lines()
     heads = [line for line in said if "candidates at 0.3" in line]
     assert len(heads) == 2

@@ -583,8 +583,8 @@ def repair(
     from valuerepair.pipeline.run import planned, read_settings, run
 
     where = None if store is None else os.fspath(store)
-    given = {"store": where, "net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
-    given |= {"threshold": threshold, "seed": seed}
+    given: dict[str, object] = {"store": where, "net": net, "budget": budget, "deep": deep, "test_deep": test_deep}
+    given |= {"control": control, "threshold": threshold, "seed": seed}
     several = {"archives": tuple(_paths(archives)), "normal": tuple(_paths(normal))}
     said = {name: value for name, value in {**several, **given}.items() if value not in (None, ())}
     folder = Folder(output)

@@ -52,7 +52,7 @@ def command(
     threshold: float | Worst,
     **given: str | float | None,
 ) -> None:
-    """Repair a net: mine, train, compare and play, and write a report that says whether it is a better judge and player.
+    """Repair a net: mine, train, compare and play, and report whether it is a better judge and a better player.
 
     With --store nothing is mined: the repair begins with a copy of that store.
 

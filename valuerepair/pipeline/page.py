@@ -339,9 +339,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _claims(outcome: Outcome) -> str:
     note = (
-        "A better judge has a smaller squared error for each kind of position, in games and beside them, with the whole "
-        "interval below 0; a better player wins with the whole interval above 0. It is one training: another seed gives "
-        "other figures."
+        "A better judge has a smaller squared error for each kind of position, in games and beside them, with the "
+        "whole interval below 0; a better player wins with the whole interval above 0. It is one training: another "
+        "seed gives other figures."
     )
     said = "\n".join(f'<p class="verdict">{escape(claim.line)}</p>' for claim in outcome.claims)
     return f'{said}\n<p class="small">{note}</p>'
@@ -355,9 +355,9 @@ def _by_kind(outcome: Outcome) -> str:
         beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(each.sentence)}.</p>'
         tables.append(f"<h3>{escape(title)}</h3>\n{_table(_heads(each), rows)}\n{beyond}")
     note = (
-        "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to other "
-        "games, so that a mere change of scale does not count. Candidates: those whose scaled Q is off by the threshold. "
-        "Differences below 0 are better; intervals are at 95 %, of resampled games."
+        "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
+        "other games, so that a mere change of scale does not count. Candidates: those whose scaled Q is off by the "
+        "threshold. Differences below 0 are better; intervals are at 95 %, of resampled games."
     )
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
@@ -365,8 +365,8 @@ def _by_kind(outcome: Outcome) -> str:
 def _matches(outcome: Outcome) -> str:
     rows = [(escape(name), escape(_match(found))) for name, found in outcome.matches.items()]
     note = (
-        "The repaired net's Q is multiplied by a number that spreads it as widely as the opponent's, on held-out games: "
-        "a steeper Q would be searched more narrowly."
+        "The repaired net's Q is multiplied by a number that spreads it as widely as the opponent's, on held-out "
+        "games: a steeper Q would be searched more narrowly."
     )
     return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{note}</p>'
 

@@ -115,7 +115,7 @@ class Repair:
         return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
 
     def words(self, stage: Stage) -> list[str]:
-        """The words of the command; in a match with the number that puts both nets' Q on one scale, once it is known."""
+        """The words of the command; in a match with the number that puts both nets' Q on one scale, if it is known."""
         if not any(Q_SCALE in word for word in stage.words) or not (self.folder / OF_GAMES).exists():
             return [*stage.words, *stage.elsewhere]
         number = f"{q_scales(self.folder)[stage.name]:.3f}"
@@ -157,9 +157,8 @@ def q_scales(folder: Path) -> dict[str, float]:
     path = folder / OF_GAMES
     try:
         old, repaired, *control = (float(net["spread"]) for net in json.loads(path.read_text("utf-8"))["nets"])
-        return {
-            f"match-{name}": each / repaired for name, each in zip(("old", "control"), (old, *control), strict=False)
-        }
+        others = zip(("match-old", "match-control"), (old, *control), strict=False)
+        return {name: spread / repaired for name, spread in others}
     except ZeroDivisionError:
         raise ValueRepairError(f"{path}: the repaired net says the same of every position") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -39,7 +39,7 @@ Table = TypeVar("Table")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """How much of each: `positions` to mine; engine nodes to `expand` and lines of the `book`, where games are played
-    from it; `steps` of a training; held-out positions to `rejudge`; `games` of a match. None: what the budget allows."""
+    from it; `steps` of a training; held-out positions to `rejudge`; `games` of a match. None: by the budget."""
 
     positions: int | None = None
     expand: int | None = None
@@ -79,9 +79,9 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How a net is trained. `policy` is the target of the policy head where it learns from the store, "net" for the old
-    policy alone. `share` is of candidates, None: theirs among the sampled positions; with normal games it is of repair
-    games, None: that of `vr mix`."""
+    """How a net is trained. `policy` is the target of the policy head where it learns from the store, "net" for the
+    old policy alone. `share` is of candidates, None: theirs among the sampled positions; with normal games it is of
+    repair games, None: that of `vr mix`."""
 
     policy: str = POLICY
     share: float | None = None
@@ -202,7 +202,7 @@ def default_test_deep(deep: str) -> str:
     deeper = TEST_FACTOR * nodes if judge.kind in _OWN_Q else TEST_NODES
     if nodes >= deeper:
         return ""
-    kind, colon, settings = deep.partition(":")
+    kind, _, settings = deep.partition(":")
     others = [word for word in re.split(r"(?<!\\),", settings) if word and not word.strip().startswith("nodes=")]
     return f"{kind}:{','.join([*others, f'nodes={deeper}'])}"
 
@@ -302,8 +302,8 @@ def read(path: Path) -> Settings:
         raise UsageError(f"{path}: {error.strerror}") from None
     if isinstance(sizes := found.get("sizes"), dict) and _OLD_SIZES & sizes.keys():
         raise UsageError(
-            f"{path}: an older version of vr repair began this folder; give another by -o, or begin with what was mined "
-            f"in it: vr repair --store {path.parent / 'store.db'} -o ANOTHER"
+            f"{path}: an older version of vr repair began this folder; give another by -o, or begin with what was "
+            f"mined in it: vr repair --store {path.parent / 'store.db'} -o ANOTHER"
         )
     try:
         tables = {name: _made(_TABLES[name], found.pop(name), f"[{name}]") for name in _TABLES if name in found}
