@@ -59,6 +59,7 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
                 beyond,
                 own,
                 True,
+                None,
                 [],
                 better_judge([], held_out=False),
                 [label, worse],

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from valuerepair.report.boards import sheet as draw_boards
     from valuerepair.report.search_tree import write_tree as write_tree
     from valuerepair.report.style import house_style as house_style
+    from valuerepair.runs.regret import RegretOptions as RegretOptions
     from valuerepair.training.game_chunks import GameChunkOptions as GameChunkOptions
     from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
@@ -70,6 +71,7 @@ _HOMES = {
     "MinedStore": "api",
     "Position": "chess.positions",
     "Question": "question",
+    "RegretOptions": "runs.regret",
     "Rules": "play.referee",
     "SampleOptions": "archives.options",
     "SearchParams": "mcts.params",
@@ -120,6 +122,7 @@ __all__ = [
     "MinedStore",
     "Position",
     "Question",
+    "RegretOptions",
     "Rules",
     "SampleOptions",
     "SearchParams",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from valuerepair.report.page import WrittenPage
     from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.expansion import ExpandSummary
+    from valuerepair.runs.regret import RegretOptions
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.game_chunks import GameChunkOptions
@@ -337,6 +338,7 @@ def remeasure(
     split: Split | None = None,
     part: str = "held-out",
     cut: bool = False,
+    regret: RegretOptions | None = None,
     quiet: bool = True,
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
@@ -348,7 +350,9 @@ def remeasure(
     any other net looks better on them. `recalibrated` of a comparison is what remains once each net's Q went through a
     curve of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
     ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
-    and each position counts for one. Raises UsageError for words that mean no net, ValueRepairError where there is
+    and each position counts for one. `by_kind` and `judge` of a comparison say of each kind of position whether the net
+    is the better judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the
+    result says which chooses worse moves. Raises UsageError for words that mean no net, ValueRepairError where there is
     nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
@@ -366,7 +370,12 @@ def remeasure(
         asked = find_nets(opened, nets, which)
     complete_policies(path, asked, which, question, quiet=quiet)
     with Store.open(path) as opened:
-        return compare(opened, asked, which, question)
+        found = compare(opened, asked, which, question)
+    if regret is None:
+        return found
+    from valuerepair.runs.regret import measure_regret
+
+    return measure_regret(path, asked, which, found, regret, command=command, quiet=quiet)
 
 
 def remeasure_suite(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -12,6 +12,7 @@ from valuerepair.cli.options import (
     ALPHA,
     CALIBRATION,
     DB,
+    DEEP,
     FILE,
     JSON,
     ORACLE,
@@ -26,8 +27,11 @@ from valuerepair.cli.options import (
 )
 from valuerepair.cli.verbosity import is_quiet, say
 
+if TYPE_CHECKING:
+    from valuerepair.runs.regret import RegretOptions
+
 # What asks the store alone.
-_OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot")
+_OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep")
 
 
 @click.command()
@@ -53,6 +57,16 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot")
     metavar="FILE",
     help="Write the positions that any net is wrong on, or all of a suite: .parquet, .jsonl or .csv.",
 )
+@click.option(
+    "--regret",
+    type=int,
+    metavar="NODES",
+    help="Also search with each net, so many nodes a position, and judge the moves where they differ.",
+)
+@click.option(
+    "--regret-positions", type=int, metavar="N", help="Positions of each kind to search for it.  [default: 500]"
+)
+@DEEP(help="Who judges the moves of --regret, as in `vr mine`.  [default: the oracle that is compared with]")
 @click.option("--all", is_flag=True, help="Also what screening cut, by the value of its last rung.")
 @device_options(reference=True)
 @JSON
@@ -72,7 +86,10 @@ def command(
     stop with Ctrl-C, and the same command continues. Judge by all positions: A's candidates were chosen for being A's
     worst errors, and any other net looks better on them. At the end each net's Q is calibrated by a curve of its own,
     fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration fitted the
-    whole comparison is by such curves. A net may be an engine's own evaluation, uci:ENGINE,nodes=1.
+    whole comparison is by such curves. Then there is a row for each kind of position, in games and beside them, and
+    whether B is the better judge of them all. With --regret both nets also search, at equal breadth, and where they
+    choose different moves the judge says which of them loses more. A net may be an engine's own evaluation,
+    uci:ENGINE,nodes=1.
 
     SUITE is an EPD file with values (ce, dm, bm #N), as vr export -o suite.epd writes it. It needs no store: each net
     evaluates its positions, and shares a blind spot where its Q is as wrong, in the same direction.
@@ -80,6 +97,7 @@ def command(
     \b
     Example:
       vr remeasure --net old.pb.gz --net new.pb.gz
+      vr remeasure --net old.pb.gz --net new.pb.gz --split split.json --regret 100
       vr remeasure --net old.pb.gz --net control.pb.gz --net new.pb.gz --split split.json --part families
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
       vr remeasure blind-spots.epd --net my-net.pb.gz -o shared.csv
@@ -106,6 +124,7 @@ def command(
         style.format_of(plot)
 
     check_part(given["part"], given["split"])
+    regret = _regret_options(given["regret"], given["regret_positions"], given["deep"])
     split = split_of(given["split"])
     with Store.open(db) as store:
         part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
@@ -131,6 +150,12 @@ def command(
     with Store.open(db) as store:
         found = compare(store, asked, chosen, question)
         rows = wrong_positions(store, asked, chosen, found) if output is not None else None
+    if regret is not None:
+        from valuerepair.runs.regret import measure_regret
+
+        found = measure_regret(
+            db, asked, chosen, found, regret, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options
+        )
     if rows is not None and kind is not None and output is not None:
         write_file(rows, kind, output)
         say(f"{output}: {len(rows):,} positions")
@@ -140,6 +165,22 @@ def command(
         style.save(remeasure_plot.draw(found), plot)
         say(plot)
     click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(comparison_lines(found)))
+
+
+def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> RegretOptions | None:
+    """What `--regret` asks for; None without it."""
+    from valuerepair.errors import UsageError
+    from valuerepair.oracles.spec import parse_spec
+    from valuerepair.runs.regret import POSITIONS, RegretOptions
+
+    if nodes is None:
+        for name, value in (("--regret-positions", positions), ("--deep", deep)):
+            if value is not None:
+                raise UsageError(f"{name}: belongs to --regret NODES")
+        return None
+    if deep is not None:
+        parse_spec(deep)
+    return RegretOptions(nodes, POSITIONS if positions is None else positions, deep)
 
 
 def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: bool, given: dict[str, Any]) -> None:
@@ -153,7 +194,8 @@ def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: 
     source_of = click.get_current_context().get_parameter_source
     for name in _OF_STORE:
         if source_of(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{name}: asks a store, and a suite is none; vr mine --deep recorded makes one of it")
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option}: asks a store, and a suite is none; vr mine --deep recorded makes one of it")
     if given["alpha"].q_from == "wdl":
         raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
     if not nets:

@@ -67,7 +67,7 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     from valuerepair.store.store import Store
 
     saved: FitTo | None = given["save_alpha"]
-    with Store.open(db, write=labels or saved is not None or given["save_calibration"]) as store:
+    with Store.open(db, write=labels or saved is not None or given["save_calibration"]) as store, store.snapshot():
         asked = question.resolved(store)
         threshold = asked.threshold
         fit = alpha_table(store, asked) if given["fit_alpha"] or saved else None

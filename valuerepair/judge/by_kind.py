@@ -7,7 +7,7 @@ candidates that are left then. See docs/methods.md, "By kind of position".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from math import isnan
 from typing import Literal
@@ -86,6 +86,11 @@ class BetterJudge:
     notes: list[str]
 
 
+def in_order(kinds: Set[str]) -> list[str]:
+    """These kinds in the order of the rows."""
+    return [*(name for name in KINDS if name in kinds), *sorted(kinds - KINDS.keys())]
+
+
 def rows_by_kind(
     net_q: tuple[Floats, Floats],
     deep_q: Floats,
@@ -98,10 +103,8 @@ def rows_by_kind(
 
     `weight` is how many positions each stands for, `game` the number of its game, `seed` that of the resamples.
     """
-    there = set(kind[weight > 0].tolist())
-    order = [name for name in KINDS if name in there] + sorted(there - KINDS.keys())
     rows = []
-    for name in order:
+    for name in in_order(set(kind[weight > 0].tolist())):
         of = (kind == name) & (weight > 0)
         rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], weight[of], game[of], seed))
     return rows

@@ -32,7 +32,9 @@ from valuerepair.judge.by_kind import GAME, BetterJudge, KindRow, better_judge, 
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
+from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
+from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
 from valuerepair.store.connect import store_errors
@@ -137,8 +139,9 @@ class Comparison:
     one net alone; the second repaired something only if the first is right on fewer of the second's than the other way
     round. `newly` are the second's candidates among the positions that are not the first's. `recalibrated` says what
     remains once both nets are, None where positions are too few for curves. `policies`: both nets' priors are in the
-    store, and so `labels` has what needs them. `by_kind` has a row for each kind of position, those beside the games
-    too, and `judge` says by these whether the second net is the better judge.
+    store, and so `labels` has what needs them. `q_scale` brings the second net's Q on the first one's scale, in a
+    search or a match; None where it cannot be told. `by_kind` has a row for each kind of position, those beside the
+    games too, and `judge` says by these whether the second net is the better judge.
     """
 
     first: str
@@ -152,6 +155,7 @@ class Comparison:
     recalibrated: Recalibration | None
     at_own_alpha: AtOtherAlpha | None
     policies: bool
+    q_scale: QScale | None
     by_kind: list[KindRow]
     judge: BetterJudge
     labels: list[LabelChange] = field(default_factory=list)
@@ -163,6 +167,8 @@ class Remeasured:
     the positions without a value of it; these count for none. `cut` of the positions have the value of the last rung of
     a ladder; where it is asked for these each counts for one, else screened ones by their weights.
 
+    `scores` are of positions of games, which all but the rows by kind are about; `all_kinds` has those beside them,
+    too. `regret`, of each comparison, is None where it was not asked for.
     With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
@@ -182,16 +188,21 @@ class Remeasured:
     nets: list[NetRate]
     comparisons: list[Comparison]
     scores: ComparedScores
+    all_kinds: ComparedScores
+    regret: list[Regret] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All but the positions themselves, JSON-able; NaN is None."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("scores", "comparisons", "nets")}
+        nested = ("scores", "all_kinds", "comparisons", "nets", "regret")
+        plain = {name: value for name, value in vars(self).items() if name not in nested}
         plain["alpha"] = asdict(self.alpha)
         plain["nets"] = [asdict(net) for net in self.nets]
         plain["comparisons"] = [asdict(comparison) for comparison in self.comparisons]
         for each, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
             if comparison.recalibrated is not None:
                 each["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
+        for each, regret in zip(plain["comparisons"], self.regret or (), strict=False):
+            each["regret"] = asdict(regret)
         return {str(name): _without_nan(value) for name, value in plain.items()}
 
 
@@ -255,6 +266,7 @@ def compare(
         nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
         comparisons=comparisons,
         scores=scores if curves is None else replace(scores, recalibrated=_recalibrated(scores, curves)),
+        all_kinds=everything,
     )
 
 
@@ -393,10 +405,18 @@ def _compare(
         recalibrated=beyond,
         at_own_alpha=own,
         policies=policies,
+        q_scale=_q_scale(scores, i),
         by_kind=by_kind,
         judge=judge,
         labels=label_changes(compared[0], compared[1], weights),
     )
+
+
+def _q_scale(scores: ComparedScores, i: int) -> QScale | None:
+    try:
+        return q_scale_of(scores.net_q[i], scores.net_q[0], scores.game_id, scores.weight)
+    except ValueRepairError:
+        return None
 
 
 def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats, game: Ids) -> Selected:
@@ -620,6 +640,8 @@ def comparison_lines(found: Remeasured) -> list[str]:
     shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.spread:>11.4f}  {net.candidates}" for net in found.nets]
     for comparison in found.comparisons:
         shown += ["", *_comparison(comparison, found.calibration)]
+    for regret in found.regret or ():
+        shown += ["", *regret_lines(regret)]
     return shown
 
 
@@ -642,6 +664,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
         f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
+    if pair.q_scale is not None and pair.q_scale.differs:
+        yield f"  Q is as steep as A's with q_scale={pair.q_scale} for B: then a search is as broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"

@@ -25,7 +25,7 @@ from valuerepair.store import schema
 from valuerepair.store.columns import GAME_KEY
 from valuerepair.store.connect import cell_errors
 from valuerepair.store.plays import outcomes
-from valuerepair.store.queries import load_json, table
+from valuerepair.store.queries import load_json, snapshot, table
 from valuerepair.store.rows import NET
 
 if TYPE_CHECKING:
@@ -52,7 +52,11 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
     (`intervals.weighted`, by games), of sampled positions, whatever `question.expanded` says; `expanded` has those of
     positions reached from candidates (`judge.families`), None where there are none.
     """
-    question = question or Question()
+    with snapshot(store.connection):
+        return _figures(store, question or Question())
+
+
+def _figures(store: Store, question: Question) -> dict[str, Any]:
     connection = store.connection
     (positions, games, sources) = connection.execute(
         "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "

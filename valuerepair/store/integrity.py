@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from valuerepair.store import schema
-from valuerepair.store.rows import AFTER, EXPANDED, FULL, INFERRED, SECOND
+from valuerepair.store.rows import AFTER, CHOSEN, EXPANDED, FULL, INFERRED, SECOND
 from valuerepair.store.store import Store
 
 _SHOWN = 100
@@ -54,7 +54,7 @@ _RULES = (
     ("deep values: a score, of a stage that there is", "deep_values WHERE 1",
      "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
      "coalesce(abs(q), 0) <= 1.000001 OR min(nodes, depth, seldepth, time_ms) < 0 OR NOT (stage IN "
-     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}') "
+     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}', '{CHOSEN}') "
      f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
     ("a value or a failure, not both", "failures f WHERE 1",

@@ -8,7 +8,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -453,6 +453,13 @@ class Store:
             if not self.connection.in_transaction:
                 self.connection.execute("BEGIN IMMEDIATE")
             yield self.connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read within is of one state, whatever another process writes; a store open for writing has no
+        other writer."""
+        with queries.snapshot(self.connection) if self._lock is None else nullcontext():
+            yield
 
     def _is_empty(self) -> bool:
         try:

@@ -1,0 +1,158 @@
+"""Regret: how much Q a net loses by the moves that a short search with it chooses, and which of two nets loses less.
+
+Only where two nets choose differently is there anything to judge. See docs/methods.md, "Regret".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.calibration import FEWEST_GAMES
+from valuerepair.chess.progress import format_duration
+from valuerepair.intervals import Z95, Flags, Floats, Ids, Interval, Rate, bootstrap, weighted
+from valuerepair.judge.by_kind import GAME, KINDS, in_order
+
+# Of games of equal nets: how many moves each side makes after the opening, and the standard deviation of a result in
+# [-1, 1], with three draws in ten.
+MOVES = 45
+RESULT_DEVIATION = 0.84
+
+
+@dataclass(frozen=True, slots=True)
+class RegretRow:
+    """Two nets' moves in the positions of one kind, in Q of the mover; differences are second less first.
+
+    In `positions` of `games` both nets have chosen a move, in the share `different` not the same one; `judged` of those
+    have a value after either move. `regret` is how much either net loses on average against the better of the two
+    moves, `change` the difference, with the 95 % interval of drawn games; where both choose the same move it is 0.
+    """
+
+    kind: str
+    positions: int
+    games: int
+    different: Rate
+    judged: int
+    regret: tuple[float, float]
+    change: Interval
+
+    @property
+    def finding(self) -> Literal["better", "worse", "not shown", "too few games"]:
+        """Whether the second net chooses better moves."""
+        if isnan(self.change.low):
+            return "too few games"
+        return "better" if self.change.high < 0 else "worse" if self.change.low > 0 else "not shown"
+
+
+@dataclass(frozen=True, slots=True)
+class EqualMatch:
+    """The match that would tell as much: `games` of both nets at the same nodes, whose searches take `seconds` one
+    after the other. `result` is the second net's result in [-1, 1] that the regret amounts to."""
+
+    games: float
+    seconds: float
+    result: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """The moves of a second net against those of the first, by searches of `nodes` each, judged by `judge`.
+
+    `q_scale` is what the second net's Q was multiplied by in the search, `seconds` how long all searches and judgements
+    took, one after the other, whenever they were made. `match` is None without positions of enough games.
+    """
+
+    first: str
+    second: str
+    nodes: int
+    q_scale: float
+    judge: str
+    rows: list[RegretRow]
+    seconds: float
+    match: EqualMatch | None
+
+
+def sample(position_id: Ids, kind: NDArray[np.object_], count: int) -> Ids:
+    """The numbers of at most `count` positions of each kind, ascending: those whose numbers have the smallest hashes.
+
+    So more positions are the same ones and others, and so are those of a store that has grown.
+    """
+    chosen = []
+    for name in in_order(set(kind.tolist())):
+        of = position_id[kind == name].tolist()
+        chosen += sorted(of, key=lambda number: hashlib.blake2b(number.to_bytes(8, "little")).digest())[:count]
+    return np.sort(np.array(chosen, np.int64))
+
+
+def regret_rows(
+    different: Flags, after: tuple[Floats, Floats], weight: Floats, game: Ids, kind: NDArray[np.object_], seed: int = 0
+) -> list[RegretRow]:
+    """A row for each kind; all are [n].
+
+    `different`: the nets chose different moves; `after` is the judge's Q of the mover after either net's move, NaN
+    where it is not known, and not looked at where the moves are the same.
+    """
+    usable = ~different | ~np.isnan(after[0] + after[1])
+    best = np.fmax(*after)
+    lost = np.stack([np.where(different, best - own, 0.0) for own in after], 1)
+    columns = np.column_stack([lost, lost[:, 1] - lost[:, 0]])
+    rows = []
+    for name in in_order(set(kind[usable].tolist())):
+        of = (kind == name) & usable
+        means = bootstrap(columns[of], weight[of], game[of], seed)
+        games = len(np.unique(game[of]))
+        change = means[2] if games >= FEWEST_GAMES else Interval(means[2].difference, nan, nan)
+        of_kind = kind == name
+        rows.append(
+            RegretRow(
+                kind=name,
+                positions=int(of_kind.sum()),
+                games=games,
+                different=weighted(different[of_kind], weight[of_kind], game[of_kind]),
+                judged=int((different & of).sum()),
+                regret=(means[0].difference, means[1].difference),
+                change=change,
+            )
+        )
+    return rows
+
+
+def equal_match(rows: Sequence[RegretRow], seconds_per_search: float) -> EqualMatch | None:
+    """The match that tells which net plays better as exactly as the regret in positions of games does.
+
+    A result is Q at the beginning less all that one side loses by its moves plus all that the other does. So a match
+    tells the difference of both nets' regrets, times the moves of a game, with the error of a mean of results.
+    """
+    change = next((row.change for row in rows if row.kind == GAME), None)
+    if change is None or isnan(change.low) or not change.low < change.high or not seconds_per_search > 0:
+        return None
+    error = MOVES * (change.high - change.low) / (2 * Z95)
+    games = (RESULT_DEVIATION / error) ** 2
+    result = Interval(-MOVES * change.difference, -MOVES * change.high, -MOVES * change.low)
+    return EqualMatch(games, games * 2 * MOVES * seconds_per_search, result)
+
+
+def regret_lines(found: Regret) -> Iterator[str]:
+    """For a terminal."""
+    scaled = "" if found.q_scale == 1 else f", Q of B times {found.q_scale:g} (equal breadth)"
+    yield f"regret: moves of {found.nodes:,} nodes{scaled}, judged by {found.judge} (B - A; below 0 is better)"
+    yield f"A = {found.first}, B = {found.second}"
+    yield f"  {'Q lost a move':33} {'positions':>9} {'games':>6} {'differ':>8} {'judged':>6} {'A':>7} {'B':>7}  B - A"
+    for row in found.rows:
+        change = row.change
+        yield (
+            f"  {KINDS.get(row.kind, row.kind):33} {row.positions:>9,} {row.games:>6,} "
+            f"{100 * row.different.rate:>6.1f} % {row.judged:>6,} {row.regret[0]:>7.4f} {row.regret[1]:>7.4f}  "
+            f"{change.difference:+.4f} ({change.low:+.4f} to {change.high:+.4f})"
+        )
+    if (match := found.match) is not None:
+        yield (
+            f"  {format_duration(found.seconds)} of searching; as exact would be {match.games:,.0f} games of "
+            f"{found.nodes:,} nodes a move, {format_duration(match.seconds)}"
+        )

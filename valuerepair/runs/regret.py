@@ -1,0 +1,306 @@
+"""The searches that regret is made of: the moves that two nets choose, and a judge's value after those that differ.
+
+All of them go into the store as they come, so that the same command goes on where it was stopped, and one for more
+positions, or another second net, searches only what is not there. See `judge.regret` for what is made of them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from valuerepair.chess import values
+from valuerepair.chess.positions import Position
+from valuerepair.chess.progress import Progress, without_remarks
+from valuerepair.errors import UsageError
+from valuerepair.intervals import Ids
+from valuerepair.judge.compare import ComparedScores, Remeasured
+from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
+from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows, sample
+from valuerepair.judge.verdict import alpha_of_second
+from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.devices import split_key
+from valuerepair.nets.planes import FILLS, HistoryFill
+from valuerepair.oracles.engine_net import ENGINE_FILL
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import DeepFailure, Oracle
+from valuerepair.question import Question
+from valuerepair.runs.confirm import after
+from valuerepair.runs.failures import Failures
+from valuerepair.runs.loop import SearchLoop, stored_run
+from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
+from valuerepair.store import second_looks
+from valuerepair.store.rows import AFTER, CHOSEN, DeepResult, Run, RunRecord
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    from valuerepair.nets.net import Net
+
+log = logging.getLogger(__name__)
+
+POSITIONS = 500
+
+
+@dataclass(frozen=True)
+class RegretOptions:
+    """Both nets search `positions` of each kind with so many `nodes`; `deep` is who judges the moves, a ``--deep``
+    text, None the oracle of the comparison. Raises UsageError for numbers that are too small."""
+
+    nodes: int = 100
+    positions: int = POSITIONS
+    deep: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.nodes < 2:
+            raise UsageError(f"--regret {self.nodes}: a search has at least 2 nodes")
+        if self.positions < 1:
+            raise UsageError(f"--regret-positions {self.positions}: must be at least 1")
+
+
+class _Look(NamedTuple):
+    """A search to be made, and the stage that it is kept under."""
+
+    position_id: int
+    stage: str
+
+
+class _Searches(SearchLoop[_Look]):
+    """Searches of positions that the store has, each kept as it comes."""
+
+    def __init__(
+        self, store: Store, oracle: Oracle, run: Run, looks: Mapping[_Look, Position], progress: Progress, who: str
+    ) -> None:
+        oracle_id = store.add_oracle(oracle.identity)
+        super().__init__(store, oracle, oracle_id, run, progress, Failures(store, oracle_id, run, who))
+        self._coming = iter(looks.items())
+        self._is_over = self._scored = False
+
+    @property
+    def _is_more_to_come(self) -> bool:
+        return not self._is_over
+
+    @property
+    def _any_scored(self) -> bool:
+        return self._scored
+
+    def _feed(self) -> None:
+        while not self.interruptions and len(self._searching) < self._oracle.capacity:
+            look, position = next(self._coming, (None, None))
+            if look is None or position is None:
+                self._is_over = True
+                return
+            self._begin(look, self._oracle.submit(position))
+
+    def _take(self, key: _Look, outcome: DeepResult) -> None:
+        self._scored = True
+        self._store.add_deep(key.position_id, self._oracle_id, outcome, self._run, key.stage)
+
+    def _take_failure(self, key: _Look, failure: DeepFailure) -> None:
+        self._failures.add(key.position_id, failure, key.stage)
+
+    def _end(self) -> str:
+        if self._failures.held:
+            raise self._failures.hopeless()
+        return "finished"
+
+    def _show(self) -> None:
+        self._progress.advance(0)
+
+
+def measure_regret(
+    db: str,
+    nets: Sequence[AskedNet],
+    oracle: AskedOracle,
+    found: Remeasured,
+    options: RegretOptions,
+    *,
+    command: str = "",
+    quiet: bool = False,
+    **net_options: Any,
+) -> Remeasured:
+    """The comparison with the regret of each net after the first, which searches with its Q on the first one's scale.
+
+    Searches what the store lacks and keeps it. `net_options` are those of `nets.net.open_net`. Raises KeyboardInterrupt
+    after a signal, UsageError for a net that cannot search and for a judge that cannot be had.
+    """
+    scores = found.all_kinds
+    there = scores.weight > 0
+    ids = sample(scores.position_id[there], scores.kind[there], options.positions)
+    # Rounded, so that one more position changes no search.
+    scales = [1.0, *(1.0 if pair.q_scale is None else round(pair.q_scale.value, 2) for pair in found.comparisons)]
+    asked = {"nets": [net.key for net in nets], "oracle": oracle.digest, "nodes": options.nodes, "deep": options.deep}
+    record = RunRecord.of({"command": "regret", **asked}, command, {**asked, "positions": options.positions})
+    with Store.open(db, write=True) as store, stored_run(store, record) as run:
+        work = _Regret(store, oracle, options, run, ids, quiet)
+        played = [work.play(net, scale, net_options) for net, scale in zip(nets, scales, strict=True)]
+        moves = [{number: str(move) for number, (move, _) in each.items()} for each in played]
+        after_q = work.judge({move for other in moves[1:] for move in _differing(moves[0], other)}, nets[0], found)
+        store.end_run(run, "finished", {"positions": len(ids)})
+    regret = []
+    for pair, scale, own, other in zip(found.comparisons, scales[1:], moves[1:], played[1:], strict=True):
+        rows = _rows(scores, moves[0], own, after_q.q)
+        searches = [milliseconds for each in (played[0], other) for _, milliseconds in each.values()]
+        judged = [after_q.milliseconds[move] for move in _differing(moves[0], own) if move in after_q.milliseconds]
+        regret.append(
+            Regret(
+                first=pair.first,
+                second=pair.second,
+                nodes=options.nodes,
+                q_scale=scale,
+                judge=after_q.judge,
+                rows=rows,
+                seconds=(sum(searches) + sum(judged)) / 1000,
+                match=equal_match(rows, sum(searches) / 1000 / max(len(searches), 1)),
+            )
+        )
+    return replace(found, regret=regret)
+
+
+def _differing(first: Mapping[int, str], second: Mapping[int, str]) -> list[tuple[int, str]]:
+    """Both moves of each position where two nets choose different ones."""
+    there = [number for number in first if second.get(number, first[number]) != first[number]]
+    return [(number, moves[number]) for number in there for moves in (first, second)]
+
+
+def _rows(
+    scores: ComparedScores,
+    first: Mapping[int, str],
+    second: Mapping[int, str],
+    after_q: Mapping[tuple[int, str], float],
+) -> list[RegretRow]:
+    """The rows of the positions in which both nets have chosen a move."""
+    ids = sorted(first.keys() & second.keys())
+    different = np.array([first[number] != second[number] for number in ids], np.bool_)
+    after_first, after_second = (
+        np.array([after_q.get((number, moves[number]), np.nan) for number in ids]) for moves in (first, second)
+    )
+    at = np.searchsorted(scores.position_id, ids)
+    return regret_rows(different, (after_first, after_second), scores.weight[at], scores.game_id[at], scores.kind[at])
+
+
+class _Judged(NamedTuple):
+    """Q of the mover after moves, by position and move, how long the searches took, and who judged."""
+
+    q: dict[tuple[int, str], float]
+    milliseconds: dict[tuple[int, str], int]
+    judge: str
+
+
+class _Regret:
+    """The searches of one comparison, in a store that is open for writing."""
+
+    def __init__(
+        self, store: Store, oracle: AskedOracle, options: RegretOptions, run: Run, ids: Ids, quiet: bool
+    ) -> None:
+        self._store, self._oracle, self._options, self._run, self._quiet = store, oracle, options, run, quiet
+        self._positions = dict(zip(ids.tolist(), store.positions(ids), strict=True))
+
+    def play(self, net: AskedNet, scale: float, net_options: Mapping[str, Any]) -> dict[int, tuple[str, int]]:
+        """The moves that searches with a net choose, and their milliseconds, by position."""
+        from valuerepair.nets.net import open_net
+
+        if net.history_fill == ENGINE_FILL:
+            raise UsageError(f"--regret: {net.name} is an engine's evaluation, and no search is made with it")
+        path = net.path or net_files(self._store, []).get(split_key(net.key)[0], "")
+        if not path:
+            raise UsageError(f"--regret: {net.name} is to search, and its file is not known; give it by --net FILE")
+        fill: HistoryFill = next((each for each in FILLS if each == net.history_fill), "fen_only")
+        with (
+            open_net(path, history_fill=fill, **net_options) as at_hand,
+            _player(at_hand, scale, self._options) as player,
+        ):
+            oracle_id = self._store.add_oracle(player.identity)
+            known = self._kept(oracle_id)
+            looks = {_Look(n, CHOSEN): at for n, at in self._positions.items() if _Look(n, CHOSEN) not in known}
+            self._search(player, looks, f"{net.name}: moves", "positions")
+            chosen = self._kept(oracle_id).items()
+        return {look.position_id: kept for look, kept in chosen if look.stage == CHOSEN and kept[0]}
+
+    def judge(self, moves: set[tuple[int, str]], net: AskedNet, found: Remeasured) -> _Judged:
+        """The judge's values after these moves, each given with its position."""
+        with self._opened_judge() as judge:
+            oracle_id = self._store.add_oracle(judge.identity)
+            self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
+            judging = second_looks.oracle_of(self._store.connection, judge.identity.digest)
+        words = words_for(self._store, net, self._oracle)
+        question = Question(net=words, oracle=self._oracle.digest, alpha=found.alpha.value, q_from=found.q_from)
+        frame = self._store.frame(question, only=("position_id",))
+        first = second_looks.oracle_of(self._store.connection, self._oracle.digest)
+        alpha = alpha_of_second(self._store, frame, net.id, first, judging)
+        afters = second_looks.afters(self._store.connection, oracle_id)
+        cp, mate, wdl, own = afters.scores
+        q = -values.deep_q(cp, mate, wdl, own, alpha.value, found.q_from)
+        kept = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._kept(oracle_id).items()}
+        by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))
+        return _Judged(by_move, kept, judging.label)
+
+    def _looks(self, oracle_id: int, moves: set[tuple[int, str]]) -> dict[_Look, Position]:
+        """The searches after moves that are to be made; a move that ends the game is recorded without one."""
+        known = self._kept(oracle_id)
+        failed = second_looks.failed(self._store.connection, oracle_id)
+        looks = {}
+        for number, move in sorted(moves):
+            look = _Look(number, AFTER + move)
+            if look in known or look in failed:
+                continue
+            reached = after(self._positions[number], move)
+            if isinstance(reached, DeepResult):
+                self._store.add_deep(number, oracle_id, reached, self._run, look.stage)
+            elif reached is not None:
+                looks[look] = reached
+        self._store.commit()
+        return looks
+
+    def _kept(self, oracle_id: int) -> dict[_Look, tuple[str, int]]:
+        """What the store has of these positions by this oracle: the best move and the milliseconds of each search."""
+        query = """
+            SELECT position_id, stage, best_move, time_ms FROM deep_values
+            WHERE oracle_id = ? AND position_id IN (SELECT value FROM json_each(?))
+        """
+        rows = self._store.connection.execute(query, (oracle_id, json.dumps([*self._positions]))).fetchall()
+        return {_Look(number, stage): (best, milliseconds) for number, stage, best, milliseconds in rows}
+
+    def _search(self, oracle: Oracle, looks: Mapping[_Look, Position], what: str, unit: str) -> None:
+        """Makes searches and keeps what they find. Raises KeyboardInterrupt after a signal."""
+        if not looks:
+            return
+        with Progress(what, len(looks), unit, quiet=self._quiet) as progress:
+            loop = _Searches(self._store, oracle, self._run, looks, progress, what)
+            with loop.interruptions.counted():
+                state = loop.work()
+        self._store.commit()
+        if state == "interrupted":
+            log.info("stopped: give the same command again to go on where it stopped")
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def _opened_judge(self) -> Iterator[Oracle]:
+        """The oracle that judges; closed at the end."""
+        if (deep := self._options.deep) is not None:
+            with open_oracle(deep, net_path=None) as given:
+                yield given
+            return
+        stored = second_looks.oracle_of(self._store.connection, self._oracle.digest)
+        files = net_files(self._store, [])
+        same, why = open_same(stored, files, stored_specs(stored))
+        if same is None:
+            raise UsageError(
+                f"--regret: {stored.label} judges the moves, and it cannot be asked for more: {why}; "
+                "say who judges: --deep stockfish:nodes=20000"
+            )
+        with same:
+            yield same
+
+
+def _player(net: Net, scale: float, options: RegretOptions) -> Oracle:
+    """A search as in vr match, of many positions at once."""
+    from valuerepair.oracles.mcts_oracle import open_mcts
+
+    with without_remarks("oracles"):  # it is no deep search
+        return open_mcts(SearchParams(history_fill=net.history_fill, q_scale=scale), options.nodes, None, net)
