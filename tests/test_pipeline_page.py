@@ -74,9 +74,7 @@ def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
         (TOO_FEW, "-0.0100, 95 %: ? to ?"),
     ],
 )
-def test_one_kind_that_is_not_shown_is_enough_and_is_named(
-    part: str, kind: str, change: Figures, figures: str
-) -> None:
+def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str, change: Figures, figures: str) -> None:
     one = {**ALL, kind: change}
     found = outcome(*(judged(each, one if each == part else ALL) for each in ("games", "families"))).better_judge
     assert not found.shown

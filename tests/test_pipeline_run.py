@@ -80,9 +80,9 @@ class Commands:
             target.write_text(digest)
         self._live()
         if not isinstance(out, int | None):
-            # Q of the repaired net is twice as steep as the old net's.
-            nets = [{"spread": spread} for spread in (0.25, 0.5, 0.4)]
-            out.write(json.dumps({"digest": digest, "nets": nets}).encode())
+            # Q of the repaired net is twice as steep as the old net's, and a quarter steeper than the control's.
+            scale = 0.8 if "control.pb.gz" in words[2] else 0.5
+            out.write(json.dumps({"digest": digest, "comparisons": [{"q_scale": {"value": scale}}]}).encode())
         self._live()
         return 0, False
 
@@ -359,7 +359,7 @@ def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Comman
     assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.800 net={tmp_path}/control.pb.gz,nodes=100 " in control
 
 
-@pytest.mark.parametrize("content", ["{", "{}", '{"nets": [{"spread": 1.0}, {"spread": 0.0}]}', '{"nets": [1, 2]}'])
+@pytest.mark.parametrize("content", ["{", "{}", '{"comparisons": []}', '{"comparisons": [{"q_scale": null}]}'])
 def test_a_comparison_without_spreads_is_one_line(content: str, tmp_path: Path, commands: Commands) -> None:
     run(of(SETTINGS, tmp_path), quiet=True)
     (tmp_path / "games.json").write_text(content)

@@ -39,7 +39,7 @@ from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.page import Outcome
 from valuerepair.pipeline.plan import plan
 from valuerepair.pipeline.rates import Rates
-from valuerepair.pipeline.run import planned, q_scales, read_settings
+from valuerepair.pipeline.run import planned, read_settings
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
 
 GAMES = Path(__file__).parents[1] / "data" / "wild.pgn.zst"
@@ -58,9 +58,9 @@ def tiny(folder: Path) -> Settings:
         deep="mcts:nodes=4",
         threshold=THRESHOLD,
         budget="5m",
-        test_deep="mcts:nodes=20",
+        test_deep="",
         control=True,
-        sizes=Sizes(positions=3000, steps=4, rejudge=10, games=4),
+        sizes=Sizes(positions=3000, steps=4, games=4),
         train=Training(batch=64, lr=5e-6),
         play=Playing(match_nodes=4),
     )
@@ -145,12 +145,10 @@ def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -
             JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full'
         """
         values = [(name, q) for name, number, q in store.connection.execute(query) if number in held]
-    spread = {net: np.std([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
-    scales = q_scales(folder)
+    size = {net: np.hypot.reduce([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
     for name, net in (("match-old", "tiny"), ("match-control", "control")):
-        assert scales[name] == pytest.approx(spread[net] / spread["repaired"], rel=1e-6)
         (command,) = (each["command"] for each in notes(folder) if each["name"] == name)
-        assert f"repaired.pb.gz,nodes=4,q_scale={scales[name]:.3f} " in command
+        assert f"repaired.pb.gz,nodes=4,q_scale={size[net] / size['repaired']:.3f} " in command
 
 
 def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, Outcome]) -> None:
@@ -256,7 +254,10 @@ def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[
     for each in notes(folder):
         assert each["command"] in reader.text
     # What is claimed comes first, then the controls of it, then the rest.
-    places = [reader.text.index(words) for words in ("Is it repaired?", "By kind of position", "Matches", "Before and after", "Stages")]
+    places = [
+        reader.text.index(words)
+        for words in ("Is it repaired?", "By kind of position", "Matches", "Before and after", "Stages")
+    ]
     assert places == sorted(places)
 
 

@@ -17,8 +17,7 @@ STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
 REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
-# Stands in the words of a match for the number that its first net's Q is multiplied by, which is known once both nets
-# have been compared: see `run.Repair.words`.
+# Stands in the words of a match for the number that its first net's Q is multiplied by: see `run.q_scale`.
 Q_SCALE = "Q_SCALE"
 
 # Of the time that can be given to work, and what brings no more: see `_most`. Only a book that is played has stages
@@ -42,7 +41,7 @@ class Stage:
     `output` is the file that gets its standard output. `makes` are its other files and folders, all there once it is
     done; `whole` the one of them that is there only then. `leaves` is what it has besides while it is unfinished. None
     of these can be there when it is begun anew. `elsewhere` are words that say where it runs, and change nothing of the
-    result.
+    result. `scaled_by` is the comparison of nets that says which number `Q_SCALE` stands for.
     """
 
     name: str
@@ -54,6 +53,7 @@ class Stage:
     leaves: tuple[str, ...] = ()
     whole: str = ""
     elsewhere: tuple[str, ...] = ()
+    scaled_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class _Stages:
         archives = tuple(word for each in kept.archives for word in ("--archive", each))
         shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
         first = Stage(
-            "mine", (*mine, "--aside", s.mine.aside, *self._asked, *self._alpha, *self._seed, *self._db),
+            "mine", (*mine, *self._asked, *self._alpha, *self._seed, *self._db),
             f"{positions:,} positions, {nodes} each",
             rates.start + rates.read + positions * self._cost["positions"],
             elsewhere=("--cluster", cluster) if cluster else (),
@@ -317,19 +317,20 @@ class _Stages:
     def of_matches(self) -> list[Stage]:
         """Of the repaired net against the old one, and against the control, with its Q on their scale."""
         nodes, games = self._settings.play.match_nodes, self._sizes.games or 0
-        others = {"old": self._settings.net} | ({"control": self._at(CONTROL)} if self._settings.control else {})
+        others = [("match-old", self._settings.net, PARTS[0])]
+        if self._settings.control:
+            others.append(("match-control", self._at(CONTROL), f"{PARTS[0]}-control"))
         found = []
-        for name, other in others.items():
+        for match, other, compared in others:
             sides = (
                 f"net={_side(self._at(REPAIRED))},nodes={nodes},q_scale={Q_SCALE}",
                 f"net={_side(other)},nodes={nodes}",
             )
-            match = f"match-{name}"
             words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{match}.pgn"), "--json")
             found.append(
                 Stage(match, words, f"{games:,} games at {nodes:,} nodes",
                       3 * self._rates.start + games * _PLIES / self._rates.moves,
-                      output=f"{match}.json", makes=(f"{match}.pgn",))
+                      output=f"{match}.json", makes=(f"{match}.pgn",), scaled_by=f"{compared}.json")
             )  # fmt: skip
         return found
 

@@ -23,14 +23,13 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE, PARTS, Q_SCALE, REPAIRED, STORE, Plan, Stage, plan
+from valuerepair.pipeline.plan import PAGE, Q_SCALE, REPAIRED, STORE, Plan, Stage, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
 
 log = logging.getLogger(__name__)
 
 NOTES = "stages.json"
-OF_GAMES = f"{PARTS[0]}.json"
 LOCK = "repair.lock"
 INTERRUPTED = 130
 _TICK_S = 0.2
@@ -116,10 +115,10 @@ class Repair:
 
     def words(self, stage: Stage) -> list[str]:
         """The words of the command; in a match with the number that puts both nets' Q on one scale, if it is known."""
-        if not any(Q_SCALE in word for word in stage.words) or not (self.folder / OF_GAMES).exists():
-            return [*stage.words, *stage.elsewhere]
-        number = f"{q_scales(self.folder)[stage.name]:.3f}"
-        return [*(word.replace(f"q_scale={Q_SCALE}", f"q_scale={number}") for word in stage.words), *stage.elsewhere]
+        words = [*stage.words, *stage.elsewhere]
+        if not stage.scaled_by or (number := q_scale(self.folder, stage)) is None:
+            return words
+        return [word.replace(f"q_scale={Q_SCALE}", f"q_scale={number:.3f}") for word in words]
 
     def as_dict(self) -> dict[str, Any]:
         """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
@@ -149,20 +148,18 @@ class Repair:
         return [*said, f"{'':<17}{what:<58}{format_duration(left):>12}"]
 
 
-def q_scales(folder: Path) -> dict[str, float]:
-    """By match the number by which Q of the repaired net is spread as widely as its opponent's, on held-out games.
+def q_scale(folder: Path, stage: Stage) -> float | None:
+    """What the repaired net's Q is multiplied by in a match to be as steep as its opponent's, on held-out games.
 
-    Raises ValueRepairError where the comparison of the nets does not say it.
+    None where the nets were not compared yet. Raises ValueRepairError where their comparison does not say it.
     """
-    path = folder / OF_GAMES
+    path = folder / stage.scaled_by
+    if not path.exists():
+        return None
     try:
-        old, repaired, *control = (float(net["spread"]) for net in json.loads(path.read_text("utf-8"))["nets"])
-        others = zip(("match-old", "match-control"), (old, *control), strict=False)
-        return {name: spread / repaired for name, spread in others}
-    except ZeroDivisionError:
-        raise ValueRepairError(f"{path}: the repaired net says the same of every position") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueRepairError(f"{path}: cannot be read ({error}); remove it to make it again") from None
+        return float(json.loads(path.read_text("utf-8"))["comparisons"][0]["q_scale"]["value"])
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ValueRepairError(f"{path}: does not say how steep the nets are ({error}); remove it") from None
 
 
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
