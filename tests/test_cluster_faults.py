@@ -206,7 +206,7 @@ def test_the_scheduler_is_killed_and_restarted(two: Machines, tmp_path: Path) ->
         summary = run(db, two.address, fake("think=0.1"), said)
     assert accounts(db) == (POSITIONS, POSITIONS, 0)
     assert summary.scored == POSITIONS
-    assert any("is gone: waiting" in line for line in said)
+    assert any("does not answer: waiting" in line for line in said)
     assert any("is back" in line for line in said)
 
 

@@ -1,4 +1,4 @@
-"""`check_book`: does lc0 read this book, and does it read what is written? Streaming, for PGN and EPD.
+"""`check_book`: does lc0 read this book, and does it read the lines that were meant? Streaming, for PGN and EPD.
 
 The PGN half walks the file exactly as lc0's reader does (lines, comments, words) and names every place where lc0
 would throw, silently read something else, or play no game.
@@ -132,7 +132,7 @@ class _Entry:
 
 
 class _PgnCheck:
-    """lc0's `PgnReader::AddPgnFile`, line by line, with what it does not notice itself."""
+    """lc0's `PgnReader::AddPgnFile`, line by line, and the faults that it does not notice itself."""
 
     def __init__(self, book: BookCheck, problem: Callable[[int, str], None]) -> None:
         self._book, self._problem = book, problem

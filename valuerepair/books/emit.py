@@ -203,7 +203,7 @@ def _operand(value: str | int) -> str:
 
 
 def epd_text(text: str, most: int = MAX_TAG_LENGTH) -> str:
-    """`text` as it may stand between the quotes of an EPD operand, with at most so many characters."""
+    """`text` as it may stand between the quotes of an EPD operand, cut to the given number of characters."""
     return _one_line(text)[:most].replace('"', "'").replace(";", ",").replace("\\", "/")
 
 

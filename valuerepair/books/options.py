@@ -31,8 +31,8 @@ class BookOptions:
     of those that were reached from one sampled candidate (itself included), and of a game. `limit` counts the held-out
     positions too, but no parents. `holdout` is the share (0 for none) of games, or of the positions of whole families
     (`holdout_by`), that goes to a second book. With a `split` the book is of its part ``train``, and the second one of
-    what it holds out. `parents`: so many plies before each position of the book are written too. `softness` is that of
-    `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written so many times, others in
+    what it holds out. `parents`: how many plies before each position of the book are written too. `softness` is that of
+    `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written that many times, others in
     proportion.
     """
 
@@ -67,7 +67,7 @@ class BookOptions:
         if self.per_root is not None and self.question.expanded == "no":
             raise UsageError(
                 f"--per-root {self.per_root}: needs --expanded searched or all; "
-                "without, each candidate is a root of its own"
+                "without it, each candidate is its own root"
             )
         if self.max_abs_deep_q is not None and not 0 < self.max_abs_deep_q <= 1:
             raise UsageError(f"--max-abs-deep-q {self.max_abs_deep_q:g}: must lie in (0, 1]")

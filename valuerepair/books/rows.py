@@ -1,4 +1,4 @@
-"""Rows of the store as a book sees them: whether lc0 plays on, what is known of them, which are held out."""
+"""Rows of the store as a book sees them: whether lc0 plays on from them, their labels, which are held out."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _nothing_found(sizes: pd.Series[float], options: BookOptions) -> str:
 
 
 def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
-    """Largest disagreement first, or by a hash of seed and position: the same whatever the order of the store."""
+    """Largest disagreement first, or by a hash of seed and position: independent of the order of the store."""
     tie = np.array([seeded_hash(options.seed, fen) for fen in rows["fen"].tolist()], np.int64)
     first = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else tie
     ordered: pd.DataFrame = rows.iloc[np.lexsort((tie, first))]

@@ -1,4 +1,4 @@
-"""Where positions were found, and what is recorded of them there: as records, and as columns of many."""
+"""Where positions were found, and which evaluations are recorded there: as records, and as columns of many."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Progress:
             self._bar.set_postfix_str(text, refresh=False)
 
     def say(self, line: str) -> None:
-        """Prints a line of its own without breaking the bar."""
+        """Prints a line above the bar without breaking it."""
         if self._quiet:
             return
         if self._bar is not None:
@@ -100,7 +100,7 @@ class Progress:
         return _WITHOUT_ETA if self._own_eta else None
 
     def _tick(self, stopped: threading.Event) -> None:
-        """A stage is one long call of the caller: nobody but this thread brings its line up to date."""
+        """A stage is one long call of the caller: only this thread can update its line."""
         while not stopped.wait(_TICK_S):
             self._refresh()
 

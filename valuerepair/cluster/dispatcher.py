@@ -29,7 +29,7 @@ from valuerepair.nets.net import NetValues
 log = logging.getLogger(__name__)
 
 CONNECT_S = 15.0
-# A scheduler that was there and is gone may come back within this time: its supervisor starts it anew.
+# How long to wait for a scheduler that stopped answering: its supervisor may restart it.
 RETURN_S = 120.0
 ALL_REFUSED_S = 5.0
 NO_WORKER_S = 600.0
@@ -40,7 +40,7 @@ _LEAVE_S = 10.0
 _SETTLE_S = 60.0
 _IN_FLIGHT = 3  # chunks a worker: at work, and enough to go on with while the next is on its way
 _CHUNK_S, _MOST_GROWTH = 3.0, 64  # a chunk grows until it takes so long from here to here: sending it is nothing then
-_CHOICE = 32  # of so many workers Dask chooses one for a chunk; to name more would only be a longer message
+_CHOICE = 32  # Dask chooses among at most this many workers for a chunk; naming more only makes messages longer
 _LOSSES_SAID = 10
 _SUSPICIOUS = 3  # workers that died with a job; one alone may have died of another
 _HOPELESS = 12  # workers lost over the net, where none has come through
@@ -50,7 +50,7 @@ _HOPELESS = 12  # workers lost over the net, where none has come through
 class Job:
     """A method of net or oracle with its arguments. `fail` makes of a reason and a count what `future` holds then.
 
-    `lost`: how many workers died with it; from `_SUSPICIOUS` on it is a `suspect`, and they are counted anew.
+    `lost`: how many workers died with it; from `_SUSPICIOUS` on it is a `suspect`, and the count starts again.
     """
 
     role: Role
@@ -101,7 +101,7 @@ class JobBatch:
 
 @dataclass(eq=False)
 class RemoteWorker:
-    """A worker as the driver sees it: what it has for a role, or why it is refused; nothing as long as it is asked."""
+    """A worker as the driver sees it: what it offers for a role, or why it was refused; both empty until it answers."""
 
     address: str
     name: str
@@ -121,7 +121,7 @@ class Dispatcher:
     """
 
     def __init__(self, where: ClusterAddress, assignment: Assignment, wanted: Mapping[Role, Offer]) -> None:
-        """`wanted`: what is agreed on from the start, as the driver has it itself."""
+        """`wanted`: what the workers must have, since the driver has it too."""
         self._where, self._assignment = where, assignment
         self._agreed = dict(wanted)
         self._workers: dict[tuple[str, str], RemoteWorker] = {}  # by address and folder: each process has its own
@@ -237,7 +237,7 @@ class Dispatcher:
             if not self._gone_since:
                 self._gone_since = time.monotonic()
                 self._forget_all()
-                log.info(f"the scheduler at {address} is gone: waiting {RETURN_S / 60:.0f} minutes for its return")
+                log.info(f"the scheduler at {address} does not answer: waiting {RETURN_S / 60:.0f} minutes for it")
             if time.monotonic() > self._gone_since + RETURN_S:
                 again = "what was scored is kept: give the same command when there is one again"
                 raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {again}") from None
@@ -296,7 +296,7 @@ class Dispatcher:
             self._settle(role)
 
     def _refuse(self, refused: RemoteWorker, role: Role, reason: str) -> None:
-        """Has a worker take no more work of a role, and says why."""
+        """Gives a worker no more work of a role, and says why."""
         refused.has[role] = reason
         log.info(f"worker {refused} is refused for the {role.value}: {reason}")
 
@@ -351,7 +351,7 @@ class Dispatcher:
             log.info(f"{where}: no worker is there: waiting {minutes} for one")
 
     def _feed(self) -> None:
-        """Keeps some chunks a worker in flight. A suspect is alone on the cluster, so that what it dies of is known."""
+        """Keeps a few chunks per worker in flight. A suspect runs alone on the cluster, so that a crash is its own."""
         if self._suspects:
             if not self._in_flight and self._able[self._suspects[0].role]:
                 self._launch([self._suspects.popleft()])
@@ -412,7 +412,7 @@ class Dispatcher:
             self._wake.set()
 
     def _take_back(self, chunk: JobBatch, lost: int = 0) -> None:
-        """Has a chunk done again, that so many workers died with. Of what too many died with each job is a suspect."""
+        """Sends out again a chunk that workers died with. If too many did, each of its jobs becomes a suspect."""
         if (task := self._in_flight.pop(chunk, None)) is not None and task is not asyncio.current_task():
             task.cancel()
         self._counts["lost over the net"] += lost if chunk.role is Role.NET else 0

@@ -1,4 +1,4 @@
-"""What driver and workers tell each other before work begins: what is to be opened, and what a worker has."""
+"""The messages of driver and workers before work begins: what a worker must open, and what it has."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class WorkerEvaluators(WorkerPlugin):
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        """Gives up what is being searched, and ends engines and net."""
+        """Aborts running searches, and closes engines and net."""
         with self._opening:
             oracle, net, self._oracle, self._net = self._oracle, self._net, None, None
         if oracle is not None:

@@ -37,7 +37,7 @@ def single(go: str, take: Callable[[SearchReport], T]) -> Plan[T]:
 
 
 class BadAnswer(EngineFailure):
-    """Raised by the one who takes a report: the engine ended its search, but what it says cannot be."""
+    """Raised by the reader of a report: the engine ended its search, but its answer is impossible."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class TimeLimit:
         return limit * (1 << (attempt - 1))
 
     def learn(self, nodes: int, seconds: float) -> None:
-        """Notes a search that ended. One far below its node limit (a mate found) says nothing of speed."""
+        """Notes a search that ended. One that stopped far below its node limit (at a mate) does not show the speed."""
         if self._nodes is not None:
             if 2 * nodes < self._nodes:
                 return

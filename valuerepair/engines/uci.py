@@ -18,7 +18,7 @@ UCIOK_SECONDS = 20.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
 _RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads no more than 4,300 digits, and engines mean fewer
 _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqk]?\Z|0000\Z")
-_DIGITS = 18  # of a number at most: the store has room for no more
+_DIGITS = 18  # of a number at most: the store cannot hold larger ones
 _NUMBERS = ("depth", "seldepth", "multipv", "nodes", "time", "nps")
 
 
@@ -27,7 +27,7 @@ class BadOption(EngineFailure):
 
 
 class GarbledAnswer(EngineFailure):
-    """The engine ended its search with a line that is no best move, or said nothing of the value where it must."""
+    """The engine ended its search without a legal `bestmove` line, or without a score where one is required."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _take_field(found: dict[str, Any], word: str, words: Iterator[str]) -> str |
 
 
 def _whole(word: str) -> int:
-    """Raises ValueError for what is no number, or one that no search comes to."""
+    """Raises ValueError for text that is not a number, and for a number out of any search's reach."""
     if len(word.lstrip("+-")) > _DIGITS:
         raise ValueError("a number of more than eighteen digits")
     return int(word)
@@ -183,7 +183,7 @@ class SearchReader:
         self._notes: deque[str] = deque(maxlen=200)
 
     def take(self, line: str) -> None:
-        """Takes one line that is not `bestmove`; what is not understood is passed over."""
+        """Takes one line that is not `bestmove`; ignores lines that it does not understand."""
         if line.startswith("info string "):
             self._notes.append(line[12:])
         elif " score " in line:

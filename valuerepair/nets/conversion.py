@@ -33,7 +33,7 @@ from valuerepair.nets.weights import NetFile, fields, read_net_file
 log = logging.getLogger(__name__)
 VERSION = 2  # of what follows: in the name of the cached file, so that one made without the check is made again
 CONVERSION_LIMIT_S = 600
-MOST_APART = 1e-3  # in Q: of what is the same net, 1e-5 was the most
+MOST_APART = 1e-3  # in Q; the most that was measured for the same net is 1e-5
 
 # Run by itself: what lc0 cannot load may end the process, and its remarks go to standard error.
 _LC0_Q = """

@@ -92,7 +92,7 @@ class NetValues:
 
 
 class NetFacts(Protocol):
-    """What the store is told of a net."""
+    """What the store records about a net."""
 
     @property
     def identity(self) -> NetIdentity: ...

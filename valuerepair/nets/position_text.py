@@ -99,7 +99,7 @@ def read_argument(text: str, moves: Iterable[str]) -> Position:
 def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> Iterator[Position]:
     """A position for every line; empty lines and ``#`` comments are passed over.
 
-    Raises ValueRepairError with the source and the line number at the first line that is none.
+    Raises ValueRepairError with the source and the line number at the first line that is not a position.
     """
     further = list(moves)
     for number, line in enumerate(lines, 1):

@@ -81,7 +81,7 @@ def why_not(provider: str, precision: Precision = "f32") -> str | None:
         if session.get_providers()[0] != provider:
             return "its libraries do not load"
         (answer,) = session.run(None, {"image": image})
-    except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+    except Exception as error:  # ONNX Runtime raises a dozen classes for this
         return first_line(error)
     # One 3x3 convolution of ones over 0..8 is their sum.
     return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"

@@ -70,7 +70,7 @@ def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32", t
     preload_libraries(provider)
     try:
         session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256, precision))
-    except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+    except Exception as error:  # ONNX Runtime raises a dozen classes for this
         raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
     if (first := session.get_providers()[0]) != provider:
         raise ValueRepairError(
@@ -206,7 +206,7 @@ class Session:
                 for batch in batches:
                     try:
                         rate, slowest = self._rate(pool, batch)
-                    except Exception as error:  # ONNX Runtime raises a dozen classes of its own
+                    except Exception as error:  # ONNX Runtime raises a dozen classes
                         if batch == batches[0]:
                             raise ValueRepairError(f"{self.onnx}: cannot be run: {first_line(error)}") from None
                         log.debug("no batches of %d: %s", batch, first_line(error))
@@ -371,7 +371,7 @@ def _find_planes(inputs: Sequence[Any], path: Path) -> Any:
 
 
 def _pick(outputs: Sequence[Any], name: str, size: int) -> str | None:
-    """The output of that name, else the only one of shape [batch, size]; None when there is none or several."""
+    """The output of that name, else the only one of shape [batch, size]; None when no output or several fit."""
     fitting = [o.name for o in outputs if list(o.shape[1:]) == [size]]
     if name in fitting:
         return name

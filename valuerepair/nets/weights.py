@@ -21,7 +21,7 @@ NET_SUFFIXES = (".pb.gz", ".onnx.gz", ".pb", ".onnx", ".gz")
 
 @dataclass(frozen=True, slots=True)
 class NetFile:
-    """A net file as the user gave it. `header` is None for an ``.onnx`` file, which says nothing of its planes."""
+    """A net file as the user gave it. `header` is None for an ``.onnx`` file, which does not say its input planes."""
 
     path: Path
     sha256: str
@@ -41,7 +41,7 @@ def net_name(path: str | Path) -> str:
 
 
 def read_net_file(path: str | Path) -> NetFile:
-    """Reads a net file and says what it is. Raises ValueRepairError when it is missing or no net."""
+    """Reads a net file. Raises ValueRepairError when it is missing or not a net."""
     path = Path(path).expanduser()
     if path.is_dir():
         raise ValueRepairError(f"{path}: is a folder, not a net; give the .pb.gz or .onnx file in it")
@@ -73,7 +73,7 @@ Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, len
 
 # Field 1, fixed32, value 0x1c0: how every lc0 net begins.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
-MAX_NET = 1 << 31  # bytes: protobufs have no more
+MAX_NET = 1 << 31  # bytes: the limit of protobuf messages
 GZIP_MAGIC = b"\x1f\x8b"
 
 INPUT_FORMAT_NAMES = {
@@ -169,7 +169,7 @@ def _read(message: bytes) -> NetHeader:
 
 
 def _heads(weights: Sequence[Field], number: int, names: Mapping[str, int]) -> tuple[str, ...]:
-    """The heads in one of the messages ValueHeads and PolicyHeads; the first of `names`, if there is none."""
+    """The heads in one of the messages ValueHeads and PolicyHeads; the first of `names` by default."""
     there = {at for at, _ in fields(_message(dict(weights), number))}
     return tuple(name for name, at in names.items() if at in there) or (next(iter(names)),)
 

@@ -31,7 +31,7 @@ FOLDS = 5
 MIN_POSITIONS = 48
 # Positions with a disagreement at or above the lowest neighbour of the threshold.
 MIN_NEAR = 5
-# Positions that stand for many others count for so many at most in a fit.
+# The largest weight of a position in a fit: screened positions can stand for many others.
 LARGEST_WEIGHT = 10.0
 _COLUMNS = ("net_q", "net_best", "q", "best", "weights")
 

@@ -1,10 +1,10 @@
 """The screening ladder at work: who calibrates, who is cut, who is searched in full all the same, and what is learned.
 
 It begins with the package's own positions of such an oracle, where there are any; else the first positions are searched
-in full. Of all later ones some, drawn by the position's key alone, are searched in full whatever their chances: to
+in full. Of all later ones some, drawn by the position's key alone, are searched in full regardless of their chances: to
 calibrate with (their number grows with the root of all), and to audit, for as long as there is a ladder. The screen is
 fitted again whenever the number of positions has grown by half, and each fit is used one such step later, when all that
-it rests on has long been searched: engines do not wait for it, and a run gives the same whatever their speed.
+it rests on has long been searched: engines do not wait for it, and a run gives the same results at any speed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Judge:
     """Says at each rung whether one position is searched deeper. Plain data: it may be asked on another machine.
 
     `net_q` and `net_best` are the net's value and first choice. `screen` None: nothing is cut yet. `kept`: the position
-    is searched in full whatever its chances.
+    is searched in full regardless of its chances.
     """
 
     net_q: float
@@ -270,7 +270,7 @@ class Ladder:
         return due
 
     def _screen_for(self, rests_on: int) -> tuple[Screen | None, int | None]:
-        """The screen fitted to so many of the first positions, and its number in the store."""
+        """The screen fitted to the first positions, as many as given, and its number in the store."""
         if rests_on not in self._screens:
             self._screens[rests_on] = self._fit(rests_on)
         return self._screens[rests_on]

@@ -1,4 +1,4 @@
-"""The screening ladder: what is known of a position at each rung, and the model that says whether to search deeper.
+"""The screening ladder: the features of a position at each rung, and the model that decides whether to search deeper.
 
 A position is a candidate when ``|q_net - q_full| >= threshold``. After each of a few shorter searches screening asks
 how likely that still is; a position leaves the ladder where its chance is below the rung's cut. Nothing leaves it
@@ -74,7 +74,7 @@ def parse_screen(screen: str, recall: float, audit: float) -> ScreenOptions | No
 
 
 def rungs_of(nodes: int) -> tuple[int, ...]:
-    """The rungs below a search of so many nodes; one of a single node would be a net's own value."""
+    """The rungs below a search of the given nodes; a rung of one node would be a net's own value."""
     return tuple(sorted({rung for share in SHARES if 1 < (rung := round(share * nodes)) < nodes}))
 
 
@@ -213,7 +213,7 @@ def is_calibrated(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LadderCut:
-    """Where a position would leave the ladder: at so many nodes, with which chance; both None: it does not."""
+    """Where a position would leave the ladder: after how many nodes, with which chance; both None: it does not."""
 
     cut_at: int | None = None
     chance: float | None = None
@@ -222,7 +222,7 @@ class LadderCut:
 def judge(
     screen: Screen, rungs: int, net_q: float, net_best: int, q: Sequence[float], best: Sequence[int]
 ) -> LadderCut:
-    """Whether a position leaves the ladder after so many `rungs`; `q` and `best` are those of the last two, or one."""
+    """Whether a position leaves the ladder after these `rungs`; `q` and `best` are those of the last two, or one."""
     now = q[-1]
     if abs(net_q - now) >= screen.threshold:
         return LadderCut()

@@ -25,7 +25,7 @@ _FILE = "package.npz"
 # they have positions of their own.
 SEARCHED_ALIKE = ("stockfish", "mcts")
 _BORROWED = {"uci": "stockfish", "lc0": "mcts"}
-# Mates are stored as so many centipawns, and Q as so many parts of 1.
+# Mates are stored as these centipawns, and Q in these parts of 1.
 MATE_CP = 32_000
 Q_PARTS = 30_000
 
