@@ -60,6 +60,7 @@ class Row:
     deep: dict[int, tuple[str, int, int]] = field(default_factory=dict)
     # (net, oracle) -> (cut, audited, probability); where it says that there is no search, there is none.
     passages: dict[tuple[int, int], tuple[bool, bool, float]] = field(default_factory=dict)
+    kind: str | None = "game"  # whole searches of others are not of the archive
 
 
 def write_store(path: Path, rows: list[Row], fits: dict[tuple[int, int], tuple[float, int]], plays: int = 0) -> Path:
@@ -97,9 +98,10 @@ def write_store(path: Path, rows: list[Row], fits: dict[tuple[int, int], tuple[f
 def _write_row(connection: sqlite3.Connection, number: int, row: Row) -> None:
     moves = bytes([12, 7]) * row.history
     connection.execute(
-        "INSERT INTO positions VALUES (?, ?, ?, ?, ?, 1, 40, 'w', 'endgame', 3, ?, 'e2e4', NULL, NULL, ?)",
-        (number, row.key, FENS[row.key % len(FENS)], FENS[0], moves, row.game, row.run),
+        "INSERT INTO positions VALUES (?, ?, ?, ?, ?, 1, 40, 'w', 'endgame', 3, ?, 'e2e4', NULL, NULL, ?, ?)",
+        (number, row.key, FENS[row.key % len(FENS)], FENS[0], moves, row.game, row.run, row.kind),
     )
+    stage = "full" if row.kind == "game" else "expanded"
     values: tuple[int | float, ...]
     for net, q in row.net_q.items():
         values = (net, number, q, row.run)
@@ -108,14 +110,13 @@ def _write_row(connection: sqlite3.Connection, number: int, row: Row) -> None:
     for oracle, (state, cp, nodes) in row.deep.items():
         if state == "full":
             connection.execute(
-                "INSERT INTO deep_values VALUES "
-                "(?, 'full', ?, ?, NULL, 300, 400, 300, NULL, 9, 9, ?, ?, 'e2e4', '', ?)",
-                (oracle, number, cp, nodes, abs(cp), row.run),
+                "INSERT INTO deep_values VALUES (?, ?, ?, ?, NULL, 300, 400, 300, NULL, 9, 9, ?, ?, 'e2e4', '', ?)",
+                (oracle, stage, number, cp, nodes, abs(cp), row.run),
             )
         elif state == "failed":
-            values = (oracle, number, row.run)
-            connection.execute("INSERT INTO failures VALUES (?, 'full', ?, 'crashed', 3, ?)", values)
-    for (net, oracle), (cut, audited, probability) in row.passages.items():
+            failed = (oracle, stage, number, row.run)
+            connection.execute("INSERT INTO failures VALUES (?, ?, ?, 'crashed', 3, ?)", failed)
+    for (net, oracle), (cut, audited, probability) in row.passages.items() if row.kind == "game" else ():
         searched = row.deep.get(oracle, ("", 0, 0))[0] == "full"
         if not cut and not searched:
             continue
@@ -143,7 +144,7 @@ def large_store(path: Path, low: int, high: int) -> Path:
         connection.execute("DELETE FROM games")
         connection.executemany("INSERT INTO games VALUES (?, ?, ?, 7, 0, 'W', 'B', 'E', 'D', '1-0', '{}')", games)
         connection.executemany(
-            "INSERT INTO positions VALUES (?, ?, ?, ?, ?, 1, 40, 'w', 'endgame', 3, ?, 'e2e4', NULL, NULL, 1)",
+            "INSERT INTO positions VALUES (?, ?, ?, ?, ?, 1, 40, 'w', 'endgame', 3, ?, 'e2e4', NULL, NULL, 1, 'game')",
             positions,
         )
         connection.executemany("INSERT INTO net_values VALUES (1, ?, ?, .3, .4, .3, 100, .4, 1.5, NULL, 1)", nets)

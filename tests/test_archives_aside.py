@@ -1,4 +1,4 @@
-"""Positions one move beside a game: legal, drawn evenly, with their history; python-chess is the judge."""
+"""Positions beside the games: legal, drawn evenly, with their history; python-chess is the judge."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from typing import Any
 import chess
 import chess.pgn
 import chess.polyglot
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tests.vr_runs import here
-from valuerepair.archives.aside import aside
+from valuerepair.archives.aside import MIXTURE, beside, drawn_kinds, parse_shares
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
+from valuerepair.archives.select import key_priorities
 from valuerepair.chess.origins import Origin, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError
@@ -42,6 +45,13 @@ def position_of(board: chess.Board, start: str = chess.STARTING_FEN, **known: An
     return Position(board.fen(), start, moves, board.ply(), key, origin=Origin("games.pgn", 3, played="e2e4"), **known)
 
 
+def aside(batch: PositionBatch, seed: int) -> tuple[PositionBatch, NDArray[np.int64]]:
+    """All positions after a random legal move, and which rows these are."""
+    reached, rows, lost = beside(batch, {"aside": 1.0}, seed)
+    assert len(rows) + lost.total() == len(batch)
+    return reached, rows
+
+
 def over(board: chess.Board) -> bool:
     return board.is_game_over() or board.is_fifty_moves() or board.is_repetition(3)
 
@@ -58,16 +68,16 @@ def test_every_position_is_a_legal_move_away_and_keeps_its_past(rng: random.Rand
         board.push(rng.choice(moves))
         boards.append(board.copy())
     drawn = [position_of(each) for each in rng.sample(boards, min(len(boards), 5))]
-    beside, rows = aside(PositionBatch.from_positions(drawn), seed)
-    assert len(beside) == len(rows)
-    for found, i in zip(beside, rows.tolist(), strict=True):
+    reached, rows = aside(PositionBatch.from_positions(drawn), seed)
+    assert len(reached) == len(rows)
+    for found, i in zip(reached, rows.tolist(), strict=True):
         before, there = drawn[i], played(found.start_fen, found.moves)
         assert found.moves[:-1] == before.moves
         assert chess.Move.from_uci(found.moves[-1]) in chess.Board(before.fen).legal_moves
         assert found.fen == there.fen()
         assert not over(there)
         assert (found.ply, found.key) == (before.ply + 1, chess.polyglot.zobrist_hash(there))
-        assert found.origin == Origin("games.pgn", 3)
+        assert found.origin == Origin("games.pgn", 3, kind="aside")
     for i in set(range(len(drawn))) - set(rows.tolist()):
         before = played(chess.STARTING_FEN, drawn[i].moves)
         assert over(before) or any(over_after(before, move) for move in before.legal_moves)
@@ -91,9 +101,9 @@ def test_moves_are_drawn_evenly() -> None:
 def test_where_the_game_ends_there_is_no_position() -> None:
     fens = [STALEMATED, ONLY_DRAWS, FIFTY, chess.STARTING_FEN]
     bare = [position_of(chess.Board(fen), fen, history_known=False) for fen in fens]
-    beside, rows = aside(PositionBatch.from_positions(bare), 0)
+    reached, rows = aside(PositionBatch.from_positions(bare), 0)
     assert rows.tolist() == [3]
-    assert not beside.history_known[0]
+    assert not reached.history_known[0]
     assert len(aside(PositionBatch.from_positions([]), 0)[0]) == 0
 
 
@@ -114,7 +124,59 @@ def test_what_was_recorded_in_the_game_is_not_of_this_position() -> None:
     found = aside(PositionBatch.from_positions([recorded]), 0)[0][0].origin
     assert (found.played, found.recorded) == (None, None)
     with pytest.raises(UsageError, match=r"^--aside: nothing is recorded of positions that were not played"):
-        SampleOptions(aside=True, recorded=RecordedOptions("eval"))
+        SampleOptions(aside=0.5, recorded=RecordedOptions("eval"))
+
+
+# -- shares of kinds ---------------------------------------------------------------------------------------------------
+
+
+def test_kinds_are_drawn_by_their_shares() -> None:
+    """Of 100,000 keys, chi-square with 3 degrees of freedom is below 16.3 in 999 of 1,000 draws."""
+    keys = np.random.default_rng(3).integers(0, 2**64, 100_000, np.uint64)
+    shares = {"aside": 0.25, "policy": 0.05, "search": 0.1}
+    counts = np.bincount(drawn_kinds(keys, shares, 7), minlength=4)
+    expected = 100_000 * np.array([0.25, 0.05, 0.1, 0.6])
+    assert ((counts - expected) ** 2 / expected).sum() < 16.3
+    assert (drawn_kinds(keys, {"aside": 0.5, "policy": 0.25, "search": 0.25}, 7) < 3).all()
+    # Which of the lowest keys, as `--positions` draws them, they are says nothing of their kind.
+    low = keys[np.argsort(key_priorities(7, keys))[:10_000]]
+    counts = np.bincount(drawn_kinds(low, shares, 7), minlength=4)
+    assert ((counts - expected / 10) ** 2 / (expected / 10)).sum() < 16.3
+
+
+@given(st.floats(0.01, 1), st.floats(0, 1), st.integers(0, 2**31))
+def test_a_smaller_share_is_part_of_a_larger_one(share: float, part: float, seed: int) -> None:
+    keys = np.random.default_rng(seed).integers(0, 2**64, 200, np.uint64)
+    larger, smaller = (drawn_kinds(keys, {"aside": value}, seed) == 0 for value in (share, max(share * part, 1e-6)))
+    assert not (smaller & ~larger).any()
+
+
+def test_a_share_is_a_number_or_one_for_each_kind() -> None:
+    assert parse_shares("0.5") == parse_shares(0.5) == {kind: share / 2 for kind, share in MIXTURE.items()}
+    assert parse_shares("search:0.25, aside:.5") == {"aside": 0.5, "search": 0.25}
+    assert parse_shares({"policy": 1}) == {"policy": 1.0}
+    assert sum(MIXTURE.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("", "give a share"),
+        ("games.pgn", "--aside without a value was what --aside aside:1 is now"),
+        ("game:0.5", "there are the kinds aside, policy, search"),
+        ("aside:much", "give a share"),
+        ("aside:0.5,aside:0.1", "gives a kind twice"),
+        ("aside:0.7,search:0.7", "together they are at most 1"),
+        ("0", "shares lie above 0"),
+        ("nan", "shares lie above 0"),
+        ("2", "shares lie above 0"),
+    ],
+)
+def test_other_shares_are_refused_in_one_line(asked: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        SampleOptions(aside=asked)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("--aside")
 
 
 # -- in a sample ------------------------------------------------------------------------------------------------------
@@ -142,19 +204,50 @@ def drawn_from(path: str, **options: Any) -> tuple[list[Position], ReadReport]:
 def test_they_lie_beside_what_is_drawn_without_it(tmp_path: Path, options: dict[str, Any]) -> None:
     path = games(tmp_path / "games.pgn")
     plain, _ = drawn_from(path, **options)
-    beside, report = drawn_from(path, aside=True, **options)
+    beside, report = drawn_from(path, aside="aside:1", **options)
     assert len({p.key for p in beside}) == len(beside) == report.positions > 100
     assert {p.moves[:-1] for p in beside} <= {p.moves for p in plain}
-    lost = report.rejected_positions["over after the move aside"]
+    lost = report.rejected_positions["over after the move (aside)"]
     assert len(plain) - len(beside) >= lost
-    assert beside == drawn_from(path, aside=True, threads=1, **options)[0]
-    assert [p.moves for p in beside] != [p.moves for p in drawn_from(path, aside=True, seed=1, **options)[0]]
+    assert beside == drawn_from(path, aside="aside:1", threads=1, **options)[0]
+    assert [p.moves for p in beside] != [p.moves for p in drawn_from(path, aside="aside:1", seed=1, **options)[0]]
+
+
+@pytest.mark.parametrize("options", [{"per_game": 3}, {"per_game": None, "positions": 200}])
+def test_positions_of_games_are_those_of_a_sample_without_others(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = games(tmp_path / "games.pgn")
+    plain, _ = drawn_from(path, **options)
+    mixed, report = drawn_from(path, aside="aside:0.4", **options)
+    of_games = [p for p in mixed if p.origin.kind == "game"]
+    others = [p for p in mixed if p.origin.kind == "aside"]
+    assert of_games == [p for p in plain if p.key in {one.key for one in of_games}]
+    assert {p.moves[:-1] for p in others} | {p.moves for p in of_games} <= {p.moves for p in plain}
+    assert not {p.moves[:-1] for p in others} & {p.moves for p in of_games}
+    assert len(mixed) == report.positions
+    assert 0.25 < len(others) / len(mixed) < 0.55
+    # The same as of all, where those that are drawn here are drawn there, too.
+    every, _ = drawn_from(path, aside="aside:1", **options)
+    assert {p.moves for p in others} <= {p.moves for p in every}
+
+
+def test_what_a_game_has_is_the_game_s(tmp_path: Path) -> None:
+    """Every first move is played in some game, and half of the positions before are followed by one of these."""
+    path = tmp_path / "first.pgn"
+    board = chess.Board()
+    path.write_text("".join(f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves))
+    plain, _ = drawn_from(str(path), per_game=None, min_ply=0)
+    assert len(plain) == 21
+    for seed in range(20):
+        mixed, _ = drawn_from(str(path), per_game=None, min_ply=0, aside="aside:0.5", seed=seed)
+        kept = {p.key for p in mixed if p.origin.kind == "game"}
+        stays = drawn_kinds(np.array([p.key for p in plain], np.uint64), {"aside": 0.5}, seed) == 3
+        assert kept == {p.key for p, stay in zip(plain, stays.tolist(), strict=True) if stay}
 
 
 def test_recorded_values_are_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
     path.write_text('[Result "1-0"]\n\n1. e4 { [%eval 0.3] } e5 { [%eval 0.2] } 2. Nf3 { [%eval 0.2] } 1-0\n')
-    said = here("mine", path, "--aside", "--deep", "recorded", cwd=tmp_path)
+    said = here("mine", path, "--aside", "0.5", "--deep", "recorded", cwd=tmp_path)
     assert said.returncode == 2
     assert said.stderr.splitlines()[-1].startswith("vr: --aside: nothing is recorded")
     assert "Traceback" not in said.stderr

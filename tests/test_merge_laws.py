@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.merge_stores import NETS, NODES, ORACLES, RUNS, Row, contents, write_store
+from valuerepair.chess.origins import KINDS
 from valuerepair.question import Question
 from valuerepair.store import schema
 from valuerepair.store.merge import merge
@@ -30,6 +31,7 @@ rows = st.builds(
     history=st.integers(0, 2),
     game=st.integers(1, 3),
     run=st.integers(1, len(RUNS)),
+    kind=st.sampled_from(["game", *KINDS, None]),
     net_q=st.dictionaries(some, st.floats(-1, 1)),
     deep=st.dictionaries(some, deep),
     passages=st.dictionaries(st.tuples(some, some), passage),

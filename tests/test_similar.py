@@ -205,7 +205,7 @@ def test_a_million_positions_take_seconds(db: Path) -> None:
         for copy in range(1, 1_000_000 // count + 1):
             store.connection.execute(
                 "INSERT INTO positions SELECT id + ?, key + ?, fen, start_fen, moves, history_known, ply, side, phase, "
-                "pieces, game_id, played, eval_cp, eval_mate, run_id FROM positions WHERE id <= ?",
+                "pieces, game_id, played, eval_cp, eval_mate, run_id, kind FROM positions WHERE id <= ?",
                 (copy * count, copy, count),
             )
         store.commit()

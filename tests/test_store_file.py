@@ -17,9 +17,11 @@ from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_ga
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.values import AlphaFit
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.question import Question
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.store import files, schema
+from valuerepair.store.integrity import integrity_checks
 from valuerepair.store.store import Store
 
 
@@ -125,10 +127,47 @@ def test_older_stores_are_migrated_for_readers_too(
     assert after["later"] == []
 
 
+# What version 10 has added, taken back.
+BEFORE_KINDS = "DROP INDEX positions_beside; ALTER TABLE positions DROP COLUMN kind; PRAGMA user_version = 9"
+
+
+def test_a_store_of_before_it_knew_kinds(tmp_path: Path, archive: Path) -> None:
+    """What ``vr mine --aside`` drew is told by the options of its run, and is no part of the archive's rates any more;
+    what was only reached from candidates has no kind."""
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    with Store.open(path) as store:
+        before = store.frame(only=("position_id", "deep_q", "kind"))
+    assert {*before["kind"]} == {"game"}
+    whole = "SELECT position_id FROM deep_values WHERE stage = 'full' ORDER BY position_id"
+    sqlite_file(
+        path,
+        f"""{BEFORE_KINDS};
+        INSERT INTO runs (identity, command, options, seed, versions, started, state)
+            VALUES ('other', 'vr mine --aside', '{{"aside":true}}', 0, '{{}}', '2026', 'finished');
+        UPDATE positions SET run_id = (SELECT max(id) FROM runs) WHERE id IN ({whole} LIMIT 5);
+        INSERT INTO expanded SELECT (SELECT min(id) FROM nets), oracle_id, position_id, position_id, position_id,
+            'child', 1, 1, 0, NULL, NULL, NULL, 9, 1, 1, run_id FROM deep_values
+            WHERE stage = 'full' AND position_id IN ({whole} LIMIT 3 OFFSET 5);
+        UPDATE deep_values SET stage = 'expanded' WHERE position_id IN (SELECT position_id FROM expanded)""",
+    )
+    with Store.open(path) as store:
+        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
+        assert [check.name for check in integrity_checks(store) if check.wrong] == []
+        games, every = store.frame(), store.frame(Question(expanded="searched"))
+    ids = before["position_id"].tolist()
+    assert games["position_id"].tolist() == ids[8:]
+    assert every["position_id"].tolist() == ids
+    assert every["kind"].fillna("none").tolist() == ["aside"] * 5 + ["none"] * 3 + ["game"] * (len(ids) - 8)
+    assert every["deep_q"].tolist() == before["deep_q"].tolist()
+    assert every["weight"].tolist() == [1.0] * len(ids)
+    assert every["step"].fillna("none").tolist()[:8] == ["none"] * 5 + ["child"] * 3
+
+
 def test_a_store_of_before_it_knew_where_nets_lie(tmp_path: Path, archive: Path) -> None:
     path = tmp_path / "a.db"
     mine_by_key(archive, path)
-    sqlite_file(path, "DROP TABLE files; PRAGMA user_version = 8")
+    sqlite_file(path, f"{BEFORE_KINDS}; DROP TABLE files; PRAGMA user_version = 8")
     with Store.open(path) as store:
         (key,) = store.nets()["sha256"]
         assert store.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION

@@ -22,10 +22,11 @@ class Question:
     what was given to ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of
     the logistic to Q; None for the stored or fitted ones (`Store.alpha`; in training `Store.training_alpha`). `q_from`:
     whether a deep Q is made of centipawns or of the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``.
-    `expanded`: which of the positions that were reached from candidates (`vr expand`) are taken in: none, those
-    searched in full, or also those whose value is inferred. Rates, alpha and calibration rest on sampled positions,
-    whatever it says. With `calibration` ``fitted`` it is not net Q that is held against deep Q but the deep Q to be
-    expected given net Q (`Store.calibration`): what is left is no matter of the net's scale.
+    `expanded`: whether positions are taken in that were not drawn from games: those beside the games (`vr mine
+    --aside`) and those reached from candidates (`vr expand`) that were searched in full, or also those whose value is
+    inferred. Rates, alpha and calibration rest on positions of games, whatever it says. With `calibration` ``fitted``
+    it is not net Q that is held against deep Q but the deep Q to be expected given net Q (`Store.calibration`): what is
+    left is no matter of the net's scale.
 
     Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, other words.
     """

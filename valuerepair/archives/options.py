@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
-    from valuerepair.chess.origins import Recorded
+    from valuerepair.chess.origins import Kind, Recorded
 
 SPEEDS = ("bullet", "blitz", "rapid", "classical", "correspondence")
 EXPECTED_MOVES = 40  # lichess's estimate of a game's length: base + 40 increments
@@ -91,7 +92,8 @@ class SampleOptions:
     recorded: only positions with a recorded evaluation of this kind; None asks for none.
     every_evaluation: evaluations in comments are brought along whatever kind they are of, one kind a game; else only
       those of `recorded`, and without it those that lichess writes.
-    aside: each position drawn is taken after a legal move drawn at random, one move beside its game (`archives.aside`).
+    aside: the share of what is drawn that lies beside the games, 0.5 in the usual mixture of kinds, or the share of
+      each kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.aside`). None: all stood in games.
     max_bytes: at most so many unpacked bytes of each archive are read, the rest counts as broken off; None: all.
     seed: the same seed gives the same positions, whatever `threads` (parsing threads) is.
 
@@ -113,7 +115,7 @@ class SampleOptions:
     max_pieces: int | None = None
     recorded: RecordedOptions | None = None
     every_evaluation: bool = False
-    aside: bool = False
+    aside: float | str | Mapping[str, float] | None = None
     max_bytes: int | None = None
     seed: int = 0
     threads: int = 2
@@ -129,13 +131,20 @@ class SampleOptions:
                 raise UsageError(f"{_option(low)} {least} is above {_option(high)} {most}: no position fits")
         if not 0 < self.game_share <= 1:
             raise UsageError(f"--game-share {self.game_share}: give a share above 0, up to 1")
-        if self.aside and self.recorded is not None:
+        if self.shares_beside and self.recorded is not None:
             raise UsageError("--aside: nothing is recorded of positions that were not played; give an engine by --deep")
         if self.result is not None and self.result not in RESULTS:
             raise UsageError(f"--result {self.result}: give one of {', '.join(RESULTS)}")
         for part in (self.time_control or "").split(",") if self.time_control is not None else ():
             if part.strip() not in SPEEDS and parse_time_control(part) is None:
                 raise UsageError(f"--time-control {part}: give one of {', '.join(SPEEDS)}, or one like 180+2")
+
+    @property
+    def shares_beside(self) -> dict[Kind, float]:
+        """The share of each kind of position beside the games; empty where there are to be none."""
+        from valuerepair.archives.aside import parse_shares
+
+        return {} if self.aside is None else parse_shares(self.aside)
 
     @property
     def filters_headers(self) -> bool:

@@ -14,7 +14,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.aside import aside
+from valuerepair.archives.aside import NetLines, beside, stood_in_game
 from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, read_blocks
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
@@ -36,7 +36,6 @@ FIRST_BATCH_ROWS = 64  # the first comes soon: engines wait for it
 BATCH_ROWS = 1024
 RESULT_ROWS = 4096
 _HEAD = 1 << 16  # bytes that tell what an archive of text is
-OVER_ASIDE = "over after the move aside"
 NO_GAME = "a position without a game"
 _EMPTY_REASONS = ("not a game", "not text", "not a position")
 
@@ -50,13 +49,16 @@ def sample(
     *,
     on_bytes: Callable[[int], None] | None = None,
     kept: KeptSample | None = None,
+    net: NetLines | None = None,
 ) -> Iterator[PositionBatch]:
     """Positions drawn from archives, in batches of one to some thousand rows; `report` is filled on the way.
 
     `paths` are files (PGN, EPD, FEN or lichess's evaluation dump, packed or not, lc0's training chunks, tar archives of
     these, all told by content), folders, or ``-`` for standard input, where no chunks can come.
     `on_bytes` is told, from another thread, of every so many bytes read of the (packed) files. The batches depend on
-    the archives, the seed and the other options, not on threads or timing. No two rows have the same key.
+    the archives, the seed and the other options, not on threads or timing. No two rows have the same key, unless a
+    position that was reached beside a game (`options.aside`) stands in a game that is drawn later. `net` says what it
+    would look at there; only the kinds ``policy`` and ``search`` ask it.
     With ``options.positions`` what is drawn is `kept` from time to time, and reading goes on where that was done last;
     not where there are training chunks or standard input, and within PGN only.
 
@@ -67,7 +69,7 @@ def sample(
     sources = find_sources(paths)
     again = options.positions is not None and not any(source.path == "-" or holds_chunks(source) for source in sources)
     batches = _sample(sources, options, report, on_bytes, kept if again else None)
-    return _aside(batches, options.seed, report) if options.aside else batches
+    return _beside(batches, options, report, net) if options.shares_beside else batches
 
 
 def read_games(
@@ -127,18 +129,31 @@ def read_whole_games(
     _check_any_read(sources, report)
 
 
-def _aside(drawn: Generator[PositionBatch], seed: int, report: ReadReport) -> Generator[PositionBatch]:
-    """Positions beside those drawn, each once."""
+def _beside(
+    drawn: Generator[PositionBatch], options: SampleOptions, report: ReadReport, net: NetLines | None
+) -> Generator[PositionBatch]:
+    """The positions, of which shares are followed by moves. What a game has and is reached beside one is the game's."""
     seen = KeySet()
     with closing(drawn) as batches:
-        for batch in batches:
-            beside, rows = aside(batch, seed)
-            fresh = seen.add(beside.key)
-            report.rejected_positions[OVER_ASIDE] += len(batch) - len(rows)
-            report.duplicates += int((~fresh).sum())
-            report.positions -= len(batch) - int(fresh.sum())
-            report.without_history -= int((~batch.history_known).sum() - (~beside.history_known[fresh]).sum())
-            yield beside.take(np.flatnonzero(fresh))
+        for batch in _growing(batches):
+            found, _, lost = beside(batch, options.shares_beside, options.seed, net)
+            wanted = seen.add(found.key) | stood_in_game(found)
+            report.rejected_positions.update(+lost)
+            report.duplicates += int((~wanted).sum())
+            report.positions -= len(batch) - int(wanted.sum())
+            report.without_history -= int((~batch.history_known).sum() - (~found.history_known[wanted]).sum())
+            yield found.take(np.flatnonzero(wanted))
+
+
+def _growing(batches: Iterator[PositionBatch]) -> Iterator[PositionBatch]:
+    """The batches, the first ones in pieces: engines wait for them, and a search with the net takes its time."""
+    size = FIRST_BATCH_ROWS
+    for batch in batches:
+        begin = 0
+        while begin < len(batch):
+            end = min(begin + size, len(batch))
+            yield batch.take(np.arange(begin, end))
+            begin, size = end, min(2 * size, BATCH_ROWS)
 
 
 def _has_games(source: Source) -> bool:

@@ -10,6 +10,13 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+# How a position came about: it stood in a game (or in a list of positions); it was reached from such a one by a legal
+# move drawn at random, by the policy's 3rd to 6th move, or in a short search of the net (`archives.aside`).
+Kind = Literal["game", "aside", "policy", "search"]
+GAME: Kind = "game"
+BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")
+KINDS: tuple[Kind, ...] = (GAME, *BESIDE)
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -54,7 +61,8 @@ class Origin:
 
     `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
     byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
-    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none.
+    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none. `kind` is how the
+    position came about; of one beside a game the other fields are of that game, and nothing was played or recorded.
     """
 
     source: str = ""
@@ -64,6 +72,7 @@ class Origin:
     played: str | None = None
     result: str | None = None
     recorded: Recorded | None = None
+    kind: Kind = GAME
 
     @property
     def eval_cp(self) -> int | None:
@@ -143,22 +152,30 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Origins(Sequence[Origin]):
     """n origins as columns: a row becomes an `Origin` when asked for. `game` has the same object for rows of one game
-    that lie together; `recorded` is None where no row has an evaluation."""
+    that lie together; `recorded` is None where no row has an evaluation, `kinds` where all stood in games."""
 
     game: Sequence[OriginGame]
     played: Sequence[str | None]
     recorded: RecordedColumn | None = None
+    kinds: Sequence[Kind] | None = None
 
     @staticmethod
     def of(origins: Sequence[Origin]) -> Origins:
         """The columns of any origins."""
         if isinstance(origins, Origins):
             return origins
+        kinds = [origin.kind for origin in origins]
         return Origins(
             _runs(origin.game_of for origin in origins),
             [origin.played for origin in origins],
             [origin.recorded for origin in origins],
+            kinds if any(kind != GAME for kind in kinds) else None,
         )
+
+    @property
+    def kind(self) -> Sequence[Kind]:
+        """[n] how each position came about."""
+        return [GAME] * len(self) if self.kinds is None else self.kinds
 
     def scores(self, name: Literal["cp", "mate"]) -> list[int | None]:
         """[n] centipawns or moves to mate of the evaluations."""
@@ -177,31 +194,33 @@ class Origins(Sequence[Origin]):
         if isinstance(i, slice):
             return self.take(np.arange(*i.indices(len(self)), dtype=np.int64))
         game, recorded = self.game[i], None if self.recorded is None else self.recorded[i]
-        return Origin(game.source, game.number, game.offset, game.headers, self.played[i], game.result, recorded)
+        kind = GAME if self.kinds is None else self.kinds[i]
+        return Origin(game.source, game.number, game.offset, game.headers, self.played[i], game.result, recorded, kind)
 
     def take(self, rows: NDArray[np.int64]) -> Origins:
         """The given rows, in the given order."""
         recorded: RecordedColumn | None = self.recorded
         if recorded is not None:
             recorded = recorded.take(rows) if isinstance(recorded, QColumns) else picked(recorded, rows)
-        return Origins(picked(self.game, rows), picked(self.played, rows), recorded)
+        kinds = None if self.kinds is None else picked(self.kinds, rows)
+        return Origins(picked(self.game, rows), picked(self.played, rows), recorded, kinds)
 
     @staticmethod
     def concat(parts: Sequence[Origins]) -> Origins:
         """The rows of all parts, in order."""
 
-        def joined(name: str) -> Any:
+        def joined(name: str, missing: Any = None) -> Any:
             columns = [getattr(part, name) for part in parts]
             if all(column is None for column in columns):
                 return None
-            filled = ([None] * len(p) if column is None else column for p, column in zip(parts, columns, strict=True))
-            return list(chain(*filled))
+            rows = zip(parts, columns, strict=True)
+            return list(chain(*([missing] * len(part) if column is None else column for part, column in rows)))
 
         found = [part.recorded for part in parts]
         columns = [part for part in found if isinstance(part, QColumns)]
         of_one_kind = len(columns) == len(found) and len({part.kind for part in columns}) == 1
         recorded = QColumns.concat(columns) if of_one_kind else joined("recorded")
-        return Origins(joined("game"), joined("played"), recorded)
+        return Origins(joined("game"), joined("played"), recorded, joined("kinds", GAME))
 
 
 def _runs(games: Iterable[OriginGame]) -> list[OriginGame]:

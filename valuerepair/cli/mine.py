@@ -65,7 +65,13 @@ if TYPE_CHECKING:
 @DB
 @click.option("--per-game", type=int, help="Draw this many positions per game.  [default: 1; with --positions any]")
 @click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
-@click.option("--aside", is_flag=True, help="Take each position after a random legal move: what only searches meet.")
+@click.option(
+    "--aside",
+    metavar="SHARE",
+    help="Draw this share of the positions beside the games, as searches meet them: 0.5, or the share of each kind: "
+    "aside:0.25,policy:0.1,search:0.25 (after a random legal move, after the policy's 3rd to 6th move, a node of a "
+    "short search).  [default: none]",
+)
 @click.option("--min-ply", type=int, default=8, help="Leave out positions before this half-move.")
 @click.option("--max-ply", type=int, help="Leave out positions after this half-move.  [default: none]")
 @click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")

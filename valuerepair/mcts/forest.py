@@ -18,7 +18,7 @@ import numpy as np
 from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.chess.jit import CACHE_FOLDER
 from valuerepair.chess.make import black_to_move, clock
-from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_moves
+from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, encode_moves
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.backup import solved
@@ -29,7 +29,7 @@ from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
 from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, gather, room_to_ask
 from valuerepair.mcts.select import random_word
-from valuerepair.mcts.snapshot import Snapshot, read_snapshot
+from valuerepair.mcts.snapshot import Snapshot, evaluated_nodes, read_evaluated_line, read_snapshot
 from valuerepair.mcts.syzygy import Tables
 from valuerepair.mcts.tree import (
     ARRANGED,
@@ -188,7 +188,7 @@ class Forest:
         for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
             tag, result = self._tags[slot], self.result(slot, self._lines)
             while nodes := more(tag, result):
-                if not self._is_proven(slot):  # what is proven is as long as any search of it
+                if not self.is_proven(slot):  # what is proven is as long as any search of it
                     self._make_room_for(nodes)
                     self._trees.slots[slot, [LIMIT, STATE]] = nodes, SEARCHING  # the same search: its counts go on
                     break
@@ -209,7 +209,7 @@ class Forest:
         """The tree has its visits, or is proven."""
         return bool(self._trees.slots[slot, STATE] == DONE)
 
-    def _is_proven(self, slot: int) -> bool:
+    def is_proven(self, slot: int) -> bool:
         """A tree that is done is so because its root is proven."""
         if self._trees.slots[slot, LIMIT] > self.visits(slot):
             return True
@@ -227,6 +227,15 @@ class Forest:
     def snapshot(self, slot: int, most: int) -> Snapshot:
         """The `most` most visited nodes of a tree whose root has a visit."""
         return read_snapshot(self._trees, self._rules, self.params, slot, most)
+
+    def evaluated_line(self, slot: int, number: int) -> Moves | None:
+        """The moves to the position below the root that the net evaluated as the `number`-th, from 1; None where it
+        has not evaluated so many."""
+        return read_evaluated_line(self._trees, self._rules, slot, number)
+
+    def evaluated(self, slot: int) -> int:
+        """How many positions below the root the net has evaluated."""
+        return len(evaluated_nodes(self._trees, self._rules, slot))
 
     def release(self, slot: int) -> None:
         """Frees the tree of a slot."""

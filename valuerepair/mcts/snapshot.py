@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.chess.make import black_to_move
-from valuerepair.chess.positions import decode_move
+from valuerepair.chess.positions import Moves, decode_move
 from valuerepair.chess.rows import FLIP
 from valuerepair.mcts.outcome import LOST, own_policy
 from valuerepair.mcts.params import SearchParams
@@ -25,6 +26,7 @@ from valuerepair.mcts.tree import (
     LOWER,
     OPEN,
     OPENED,
+    OWN,
     OWN_DRAW,
     OWN_LEFT,
     PARENT,
@@ -108,6 +110,31 @@ def read_snapshot(trees: Trees, rules: SearchRules, params: SearchParams, tree: 
     if len(trees.certain):
         nodes += [proven for i, node in enumerate(kept) for proven in reader.looked_ahead(int(node), nodes[i].depth)]
     return Snapshot(tuple(nodes), int((visits > 0).sum()), params)
+
+
+def evaluated_nodes(trees: Trees, rules: SearchRules, tree: int) -> NDArray[np.int64]:
+    """The nodes below the root that the net evaluated, in the order of their first visits."""
+    root = tree * rules.node_room
+    used = slice(root, root + int(trees.slots[tree, USED_NODES]))
+    nodes, own = trees.nodes[used], trees.means[used, OWN]
+    asked = (nodes[:, VISITS] > 0) & (nodes[:, OWN_LEFT] >= 0) & (nodes[:, FORCED] == 0) & ~np.isnan(own)
+    asked[0] = False
+    return root + np.flatnonzero(asked)
+
+
+def read_evaluated_line(trees: Trees, rules: SearchRules, tree: int, number: int) -> Moves | None:
+    """The moves from the root to the `number`-th (from 1) of `evaluated_nodes`; None where there are fewer."""
+    there = evaluated_nodes(trees, rules, tree)
+    if len(there) < number:
+        return None
+    node, root = int(there[number - 1]), tree * rules.node_room
+    line = list[int]()
+    while node != root:
+        line.append(int(trees.move[trees.nodes[node, EDGE]]))
+        node = int(trees.nodes[node, PARENT])
+    black = int(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW]))
+    turned = [move ^ FLIP * ((black + depth) & 1) for depth, move in enumerate(reversed(line))]
+    return np.array(turned, np.uint16)
 
 
 class _Reader:

@@ -390,7 +390,7 @@ class _Expanding(SearchLoop[int]):
     def _put(self, chosen: Waiting) -> NDArray[np.int64]:
         """Adds neighbours to the store where they are new; gives the ids of all."""
         self._placed.update(chosen.batch.key.tolist())
-        ids, _, _ = self._store.add_positions(chosen.batch, self._run)
+        ids, _, _ = self._store.add_positions(chosen.batch, self._run, reached=True)
         rows = reached.not_reached(self._store, *self._pair, ids)
         if len(rows):
             new = chosen.take(rows)

@@ -168,7 +168,7 @@ class _Taking:
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Keeps positions with what net and record say of them: their ids [n], and which are candidates."""
         start, some = self._start, batch.take(rows)
-        ids, some, _ = self._store.add_positions(some, self._run)
+        ids, some, _ = self._store.add_positions(some, self._run, reached=True)
         steps = [_step(int(batch.ply[a]) - int(batch.ply[b])) for a, b in zip(rows, parents, strict=True)]
         columns = (ids.tolist(), root[rows].tolist(), known[parents].tolist())
         ways = [

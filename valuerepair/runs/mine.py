@@ -128,7 +128,8 @@ class _Mining(SearchLoop[int]):
         """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
         capacity = self._oracle.capacity
         while self._waiting and len(self._searching) < capacity and not self._limit_reached:
-            if self._ladder is not None and not self._ladder.is_ready(self._waiting[0][0]):
+            first = self._waiting[0][0]
+            if self._ladder is not None and first in self._judged and not self._ladder.is_ready(first):
                 break
             self._search(*self._waiting.popleft())
         # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
@@ -138,10 +139,11 @@ class _Mining(SearchLoop[int]):
 
     def _search(self, position_id: int, position: Position) -> None:
         future: Future[Any]
-        if self._ladder is None:
+        judged = self._judged.pop(position_id, None)
+        if self._ladder is None or judged is None:
             future = self._oracle.submit(position)
         else:
-            future = self._ladder.climb(position_id, position, *self._judged.pop(position_id))
+            future = self._ladder.climb(position_id, position, *judged)
         self._begin(position_id, future)
 
     def _take_event(self, event: Event) -> None:
@@ -159,7 +161,8 @@ class _Mining(SearchLoop[int]):
     def _take_chunk(self, event: Sampled) -> None:
         """Records sampled positions; those without a net value go to the net, those without a deep one to the engines.
 
-        What is scored, cut or has failed before is only counted. With a ladder the net comes first.
+        What is scored, cut or has failed before is only counted. With a ladder the net comes first; positions beside
+        the games are searched in full.
         """
         ids, batch, new = self.positions.take_chunk(event)
         cut: set[int] = set()
@@ -168,8 +171,13 @@ class _Mining(SearchLoop[int]):
         else:
             cut = self._ladder.cut_before(ids)
         fresh, wanted = self.positions.earlier.take(ids, new, cut)
-        queued = ((int(ids[i]), batch[i]) for i in np.flatnonzero(wanted).tolist())
-        (self._waiting.extend if self._ladder is None else self._to_screen.update)(queued)
+        for i in np.flatnonzero(wanted).tolist():
+            position_id = int(ids[i])
+            # The ladder knows positions of games. Beside them every value is learned from, candidate or not.
+            if self._ladder is None or position_id in self.positions.kinds:
+                self._waiting.append((position_id, batch[i]))
+            else:
+                self._to_screen[position_id] = batch[i]
         if fresh.any():
             self.positions.evaluate(ids[fresh], batch.take(np.flatnonzero(fresh)))
 
@@ -192,7 +200,7 @@ class _Mining(SearchLoop[int]):
         if isinstance(outcome, Climb):
             self._take_climb(key, outcome)
             return
-        self._store.add_deep(key, self._oracle_id, outcome, self._run)
+        self._store.add_deep(key, self._oracle_id, outcome, self._run, self.positions.stage(key))
         self._pairs.add_deep(key, numbers(outcome))
         forget_passage(self._store, self._oracle_id, key)
         self._nodes += outcome.nodes
@@ -201,7 +209,7 @@ class _Mining(SearchLoop[int]):
     def _take_failure(self, key: int, failure: DeepFailure) -> None:
         self._pairs.drop(key)
         self._take_back(key)
-        self._failures.add(key, failure)
+        self._failures.add(key, failure, self.positions.stage(key))
 
     def _take_back(self, key: int) -> None:
         if self._ladder is not None:

@@ -48,8 +48,9 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     # What runs of earlier versions did not have, where it is not asked for: they are the same work still.
     if sample.recorded is None:
         del options["recorded"]
-    if not sample.aside:
-        del options["aside"]
+    del options["aside"]
+    if sample.shares_beside:
+        options["aside"] = sample.shares_beside
     return options
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.kept import KeptSample
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooLittle
 from valuerepair.chess import values
+from valuerepair.chess.origins import GAME, Kind
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Interruptions
 from valuerepair.errors import ValueRepairError
@@ -23,6 +24,7 @@ from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question
+from valuerepair.runs.beside import lines_of
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
@@ -31,7 +33,7 @@ from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScore
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
 from valuerepair.store.columns import game_ids
-from valuerepair.store.rows import Known, OracleIdentity, Run, RunRecord
+from valuerepair.store.rows import EXPANDED, FULL, Known, OracleIdentity, Run, RunRecord
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -63,14 +65,15 @@ def run_sampled(
     """Does the run that `start` makes of a reader of `paths` and the store's record of it, and ends it in the store.
 
     With `whole` chunks of positions are as large as they come. Raises ValueRepairError when no position could be
-    sampled, and what the run, reading and the store raise; what was scored until then is kept.
+    sampled, and what the run, reading and the store raise; what was scored until then is kept. Raises UsageError where
+    positions are asked for that only a net with a policy leads to.
     """
     sampling = sampling_options(options.sample)
     work = mining_work(paths, sampling, net, oracle)
     record = RunRecord.of(work, options.command, sampling, options.sample.seed, net.provider)
-    kept = KeptSample(f"{store.path}.sample", record.identity)
+    kept, lines = KeptSample(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
     with (
-        ArchiveReader(paths, options.sample, whole=whole, kept=kept) as reader,  # it samples from now on
+        ArchiveReader(paths, options.sample, whole=whole, kept=kept, net=lines) as reader,  # it samples from now on
         stored_run(store, record) as run,
     ):
         store.commit()
@@ -141,12 +144,14 @@ class SampledPositions:
         self.failures = Failures(store, self.pair[1], run, f"the deep search ({oracle.label})")
         self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
         self.tally = RunScores(options.question)
-        self.pairs = Pairs(self.tally)
+        self.kinds = dict[int, Kind]()  # of the run's positions beside the games
+        self.pairs = Pairs(self.tally, self.kinds)
         self.earlier = EarlierValues(
             store,
             self.pair,
             self.pairs,
             (self.failures, self.net_failures),
+            self.kinds,
             retry_failed=options.retry_failed,
             screening=options.screen is not None,
         )
@@ -185,9 +190,18 @@ class SampledPositions:
         """Records sampled positions; gives their ids, and which are new to the store. Those met before are left out."""
         self._asked = False
         ids, batch, new = self._store.add_positions(event.batch, self._run)
+        for position_id, kind in zip(ids.tolist(), batch.origins.kind, strict=True):
+            if kind != GAME:
+                self.kinds[position_id] = kind
+            elif self.kinds.pop(position_id, None):  # it was reached before, and stands in a game, too
+                self._store.take_over_expanded(np.array([position_id], np.int64), self.pair[1])
         rows = self._met.first(ids)
         self._sampled += len(rows)
         return ids[rows], batch.take(rows), new[rows]
+
+    def stage(self, position_id: int) -> str:
+        """The stage of a position's deep value: positions beside the games are kept apart."""
+        return EXPANDED if position_id in self.kinds else FULL
 
     def evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
         """Hands positions to the net; an `Evaluated` event answers."""
@@ -247,6 +261,7 @@ class SampledPositions:
             cut=cut,
             failed=self.failures.count + self.net_failures.count,
             candidates=self.tally.candidates(scale, partial(game_ids, self._store.connection), cut),
+            beside=self.tally.beside(scale, partial(game_ids, self._store.connection)),
             threshold=question.threshold,
             alpha=scale.alpha,
             calibration=scale.calibration,
@@ -284,13 +299,14 @@ class EarlierValues:
         pair: tuple[int, int],
         pairs: Pairs,
         failures: tuple[Failures, NetFailures],
+        kinds: Mapping[int, Kind],
         *,
         retry_failed: bool,
         screening: bool,
     ) -> None:
         self._store, self._pair, self._pairs = store, pair, pairs
         self._failures, self._net_failures = failures
-        self._retry_failed, self._screening = retry_failed, screening
+        self._kinds, self._retry_failed, self._screening = kinds, retry_failed, screening
         self.scored = self.cut = 0
         # Once: counted for every chunk, it would make the time grow with the square of what the ladder has cut.
         self._cut_scale = store.cut_scale(*pair)
@@ -305,12 +321,14 @@ class EarlierValues:
         """
         fresh, wanted = np.ones((2, len(ids)), np.bool_)
         lost = {} if self._retry_failed else self._net_failures.earlier(ids)
-        old = np.flatnonzero(~new)
-        if len(old):
-            self._store.take_over_expanded(ids[old], self._pair[1])
-        there = self._store.known(ids[old], *self._pair, scale=self._cut_scale)
-        for i, known in zip(old.tolist(), there, strict=True):
-            fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
+        stays = np.array([position_id not in self._kinds for position_id in ids.tolist()], np.bool_)
+        of_games, others = np.flatnonzero(~new & stays), np.flatnonzero(~new & ~stays)
+        if len(of_games):
+            self._store.take_over_expanded(ids[of_games], self._pair[1])
+        for old, stage in ((of_games, FULL), (others, EXPANDED)):
+            there = self._store.known(ids[old], *self._pair, stage, scale=self._cut_scale)
+            for i, known in zip(old.tolist(), there, strict=True):
+                fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
         return fresh, wanted
 
     def _take(
@@ -324,7 +342,8 @@ class EarlierValues:
             self._pairs.add_deep(position_id, known.deep, known.weight)
         if known.net_q is not None and (known.deep is not None or wanted):
             self._pairs.add_net(position_id, known.net_q)
-        return known.net_q is None or (wanted and self._screening), wanted
+        climbs = self._screening and position_id not in self._kinds
+        return known.net_q is None or (wanted and climbs), wanted
 
     def _is_wanted(self, position_id: int, known: Known, cut: AbstractSet[int]) -> bool:
         """Whether a position is to get a deep value; counts what was done before."""

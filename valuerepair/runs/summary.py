@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import values
+from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, far_words
@@ -75,12 +76,12 @@ class MineSummary:
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
     could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
-    threshold, at `alpha`. `nodes` and `seconds` are of this time only. So many `workers` searched at once, None where
-    evaluations were recorded and nothing was searched; `remarks` is what else there is to say of these, or of the
-    ladder. `calibration` says what candidates beyond scale are counted by, empty where that was not asked for; `pair`
-    are the options that choose net and oracle, empty where the store does without; `split` is the file of the store's
-    split; `two_scales` as `Store.two_scales`.
-    `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    threshold, at `alpha`, of positions that stood in games; `beside` has those of each other kind. `nodes` and
+    `seconds` are of this time only. So many `workers` searched at once, None where evaluations were recorded and
+    nothing was searched; `remarks` is what else there is to say of these, or of the ladder. `calibration` says what
+    candidates beyond scale are counted by, empty where that was not asked for; `pair` are the options that choose net
+    and oracle, empty where the store does without; `split` is the file of the store's split; `two_scales` as
+    `Store.two_scales`. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     run_id: int
@@ -93,6 +94,7 @@ class MineSummary:
     cut: int
     failed: int
     candidates: Rate
+    beside: Mapping[Kind, Rate]
     threshold: float
     alpha: Alpha
     q_from: str
@@ -141,6 +143,7 @@ class MineSummary:
             *([self.two_scales] if self.two_scales else ()),
             *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
             f"candidates at {self.threshold:g}: {self.candidates}{f'; {far}' if far else ''}",
+            *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
             *self._next(),
         ]
 
@@ -161,7 +164,7 @@ class MineSummary:
 
 _NOTHING = float("nan")
 _MORE = 256
-_COLUMNS = 9  # position_id, weight, net_q, cp, mate, w, d, l, q
+_COLUMNS = 10  # position_id, kind (of KINDS), weight, net_q, cp, mate, w, d, l, q
 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
@@ -186,7 +189,7 @@ class RunScale:
 class RunScores:
     """The raw scores of a run's positions, so that candidates can be counted again when their scale changes.
 
-    72 bytes a position.
+    80 bytes a position.
     """
 
     def __init__(self, question: Question) -> None:
@@ -198,9 +201,9 @@ class RunScores:
     def __len__(self) -> int:
         return len(self._rows) // _COLUMNS
 
-    def add(self, position_id: int, net_q: float, deep: Deep, weight: float = 1.0) -> None:
+    def add(self, position_id: int, net_q: float, deep: Deep, weight: float = 1.0, kind: Kind = GAME) -> None:
         """Adds one scored position; with screening it stands for `weight` of them."""
-        self._rows.extend((position_id, weight, net_q))
+        self._rows.extend((position_id, KINDS.index(kind), weight, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
     def found(self, scale: RunScale) -> int:
@@ -212,30 +215,47 @@ class RunScores:
         return self._found
 
     def candidates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> Rate:
-        """Candidates among the positions that have a Q, on this scale; those that stand for more do for `cut` too.
+        """Candidates among the positions of games that have a Q, on this scale; those that stand for more do for `cut`
+        too.
 
         `game_of` numbers the games of positions [n].
         """
-        hits, weight, ids = self._hits(scale)
-        count = WeightedCount().plus(hits, weight, game_of(ids))
-        return count.rate(count.drawn.total + cut if cut else None)
+        return self._rates(scale, game_of, cut).get(GAME, WeightedCount().rate(cut or None))
 
-    def _hits(self, scale: RunScale, begin: int = 0) -> tuple[Flags, Floats, Ids]:
-        """Whether each position with a Q is a candidate, its weight, and its number, from this row on."""
+    def beside(self, scale: RunScale, game_of: Callable[[Ids], Ids]) -> dict[Kind, Rate]:
+        """The same of each kind of position beside the games that there is."""
+        return {kind: rate for kind, rate in self._rates(scale, game_of).items() if kind != GAME}
+
+    def _rates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> dict[Kind, Rate]:
+        hits, weight, ids, kinds = self._hits(scale)
+        rates = dict[Kind, Rate]()
+        for number in np.unique(kinds).tolist():
+            rows = kinds == number
+            count = WeightedCount().plus(hits[rows], weight[rows], game_of(ids[rows]))
+            more = cut if KINDS[number] == GAME else 0
+            rates[KINDS[number]] = count.rate(count.drawn.total + more if more else None)
+        return rates
+
+    def _hits(self, scale: RunScale, begin: int = 0) -> tuple[Flags, Floats, Ids, Ids]:
+        """Whether each position with a Q is a candidate, its weight, number and kind, from this row on."""
         # The copy is of new rows only: an array that numpy looks into could not grow.
         fresh = np.array(self._rows[begin * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
-        ids, weight, net_q, cp, mate = fresh[:, :5].T
-        deep_q = values.deep_q(cp, mate, fresh[:, 5:8], fresh[:, 8], scale.alpha.value, self._question.q_from)
+        ids, kinds, weight, net_q, cp, mate = fresh[:, :6].T
+        deep_q = values.deep_q(cp, mate, fresh[:, 6:9], fresh[:, 9], scale.alpha.value, self._question.q_from)
         off = np.abs((net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q)
         usable = ~np.isnan(off)
-        return off[usable] >= self._question.threshold, weight[usable], ids[usable].astype(np.int64)
+        found = off[usable] >= self._question.threshold
+        return found, weight[usable], ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
 
 
 class Pairs:
-    """Brings the two values of a position together, whichever comes first, and hands both to the tally."""
+    """Brings the two values of a position together, whichever comes first, and hands both to the tally.
 
-    def __init__(self, tally: RunScores) -> None:
-        self._tally = tally
+    `kinds` are those of positions beside the games.
+    """
+
+    def __init__(self, tally: RunScores, kinds: Mapping[int, Kind] | None = None) -> None:
+        self._tally, self._kinds = tally, {} if kinds is None else kinds
         self._net: dict[int, float] = {}
         self._deep: dict[int, tuple[Deep, float]] = {}
         self._without: set[int] = set()  # the net failed on them
@@ -251,7 +271,7 @@ class Pairs:
         if deep is None:
             self._net[position_id] = net_q
         else:
-            self._tally.add(position_id, net_q, *deep)
+            self._add(position_id, net_q, *deep)
 
     def add_deep(self, position_id: int, deep: Deep, weight: float = 1.0) -> None:
         """Adds the deep value of a position, which stands for `weight` of them."""
@@ -261,7 +281,10 @@ class Pairs:
         if net_q is None:
             self._deep[position_id] = deep, weight
         else:
-            self._tally.add(position_id, net_q, deep, weight)
+            self._add(position_id, net_q, deep, weight)
+
+    def _add(self, position_id: int, net_q: float, deep: Deep, weight: float) -> None:
+        self._tally.add(position_id, net_q, deep, weight, self._kinds.get(position_id, GAME))
 
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.aside import NetLines
 from valuerepair.archives.kept import KeptSample
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -74,11 +75,18 @@ class ArchiveReader(threading.Thread):
     """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
 
     def __init__(
-        self, paths: Sequence[str], options: SampleOptions, *, whole: bool = False, kept: KeptSample | None = None
+        self,
+        paths: Sequence[str],
+        options: SampleOptions,
+        *,
+        whole: bool = False,
+        kept: KeptSample | None = None,
+        net: NetLines | None = None,
     ) -> None:
-        """With `whole` chunks are as large as they come: where no net would have them small. `kept` is for `sample`."""
+        """With `whole` chunks are as large as they come: where no net would have them small. `kept` and `net` are for
+        `sample`."""
         super().__init__(name="mine-reader", daemon=True)
-        self.paths, self._whole, self._kept = paths, whole, kept
+        self.paths, self._whole, self._kept, self._net = paths, whole, kept, net
         self.events: Events = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the files as they lie on the disk
@@ -103,7 +111,7 @@ class ArchiveReader(threading.Thread):
             # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
             batches = cast(
                 "Generator[PositionBatch, None, None]",
-                sample(self.paths, self._options, self.report, on_bytes=self._count, kept=self._kept),
+                sample(self.paths, self._options, self.report, on_bytes=self._count, kept=self._kept, net=self._net),
             )
             with closing(batches):
                 size = FIRST_CHUNK_ROWS

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import values
+from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PHASES
 from valuerepair.question import Expanded, QFrom
 from valuerepair.store.rows import EXPANDED, INFERRED, is_value, unsigned
@@ -33,6 +34,7 @@ DEEP_ROWS = "FROM deep_values v WHERE {counts} ORDER BY position_id"
 POSITION_ROWS = "FROM positions ORDER BY id"
 # By way of the index on both, whose entries are a few bytes: a position's row holds its whole history.
 WORD_ROWS = "SELECT id FROM positions WHERE phase = :phase AND side = :side ORDER BY id"
+KIND_ROWS = "SELECT id, kind FROM positions WHERE kind IS NOT 'game' ORDER BY id"
 GAMES = "SELECT id, number, source, digest FROM games"
 CUTS = """
 SELECT position_id, searched, probability FROM screened
@@ -53,6 +55,8 @@ _WORDS = ("side", "phase")
 # The same as numbers, int8: of "wb" and of `PHASES`, -1 for neither. A million words take pandas long to look at.
 CODES = ("side_code", "phase_code")
 _GAME = ("game", "source")
+# How a position came about, one of `chess.origins.KINDS`; None of one that was only reached from candidates.
+KIND = "kind"
 # A whole number that a game has in whatever store it is: `calibration.fold_of` goes by it.
 GAME_KEY = "game_key"
 _SIDES = ("w", "b")
@@ -62,7 +66,7 @@ OF_Q = ("net_q", "cp", "mate", "deep_own_q")
 # Of positions that a ladder cut: the nodes of their last rung, NaN of those that were searched in full.
 OF_CUT = ("rung",)
 _OF_SEARCH = (name for name in _DEEP if name not in OF_CUT)
-NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_OF_SEARCH, "weight", *_WORDS)
+NUMBERS = ("position_id", "key", *_POSITION, *_GAME, *_NET, *_OF_SEARCH, "weight", *_WORDS, KIND)
 # Of positions reached from candidates: the sampled one that it began with, the step, whether the value is inferred.
 OF_EXPANDED = ("root_id", "step", "inferred")
 # Where several nets reached a position, this one's way counts, else that of the first. SQLite takes bare columns from
@@ -107,7 +111,7 @@ def columns(
 
     `names` are some of `NUMBERS`, `CODES`, `OF_EXPANDED`, `OF_CUT` and `GAME_KEY`: those of `queries.frame`, with
     `deep_own_q`, the Q that an engine gives itself. Whole numbers that may be missing are floats, NaN for nothing;
-    side, phase, source and step are objects. `expanded` as in `Question`, `cut` as in `queries.frame`.
+    side, phase, kind, source and step are objects. `expanded` as in `Question`, `cut` as in `queries.frame`.
     The arrays are not to be written to: they may be given again, as long as nothing in the store has changed.
     """
     kept = _kept(connection, (net_id, oracle_id)).columns.setdefault((expanded, cut), {})
@@ -222,6 +226,8 @@ class _Reader:
                 yield code_name, code
                 if set(names) & set(_WORDS):
                     yield name, np.array([*words, None], object)[code]
+        if KIND in names:
+            yield KIND, self._kinds(self._ids)
         if "key" in names:
             ids, keys = read_cells(self._connection, f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
             yield "key", keys[np.searchsorted(ids, self._ids)].view(np.uint64)
@@ -244,6 +250,14 @@ class _Reader:
             rows = _places(ids, found)[0]
             side[rows], phase[rows] = i, k
         return side, phase
+
+    def _kinds(self, ids: Ids) -> NDArray[np.object_]:
+        found = np.full(len(ids), GAME, object)
+        if not self._only_sampled:  # these all stood in games
+            rows = self._connection.execute(KIND_ROWS).fetchall()
+            places, there = _places(ids, np.array([row[0] for row in rows], np.int64))
+            found[places] = np.array([row[1] for row in rows], object)[there]
+        return found
 
     def _of_games(self, game_ids: Ids, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
         rows = self._connection.execute(GAMES).fetchall()
@@ -362,6 +376,7 @@ CELLS = {
     **{name: f"p.{cell}" for name, cell in _POSITION.items()},
     "key": "p.key",
     "side": "p.side",
+    KIND: "p.kind",
     "phase": "p.phase",
     "game": "g.number",
     "source": "g.source",
@@ -372,7 +387,7 @@ def typed(name: str, cells: NDArray[np.object_]) -> NDArray[Any]:
     """The column of cells [n] as SQLite gives them."""
     if name == "key":
         return unsigned(cells.tolist())
-    if name in (*_WORDS, "source"):
+    if name in (*_WORDS, KIND, "source"):
         return cells
     return cells.astype(np.int64 if name in _WHOLE else np.bool_ if name == "history_known" else np.float64)
 

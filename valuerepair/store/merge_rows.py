@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from valuerepair.chess.origins import KINDS
 from valuerepair.store.merge_sources import RULES, SCREENED, Rule, SourceStore
 
 _STATES = ("running", "interrupted", "limited", "finished")
@@ -190,6 +191,8 @@ def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, st
         for low, high, count in id_ranges(connection, "part.positions"):
             _add_new(connection, low, high, first=bool(empty))
             advance(count)
+        if not empty:
+            _settle_kinds(connection)
     return _settle_contested(parts, newest)
 
 
@@ -239,6 +242,16 @@ def _add_new(connection: sqlite3.Connection, low: int, high: int, *, first: bool
         f"INSERT OR IGNORE INTO main.positions ({', '.join(columns)}) SELECT {', '.join(picked)} FROM {rows} "
         "WHERE s.id > ? AND s.id <= ? ORDER BY s.id",
         (low, high),
+    )
+
+
+def _settle_kinds(connection: sqlite3.Connection) -> None:
+    """What stood in a game by any store did; of other kinds the first of `KINDS` is kept."""
+    rank = " ".join(f"WHEN '{kind}' THEN {place}" for place, kind in enumerate(KINDS))
+    connection.execute(
+        "UPDATE main.positions SET kind = s.kind FROM part.positions s "
+        "WHERE main.positions.kind IS NOT 'game' AND s.key = main.positions.key AND s.kind NOT NULL "
+        f"AND CASE s.kind {rank} END < CASE main.positions.kind {rank} ELSE {len(KINDS)} END"
     )
 
 

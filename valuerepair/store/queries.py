@@ -37,7 +37,7 @@ from valuerepair.store.columns import (
     typed,
 )
 from valuerepair.store.connect import store_errors
-from valuerepair.store.rows import FULL, POSITION_CELLS, Known, is_value, position_batch
+from valuerepair.store.rows import EXPANDED, FULL, POSITION_CELLS, Known, is_value, position_batch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ _READ: dict[str, Callable[[Any], str | None]] = {
 COLUMNS = [
     "position_id", "key", "fen", "start_fen", "moves", "ply", "side", "phase", "pieces",
     "source", "game", "game_id", "white", "black", "event", "date", "result", "played",
-    "eval_cp", "eval_mate", "history_known",
+    "eval_cp", "eval_mate", "history_known", "kind",
     "net", "net_q", "net_w", "net_d", "net_l", "net_best", "net_entropy",
     "oracle", "nodes", "depth", "time_ms", "cp", "mate", "deep_w", "deep_d", "deep_l", "deep_best", "pv",
     "deep_q", "disagreement", "weight",
@@ -180,9 +180,11 @@ def frame(
     it searched.
     Where `question.calibration` is ``fitted`` there is a column more, `calibrated_q`: the deep Q to be expected given
     net_q, by a curve that the position's game had no part in; and disagreement = calibrated_q - deep_q.
-    Where `question.expanded` takes in positions that were reached from candidates, three more columns say of each row:
+    Where `question.expanded` takes in positions that no game was asked for, three more columns say of each row:
     `root_id`, the sampled candidate that it all began with (a sampled position is its own), `step` by which it was
-    reached (None for a sampled one), `inferred`, whether its value is not of a search.
+    reached from a candidate (None for a sampled one), `inferred`, whether its value is not of a search. `kind` is then
+    not only ``game``: ``aside``, ``policy`` and ``search`` are sampled positions beside the games (`archives.aside`),
+    with no step; None is a position that was only reached from candidates.
     With `cut` there are rows, too, of sampled positions that a ladder cut. Their deep_q, nodes, deep_best and the like
     are of the last rung that was searched, a column more, `rung`, has its nodes (NaN: searched in full), and `weight`
     is 0: the rates, for which audited positions stand for them, stay as they are. Candidates are found without them.
@@ -408,18 +410,22 @@ def pair_options(connection: sqlite3.Connection, path: str, net_id: int, oracle_
     return [word for name, value in (("--net", net), ("--oracle", oracle)) if value for word in (name, value)]
 
 
-SCORED = """
+_OF_BOTH = """
 FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
-WHERE v.oracle_id = ? AND v.stage = 'full'
+WHERE v.oracle_id = ? AND v.stage IN {stages}
 """
+_SAMPLED, _SEARCHED = f"('{FULL}')", f"('{FULL}', '{EXPANDED}')"
 
 
 def _any_scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> bool:
-    return bool(connection.execute(f"SELECT EXISTS (SELECT 1 {SCORED})", (net_id, oracle_id)).fetchone()[0])
+    """Also of a store of positions beside the games alone."""
+    query = f"SELECT EXISTS (SELECT 1 {_OF_BOTH.format(stages=_SEARCHED)})"
+    return bool(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
 def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
-    return int(connection.execute(f"SELECT count(*) {SCORED}", (net_id, oracle_id)).fetchone()[0])
+    query = f"SELECT count(*) {_OF_BOTH.format(stages=_SAMPLED)}"
+    return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
 def _last_mined(connection: sqlite3.Connection, net_id: int) -> int:

@@ -257,9 +257,10 @@ def game_row(
 
 
 def position_rows(
-    batch: PositionBatch, ids: Sequence[int], games: Sequence[int], run_id: int
+    batch: PositionBatch, ids: Sequence[int], games: Sequence[int], run_id: int, *, reached: bool = False
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of the table of positions with these numbers, in the order of its columns; `games` are theirs."""
+    """The rows of the table of positions with these numbers, in the order of its columns; `games` are theirs. Those
+    that were only `reached` from candidates have no kind."""
     men, n = boards(batch.fen), len(batch)
     data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
     origins = batch.origins
@@ -279,6 +280,7 @@ def position_rows(
         origins.scores("cp"),
         origins.scores("mate"),
         [run_id] * n,
+        [None] * n if reached else origins.kind,
         strict=True,
     )
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import values
-from valuerepair.chess.origins import OriginGame
+from valuerepair.chess.origins import GAME, Kind, OriginGame
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
@@ -132,7 +132,7 @@ class Store:
             ).fetchone()
             if row is not None:
                 connection.execute("UPDATE runs SET state = 'running', finished = NULL WHERE id = ?", (row[0],))
-                query = "SELECT count(*) FROM deep_values WHERE run_id = ? AND stage = 'full'"
+                query = "SELECT count(*) FROM deep_values WHERE run_id = ? AND stage IN ('full', 'expanded')"
                 (scored,) = connection.execute(query, (row[0],)).fetchone()
                 return Run(row[0], True, row[1], scored, queries.load_json(row[2]))
             cursor = connection.execute(
@@ -200,14 +200,15 @@ class Store:
 
     # -- positions and values -----------------------------------------------------------------------------------------
 
-    def add_positions(self, batch: PositionBatch, run: Run) -> Admission:
+    def add_positions(self, batch: PositionBatch, run: Run, *, reached: bool = False) -> Admission:
         """Records positions that are new, and gives all of them back as the store has them.
 
         A position is known by its board key. One that is there already keeps the history it came with first, and it is
-        that history which is to be evaluated.
+        that history which is to be evaluated. Of several kinds ``game`` is kept, else the first; positions that were
+        only `reached` from candidates have none.
         """
         with self.writing() as connection:
-            return admit(connection, batch, run.id, self._game_id)
+            return admit(connection, batch, run.id, self._game_id, reached=reached)
 
     def _game_id(self, row: tuple[Any, ...]) -> int:
         self.connection.execute(
@@ -471,26 +472,47 @@ class Store:
 
 _INSERT = f"""
 INSERT INTO positions (id, key, fen, start_fen, moves, history_known, ply, side, phase, pieces, game_id, played,
-eval_cp, eval_mate, run_id) VALUES ({", ".join("?" * 15)})
+eval_cp, eval_mate, run_id, kind) VALUES ({", ".join("?" * 16)})
 """
 _HISTORIES = """
-SELECT id, fen, start_fen, moves, ply, history_known FROM positions
+SELECT id, fen, start_fen, moves, ply, history_known, kind FROM positions
 WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
 """
 
 
 def admit(
-    connection: sqlite3.Connection, batch: PositionBatch, run_id: int, game_id: Callable[[tuple[Any, ...]], int]
+    connection: sqlite3.Connection,
+    batch: PositionBatch,
+    run_id: int,
+    game_id: Callable[[tuple[Any, ...]], int],
+    *,
+    reached: bool = False,
 ) -> Admission:
     """Records positions that are new, in the order of the batch; `game_id` numbers a `game_row`."""
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
     ids, rows = _numbered(connection, batch.key, newest)
     games = _games(batch, game_id)
     connection.executemany(
-        _INSERT, position_rows(batch.take(rows), ids[rows].tolist(), [games[i] for i in rows.tolist()], run_id)
+        _INSERT,
+        position_rows(batch.take(rows), ids[rows].tolist(), [games[i] for i in rows.tolist()], run_id, reached=reached),
     )
+    added = np.zeros(len(ids), np.bool_)
+    added[rows] = True
+    if not reached:
+        _settle_kinds(connection, ids[~added], batch.take(np.flatnonzero(~added)).origins.kind)
     fresh = ids > newest
-    return Admission(ids, _with_stored_history(connection, batch, ids, fresh), fresh)
+    return Admission(ids, _with_stored_history(connection, batch, ids, ~added), fresh)
+
+
+def _settle_kinds(connection: sqlite3.Connection, ids: NDArray[np.int64], kinds: Sequence[Kind]) -> None:
+    """Gives positions that were there the kind ``game`` where they stand in one, and any kind where they had none."""
+    for kind in {*kinds}:
+        numbers = json.dumps([number for number, own in zip(ids.tolist(), kinds, strict=True) if own == kind])
+        connection.execute(
+            "UPDATE positions SET kind = :kind WHERE id IN (SELECT value FROM json_each(:ids)) "
+            "AND (kind IS NULL OR (:kind = 'game' AND kind <> 'game'))",
+            {"kind": kind, "ids": numbers},
+        )
 
 
 def _numbered(
@@ -524,19 +546,20 @@ def _games(batch: PositionBatch, game_id: Callable[[tuple[Any, ...]], int]) -> l
 
 
 def _with_stored_history(
-    connection: sqlite3.Connection, batch: PositionBatch, ids: NDArray[np.int64], fresh: NDArray[np.bool_]
+    connection: sqlite3.Connection, batch: PositionBatch, ids: NDArray[np.int64], there: NDArray[np.bool_]
 ) -> PositionBatch:
-    """`batch` with the store's own history in the rows that were there before."""
-    old = np.flatnonzero(~fresh)
+    """`batch` with the store's own history and kind in the rows that were `there` before."""
+    old = np.flatnonzero(there)
     if not len(old):
         return batch
     numbers, place = np.unique(ids[old], return_inverse=True)
     stored = connection.execute(_HISTORIES, (json.dumps(numbers.tolist()),)).fetchall()
-    fen, start_fen = list(batch.fen), list(batch.start_fen)
+    fen, start_fen, kinds = list(batch.fen), list(batch.start_fen), list(batch.origins.kind)
     ply, known = batch.ply.copy(), batch.history_known.copy()
     pieces = [batch.moves[a:b] for a, b in pairwise(batch.offsets.tolist())]
     for i, at in zip(old.tolist(), place.tolist(), strict=True):
-        _, fen[i], start_fen[i], moves, ply[i], known[i] = stored[at]
+        _, fen[i], start_fen[i], moves, ply[i], known[i], kind = stored[at]
+        kinds[i] = kind or GAME
         pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
     return replace(
@@ -547,4 +570,5 @@ def _with_stored_history(
         offsets=offsets,
         ply=ply,
         history_known=known,
+        origin=replace(batch.origins, kinds=None if all(kind == GAME for kind in kinds) else kinds),
     )
