@@ -1,12 +1,15 @@
-"""A net that is one linear layer over the planes for each head: as small as one that can be trained can be."""
+"""Nets that are one linear layer over the planes for each head: as small as one that can be trained can be."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from valuerepair.nets.onnx_model import model
 
 if TYPE_CHECKING:
     from valuerepair.training.graph import Heads
@@ -48,3 +51,25 @@ class LinearNet:
 
     def of_head(self, name: str) -> frozenset[str]:
         return frozenset(parameter for parameter in self.parameters if parameter.startswith(f"{name}/"))
+
+
+def linear_onnx(path: Path, times: float) -> Path:
+    """A net with a scalar value head, tanh of a sum over the planes, that says `times` as much."""
+    dice = np.random.default_rng(7)
+    weights = {
+        "trunk": dice.normal(0, 0.1, (112 * 64, 8)).astype(np.float32),
+        "policy": dice.normal(0, 0.5, (8, 1858)).astype(np.float32),
+        "value": dice.normal(0, 0.1, (112 * 64, 1)).astype(np.float32),
+        "times": np.array([times], np.float32),
+    }
+    nodes = [
+        ("Flatten", ["/input/planes"], ["seen"]),
+        ("MatMul", ["seen", "trunk"], ["sums"]),
+        ("MatMul", ["sums", "policy"], ["/output/policy"]),
+        ("MatMul", ["seen", "value"], ["sum"]),
+        ("Tanh", ["sum"], ["q"]),
+        ("Mul", ["q", "times"], ["/output/value"]),
+    ]
+    shapes = {"/output/policy": ("batch", 1858), "/output/value": ("batch", 1)}
+    path.write_bytes(model({"/input/planes": ("batch", 112, 8, 8)}, shapes, nodes, weights))
+    return path

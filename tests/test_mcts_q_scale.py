@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.linear_net import linear_onnx
 from tests.mcts_doubles import (
     POSITIONS,
     FakeNet,
@@ -27,7 +28,6 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.tree import OPEN
 from valuerepair.nets.net import open_net
-from valuerepair.nets.onnx_model import model
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")
 STARTS = (position(), position(moves="e2e4 c7c5 g1f3 d7d6"), position(moves="d2d4 g8f6 c2c4 e7e6 b1c3 f8b4"))
@@ -104,26 +104,6 @@ def test_what_is_proven_keeps_its_value(certainty: bool) -> None:
     assert won.result(0).moves[0].certain in (None, 1)
     plain = searched(MATE, 1).result(0)
     assert searched(MATE, 1, q_scale=0.1).result(0).net_wl == pytest.approx(0.1 * plain.net_wl)
-
-
-def linear_onnx(path: Path, times: float) -> Path:
-    """A net with a scalar value head, tanh of a sum over the planes, that says `times` as much."""
-    dice = np.random.default_rng(7)
-    weights = {
-        "policy": dice.normal(0, 0.3, (112 * 64, 1858)).astype(np.float32),
-        "value": dice.normal(0, 0.1, (112 * 64, 1)).astype(np.float32),
-        "times": np.array([times], np.float32),
-    }
-    nodes = [
-        ("Flatten", ["/input/planes"], ["seen"]),
-        ("MatMul", ["seen", "policy"], ["/output/policy"]),
-        ("MatMul", ["seen", "value"], ["sum"]),
-        ("Tanh", ["sum"], ["q"]),
-        ("Mul", ["q", "times"], ["/output/value"]),
-    ]
-    shapes = {"/output/policy": ("batch", 1858), "/output/value": ("batch", 1)}
-    path.write_bytes(model({"/input/planes": ("batch", 112, 8, 8)}, shapes, nodes, weights))
-    return path
 
 
 def test_a_net_of_onnx_is_searched_as_one_whose_file_has_the_scale(tmp_path: Path) -> None:

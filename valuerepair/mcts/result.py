@@ -130,6 +130,19 @@ class SearchResult:
     def mate(self) -> int | None:
         return self.moves[0].mate
 
+    @property
+    def effective_moves(self) -> float:
+        """The effective number of root moves: exp(-sum p log p) over their shares p of the visits; n of n equal shares.
+
+        NaN without a visit below the root. In a tree that was kept from an earlier search the visits are that one's,
+        too, which it asked for to find another move: they say nothing of this search.
+        """
+        visits = [move.visits for move in self.moves if move.visits]
+        if not visits:
+            return NAN
+        total = sum(visits)
+        return math.exp(-sum(n / total * math.log(n / total) for n in visits))
+
 
 _LEAST_SHARE = 1e-4  # below it a win, draw or loss is too rare for the random-walk model
 _DECIDED = 0.996

@@ -53,10 +53,14 @@ class NetOptions:
 
 @dataclass(frozen=True)
 class Seat:
-    """A player and what its moves depend on, in one line: two matches with the same line have the same side."""
+    """A player and what its moves depend on, in one line: two matches with the same line have the same side.
+
+    `q_scale` is that of the own search, None of an engine.
+    """
 
     player: Player
     identity: str
+    q_scale: float | None = None
 
 
 class Lineup:
@@ -151,10 +155,12 @@ class Lineup:
             return self._engine(side, limits)
         from valuerepair.play.forest_player import ForestPlayer, search_facts
 
-        player = ForestPlayer(net, params_of(side), limits["nodes"], trees=self.jobs, name=name)
+        params = params_of(side)
+        player = ForestPlayer(net, params, limits["nodes"], trees=self.jobs, name=name)
         self._players.append(player)
-        facts = search_facts(net, params_of(side), limits["nodes"])[1]
-        return Seat(player, f"{net.identity.name} {_words(facts)} sha256:{net.identity.sha256[:12]}")
+        facts = search_facts(net, params, limits["nodes"])[1]
+        identity = f"{net.identity.name} {_words(facts)} sha256:{net.identity.sha256[:12]}"
+        return Seat(player, identity, params.q_scale)
 
     def _engine(self, side: EngineSpec, limits: Mapping[str, int]) -> Seat:
         setup, net, facts = _setup(side)

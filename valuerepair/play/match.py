@@ -17,6 +17,7 @@ from typing import Any
 from valuerepair import __version__
 from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import UsageError
+from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
 from valuerepair.play.openings import Opening, built_in_openings, check_playable, read_openings, white_material
@@ -116,21 +117,55 @@ def _order(count: int, which: int, seed: int) -> list[int]:
 
 @dataclass(frozen=True)
 class MatchEnd:
-    """How a match stands at the end of a run: `before` of its games were played by earlier runs."""
+    """How a match stands at the end of a run: `before` of its games were played by earlier runs.
+
+    `q_scales` are what the sides had for `q_scale`, None of engines.
+    """
 
     standing: Standing
     games: int
     before: int
     interrupted: bool
     path: Path
+    q_scales: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def advised(self) -> tuple[int, float] | None:
+        """Which side (0 or 1) would need which `q_scale` for a match at equal breadth; None where the scales of Q are
+        about the same, or not known well enough.
+
+        It is the side with the steeper Q, so that no Q is cut off at 1.
+        """
+        scale = self.standing.q_scale
+        if scale is None or not scale.differs:
+            return None
+        side, times = (0, scale.value) if scale.value < 1 else (1, 1 / scale.value)
+        before = self.q_scales[side]
+        return None if before is None else (side, round(before * times, 2))
 
     def lines(self) -> list[str]:
         """For the user: the standing, and where the games are."""
-        return [*report_lines(self.standing), f"games in {self.path}"]
+        return [*report_lines(self.standing), *self._advice(), f"games in {self.path}"]
+
+    def _advice(self) -> list[str]:
+        """How much steeper one net's Q is, and the setting that makes up for it."""
+        if self.advised is None or (scale := self.standing.q_scale) is None:
+            return []
+        side, setting = self.advised
+        steeper, flatter = self.standing.names[side], self.standing.names[1 - side]
+        times = scale.inverse if side == 0 else scale
+        return [
+            f"Q of {steeper} is {times} times as steep as that of {flatter}, so by the same settings it is searched "
+            f"more narrowly; for a match at equal breadth give {steeper} q_scale={setting:g}"
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """All figures, as `Standing.as_json` has them, with the games planned and the file."""
-        return {**self.standing.as_json(), "planned": self.games, "pgn": str(self.path)}
+        found = {**self.standing.as_json(), "planned": self.games, "pgn": str(self.path)}
+        if self.advised is not None:
+            side, setting = self.advised
+            found["advised"] = {"player": self.standing.names[side], "q_scale": setting}
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +235,8 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
             interrupted = _play(plan, lineup, {game.number for game in done}, standing, writer, facts, progress)
         finally:
             writer.close()
-    return MatchEnd(standing, plan.games, len(done), interrupted, Path(path))
+    scales = lineup.seats[0].q_scale, lineup.seats[1].q_scale
+    return MatchEnd(standing, plan.games, len(done), interrupted, Path(path), scales)
 
 
 def _play(
@@ -283,7 +319,7 @@ class _Facts:
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
         sides = {name: text for name, text in self.sides(record.number).items() if name.endswith("Side")}
         head = {"Event": "vr match", "Site": f"valuerepair {__version__}", "Date": today()}
-        return {**head, "Run": self.run, **sides, **self.common, **named}
+        return {**head, "Run": self.run, **sides, **self.common, **named, **breadth_tags(record)}
 
     def difference(self, game: WrittenGame) -> str:
         """What differs between a written game and this match, in words."""

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from valuerepair.chess.progress import format_duration
+from valuerepair.judge.q_scale import QScale, q_scale_of_sums
+from valuerepair.play.breadth import Breadth
 from valuerepair.play.elo import (
     FEWEST,
     NOT_SHOWN,
@@ -92,20 +97,24 @@ class Tally:
 
 @dataclass(frozen=True)
 class Played:
-    """What a match counts of a game; `number` from 0, the first player has White in even ones."""
+    """What a match counts of a game; `number` from 0, the first player has White in even ones. `breadth` is that of
+    White's searches and of Black's."""
 
     number: int
     opening: int
     result: str
     ending: str
     plies: int
+    breadth: tuple[Breadth, Breadth] = (Breadth(), Breadth())
 
     @staticmethod
     def of_written(game: WrittenGame) -> Played:
         """A game as it was written; raises KeyError and ValueError for tags that are no match's."""
         tags = game.tags
         ending = tags["Ending"].partition(": ")[0]
-        return Played(game.number, int(tags["BookLine"]) - 1, tags["Result"], ending, int(tags["PlyCount"]))
+        white, black = (Breadth.of_tag(tags.get(f"{colour}Breadth", "")) for colour in ("White", "Black"))
+        opening, plies = int(tags["BookLine"]) - 1, int(tags["PlyCount"])
+        return Played(game.number, opening, tags["Result"], ending, plies, (white, black))
 
 
 class Standing:
@@ -119,6 +128,8 @@ class Standing:
         self.by_ending: dict[str, MatchScore] = {}  # of the decided games
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         self.games = self.plies = 0
+        self.breadth = Breadth(), Breadth()
+        self._q_squares: dict[int, NDArray[np.float64]] = {}  # of each opening and player, of both at as many roots
         self._decided: list[tuple[int, bool, float]] = []  # opening, whether the first is White, its points
         self.verdict = GO_ON  # what the SPRT has found
 
@@ -132,6 +143,7 @@ class Standing:
             before = self.by_ending.get(game.ending, MatchScore())
             self.by_ending[game.ending] = before + MatchScore(points == 1, points == 0.5, points == 0)
         self.tally.add(game.number, first_is_white, game.result)
+        self._add_breadth(game.opening, *(game.breadth if first_is_white else reversed(game.breadth)))
         self.games += 1
         self.plies += game.plies
         self.endings[game.ending] += 1
@@ -139,6 +151,23 @@ class Standing:
             self.faults[0 if points == 0 else 1][game.ending] += 1
         if self.sprt is not None:
             self.verdict = self.sprt.verdict(self.tested)
+
+    def _add_breadth(self, opening: int, first: Breadth, second: Breadth) -> None:
+        self.breadth = self.breadth[0] + first, self.breadth[1] + second
+        if first.roots and second.roots:
+            means = np.array([first.squares / first.roots, second.squares / second.roots])
+            before = self._q_squares.get(opening, np.zeros(2))
+            self._q_squares[opening] = before + means * (first.roots + second.roots) / 2
+
+    @property
+    def q_scale(self) -> QScale | None:
+        """What the first player's Q is to be multiplied by to be as steep as the second's, as both searched with it.
+
+        By what the nets said of the roots of their own moves, which take turns in the same games; the interval is over
+        openings. None where one of them is no search of this project, or nothing is known yet.
+        """
+        sums = np.array([*self._q_squares.values()]).reshape(-1, 2).T
+        return q_scale_of_sums(*sums) if sums.any(1).all() else None
 
     @staticmethod
     def after(
@@ -206,6 +235,9 @@ class Standing:
             "score_by_ending": {ending: _score(score) for ending, score in self.by_ending.items()},
             "faults": {name: dict(faults) for name, faults in zip(self.names, self.faults, strict=True)},
             "mean_plies": self.plies / self.games if self.plies else None,
+            "effective_root_moves": [breadth.mean for breadth in self.breadth],
+            "searches": [breadth.searches for breadth in self.breadth],
+            "q_scale": None if (scale := self.q_scale) is None else _scale(scale),
         }
         if (sprt := self.sprt) is not None:
             low, high = sprt.bounds
@@ -221,6 +253,11 @@ def _score(score: MatchScore) -> dict[str, int]:
 def _interval(interval: Estimate) -> dict[str, float | None]:
     """Its value and bounds; None where they are infinite or unknown."""
     return {name: value if math.isfinite(value) else None for name, value in interval._asdict().items()}
+
+
+def _scale(scale: QScale) -> dict[str, float | None]:
+    values = {"value": scale.value, "low": scale.low, "high": scale.high}
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:
@@ -265,6 +302,7 @@ def report_lines(standing: Standing) -> list[str]:
             lines.append(f"  {remark}")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
+    lines += _breadth_line(standing)
     lines.append("endings: " + _endings(standing))
     lines.append("faults: " + _faults(standing))
     return lines
@@ -314,6 +352,16 @@ def _pairs_lines(standing: Standing) -> list[str]:
     ratio = f", pairs ratio {won / lost:.2f}" if lost else ""
     of_even = f"{tally.won_and_lost:,} a win and a loss, {even - tally.won_and_lost:,} two draws"
     return [words, f"  with 1 point: {of_even}; draw ratio {100 * even / pairs.pairs:.1f} %{ratio}"]
+
+
+def _breadth_line(standing: Standing) -> list[str]:
+    """The effective root moves of the sides that are searches of this project."""
+    words = [
+        f"{name} {breadth.mean:.2f} ({breadth.searches:,} searches)"
+        for name, breadth in zip(standing.names, standing.breadth, strict=True)
+        if breadth.mean is not None
+    ]
+    return ["effective root moves: " + ", ".join(words)] if words else []
 
 
 def _endings(standing: Standing) -> str:
