@@ -137,10 +137,14 @@ def measure_regret(
     asked = {"nets": [net.key for net in nets], "oracle": oracle.digest, "nodes": options.nodes, "deep": options.deep}
     record = RunRecord.of({"command": "regret", **asked}, command, {**asked, "positions": options.positions})
     with Store.open(db, write=True) as store, stored_run(store, record) as run:
-        work = _Regret(store, oracle, options, run, ids, quiet)
-        played = [work.play(net, scale, net_options) for net, scale in zip(nets, scales, strict=True)]
-        moves = [{number: str(move) for number, (move, _) in each.items()} for each in played]
-        after_q = work.judge({move for other in moves[1:] for move in _differing(moves[0], other)}, nets[0], found)
+        work = _Regret(store, oracle, run, ids, quiet)
+        with _opened_judge(store, oracle, options.deep) as judge:  # that there is none is known before a net runs
+            played = [
+                work.play(net, scale, options.nodes, net_options) for net, scale in zip(nets, scales, strict=True)
+            ]
+            moves = [{number: str(move) for number, (move, _) in each.items()} for each in played]
+            differing = {move for other in moves[1:] for move in _differing(moves[0], other)}
+            after_q = work.judge(judge, differing, nets[0], found)
         store.end_run(run, "finished", {"positions": len(ids)})
     regret = []
     for pair, scale, own, other in zip(found.comparisons, scales[1:], moves[1:], played[1:], strict=True):
@@ -195,13 +199,13 @@ class _Judged(NamedTuple):
 class _Regret:
     """The searches of one comparison, in a store that is open for writing."""
 
-    def __init__(
-        self, store: Store, oracle: AskedOracle, options: RegretOptions, run: Run, ids: Ids, quiet: bool
-    ) -> None:
-        self._store, self._oracle, self._options, self._run, self._quiet = store, oracle, options, run, quiet
+    def __init__(self, store: Store, oracle: AskedOracle, run: Run, ids: Ids, quiet: bool) -> None:
+        self._store, self._oracle, self._run, self._quiet = store, oracle, run, quiet
         self._positions = dict(zip(ids.tolist(), store.positions(ids), strict=True))
 
-    def play(self, net: AskedNet, scale: float, net_options: Mapping[str, Any]) -> dict[int, tuple[str, int]]:
+    def play(
+        self, net: AskedNet, scale: float, nodes: int, net_options: Mapping[str, Any]
+    ) -> dict[int, tuple[str, int]]:
         """The moves that searches with a net choose, and their milliseconds, by position."""
         from valuerepair.nets.net import open_net
 
@@ -213,7 +217,7 @@ class _Regret:
         fill: HistoryFill = next((each for each in FILLS if each == net.history_fill), "fen_only")
         with (
             open_net(path, history_fill=fill, **net_options) as at_hand,
-            _player(at_hand, scale, self._options) as player,
+            _player(at_hand, scale, nodes) as player,
         ):
             oracle_id = self._store.add_oracle(player.identity)
             known = self._kept(oracle_id)
@@ -222,12 +226,11 @@ class _Regret:
             chosen = self._kept(oracle_id).items()
         return {look.position_id: kept for look, kept in chosen if look.stage == CHOSEN and kept[0]}
 
-    def judge(self, moves: set[tuple[int, str]], net: AskedNet, found: Remeasured) -> _Judged:
+    def judge(self, judge: Oracle, moves: set[tuple[int, str]], net: AskedNet, found: Remeasured) -> _Judged:
         """The judge's values after these moves, each given with its position."""
-        with self._opened_judge() as judge:
-            oracle_id = self._store.add_oracle(judge.identity)
-            self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
-            judging = second_looks.oracle_of(self._store.connection, judge.identity.digest)
+        oracle_id = self._store.add_oracle(judge.identity)
+        self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
+        judging = second_looks.oracle_of(self._store.connection, judge.identity.digest)
         words = words_for(self._store, net, self._oracle)
         question = Question(net=words, oracle=self._oracle.digest, alpha=found.alpha.value, q_from=found.q_from)
         frame = self._store.frame(question, only=("position_id",))
@@ -279,28 +282,28 @@ class _Regret:
             log.info("stopped: give the same command again to go on where it stopped")
             raise KeyboardInterrupt
 
-    @contextmanager
-    def _opened_judge(self) -> Iterator[Oracle]:
-        """The oracle that judges; closed at the end."""
-        if (deep := self._options.deep) is not None:
-            with open_oracle(deep, net_path=None) as given:
-                yield given
-            return
-        stored = second_looks.oracle_of(self._store.connection, self._oracle.digest)
-        files = net_files(self._store, [])
-        same, why = open_same(stored, files, stored_specs(stored))
-        if same is None:
-            raise UsageError(
-                f"--regret: {stored.label} judges the moves, and it cannot be asked for more: {why}; "
-                "say who judges: --deep stockfish:nodes=20000"
-            )
-        with same:
-            yield same
+
+@contextmanager
+def _opened_judge(store: Store, oracle: AskedOracle, deep: str | None) -> Iterator[Oracle]:
+    """Who judges: the oracle of the comparison, unless `deep` says another; closed at the end."""
+    if deep is not None:
+        with open_oracle(deep, net_path=None) as given:
+            yield given
+        return
+    stored = second_looks.oracle_of(store.connection, oracle.digest)
+    same, why = open_same(stored, net_files(store, []), stored_specs(stored))
+    if same is None:
+        raise UsageError(
+            f"--regret: {stored.label} judges the moves, and it cannot be asked for more: {why}; "
+            "say who judges: --deep stockfish:nodes=20000"
+        )
+    with same:
+        yield same
 
 
-def _player(net: Net, scale: float, options: RegretOptions) -> Oracle:
+def _player(net: Net, scale: float, nodes: int) -> Oracle:
     """A search as in vr match, of many positions at once."""
     from valuerepair.oracles.mcts_oracle import open_mcts
 
     with without_remarks("oracles"):  # it is no deep search
-        return open_mcts(SearchParams(history_fill=net.history_fill, q_scale=scale), options.nodes, None, net)
+        return open_mcts(SearchParams(history_fill=net.history_fill, q_scale=scale), nodes, None, net)
