@@ -78,8 +78,8 @@ _OF_CHUNKS = ("policy", "result", "wdl", "share", "draw", "records", "form", "se
     default="net",
     help="The judge's Q with the net's draws, or the judge's own W/D/L.",
 )
-@click.option("--share", type=float, help="Share of candidates, as in vr train.")
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights.")
+@click.option("--share", type=float, help="Share of candidates; chunks cannot weigh it back, as vr train does.")
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights; the same holds.")
 @click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
 @SEED(help="Seed of the positions drawn.")

@@ -78,10 +78,15 @@ _DEFAULTS = TrainOptions()
 @click.option(
     "--share",
     type=float,
-    help="Share of candidates among the store's positions.  [default: theirs among the sampled ones]",
+    help="Draw candidates as this share of positions, and weigh their values back.  [default: as they come]",
 )
 @click.option("--candidates", type=int, help="Train on this many candidates, drawn by --seed.  [default: all]")
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw the store's positions by these weights.")
+@click.option(
+    "--draw",
+    type=FILE,
+    metavar="FILE.parquet",
+    help="Draw the store's positions by these weights, and weigh their values back.",
+)
 @click.option("--holdout", default=_DEFAULTS.holdout, help="Share of the games to judge by, not to train on.")
 @click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
 @click.option("--patience", default=_DEFAULTS.patience, help="Stop after this many judgements without gain; 0: never.")

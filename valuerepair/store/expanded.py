@@ -164,6 +164,19 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     return found
 
 
+def search_probabilities(store: Store, net_id: int, oracle_id: int) -> dict[int, float]:
+    """By position the probability of its search in full, of those that were reached and searched: less than 1 where a
+    ladder would have cut it. Where several nets reached a position, this one's way counts, else that of the first."""
+    # SQLite takes bare columns from the row of the MIN.
+    query = """
+        SELECT position_id, probability, MIN((net_id <> ?) * 1000000000 + net_id) FROM expanded
+        WHERE oracle_id = ? AND searched GROUP BY position_id
+    """
+    with store_errors(store.path):
+        rows = store.connection.execute(query, (net_id, oracle_id)).fetchall()
+    return {number: probability for number, probability, _ in rows}
+
+
 def done_before(store: Store, run: Run) -> int:
     """The positions that a run has searched so far, those cut among them."""
     query = "SELECT count(*) FROM expanded WHERE run_id = ? AND (searched OR cut_at NOT NULL)"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,13 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.question import Question
+from valuerepair.runs.neighbourhood import LINE
+from valuerepair.store.expanded import search_probabilities
 from valuerepair.store.store import Store
 from valuerepair.training.samples import wdl_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -55,24 +61,29 @@ def check_any_left(name: str, games: int, held: int) -> None:
 class StoreDraw:
     """Draws positions of a store, pass after pass, by candidates and weights; and says what the judge thinks of them.
 
-    A pass has all candidates of the question, and as many other positions as make the candidates' share `share`, drawn
-    anew by their weights; or all others and fewer candidates, where there are not enough. Without a share it is theirs
-    among the sampled positions to train on, by weight: no larger one was shown to repair more (docs/proof.md). The
-    others, and those that are `held_out`, are positions that were sampled, by their weights, whatever else the question
-    takes in. With a `split` all are of its `part`, of whose games those of `holdout` are taken too; 0 holds none out.
+    A pass has all candidates of the question, and as many other positions as make the candidates' share `share`; or all
+    others and fewer candidates, where there are not enough. Without a share a pass has them all: `ordinary` drawing.
+    Each kind is drawn in proportion to `ordinary`, so that with equal weights no position comes twice in a pass. With
+    `draw`, a .parquet file with a weight for each ``position_id``, positions are drawn by these weights, candidates or
+    not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
 
-    What a ladder cut is among them, by the value of its last rung, and is no candidate (docs/methods.md, "Training").
-    With it the positions are all that were sampled, so that each has weight 1 and audited ones stand for no others.
+    `inverse` is what a drawn row's value counts: by it means over many passes are those of ordinary drawing, whatever
+    the share or the file. What is never drawn cannot be made up for: a share of 0 or 1, and a weight of 0.
 
-    With `draw`, a .parquet file with a weight for each ``position_id``, a pass has positions that are drawn by these
-    weights, candidates or not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
+    With a `split` all are of its `part`, of whose games those of `holdout` are taken too; 0 holds none out.
+    What a ladder cut is there by the value of its last rung, and is no candidate (docs/methods.md, "Training"). With it
+    the positions are all that were sampled, so that each has weight 1 and audited ones stand for no others. Positions
+    that `vr expand` reached are there, candidates or not, where the question takes them in.
 
     Attributes: columns [n] of the positions with a deep Q, by position_id, which all rows are numbers in: `ids` int64,
     `keys` uint64 of the positions, `best` uint16 the judge's moves as in `chess.positions` (0: it gave none), `games`
     uint64 of their games, `net_d` the net's draws (NaN: it has none), `deep_q` in [-1, 1] from the side to move, `rung`
-    the nodes of the last rung (NaN: searched in full), `weight` as `queries.frame` has it, or 1, `is_candidate` bool.
-    Rows int64: `held_out`, `candidates` and `others` to train on. `fill` is the net's history fill. `identity` says
-    what passes are drawn from, whatever the file is called.
+    the nodes of the last rung (NaN: searched in full), `weight` as `queries.frame` has it, or 1, `is_candidate` bool;
+    `ordinary`, how often a position comes in a pass of ordinary drawing: its weight, of reached ones the inverse
+    probability of their search; and `inverse`, means of 1 over a pass, 0 where a row is not drawn. Rows int64:
+    `held_out`, `candidates` and `others` to train on. `share` is that of candidates among what is drawn,
+    `ordinary_share` that of ordinary drawing. `fill` is the net's history fill. `identity` says what passes are drawn
+    from, whatever the file is called.
     """
 
     def __init__(
@@ -88,7 +99,7 @@ class StoreDraw:
         split: Split | None = None,
         part: str = PARTS[TRAIN],
     ) -> None:
-        """With so many candidates at most, None: all.
+        """With so many candidates at most, which stand for all; None: all.
 
         Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
         """
@@ -97,22 +108,27 @@ class StoreDraw:
         held = is_held(self.games, holdout)
         self.game_count, self.held_game_count = len(np.unique(self.games)), len(np.unique(self.games[held]))
         check_any_left(self.path, self.game_count, self.held_game_count)
-        counted = self._sampled & (self.weight > 0)
-        self.held_out = np.flatnonzero(held & counted)
-        self.candidates = self._fewer(np.flatnonzero(~held & self.is_candidate), candidates)
-        # Of what vr expand reached only candidates: with or without them the other positions are the same.
-        self.others = np.flatnonzero(~held & ~self.is_candidate & counted)
-        self.share = self._share_of_sampled(held) if share is None else share
+        self.held_out = np.flatnonzero(held & self._sampled & (self.weight > 0))
+        learned = ~held & (self.ordinary > 0)
+        all_candidates = np.flatnonzero(learned & self.is_candidate)
+        self.candidates = self._fewer(all_candidates, candidates)
+        self.others = np.flatnonzero(learned & ~self.is_candidate)
+        masses = [float(self.ordinary[rows].sum()) for rows in (all_candidates, self.others)]
+        self.ordinary_share = masses[0] / (sum(masses) or 1.0)
         self._given = None if draw is None else _weights_of(draw, self.ids)
         if draw is None:
-            self._strata = self._by_share(share, held)
+            self._strata = self._by_share(share, masses, held)
         else:
-            self._strata = self._by_given(draw, held)
+            self._strata = self._by_given(draw, learned)
+        drawn = sum(size for _, size, _ in self._strata)
+        of_candidates = [size for rows, size, _ in self._strata if rows is self.candidates]
+        self.share = sum(of_candidates) / drawn if draw is None else self.ordinary_share
+        self.inverse = self._inverse()
         self.identity = f"store {self._digest()} {self.fill} share {self.share!r}"
 
     def _read(self, store: Store, question: Question, split: Split | None, part: str) -> None:
         """Reads the columns of the positions of the part. Raises ValueRepairError where there are none."""
-        extra = () if question.expanded == "no" else ("step",)
+        extra = () if question.expanded == "no" else ("step", "inferred")
         judged = ("deep_w", "deep_d", "deep_l")
         import pandas as pd
 
@@ -157,9 +173,16 @@ class StoreDraw:
         # A missing move's code is -1, which is the 0 at the end.
         self.best = np.append(encode_moves(moves), np.uint16(0))[codes]
         self._sampled = usable["step"].isna().to_numpy() if extra else np.ones(len(usable), np.bool_)
+        self.ordinary = self.weight.astype(np.float64)
+        if extra:
+            reached = np.flatnonzero(~self._sampled)
+            self.ordinary[reached] = _standing(store, question, usable.iloc[reached])
 
     def _digest(self) -> str:
-        columns = (self.ids, self.keys, self.best, self.deep_q, self.weight, self.is_candidate, self.games, self._given)
+        columns = (
+            *(self.ids, self.keys, self.best, self.deep_q, self.ordinary, self.is_candidate, self.games),
+            *(self._given, self.inverse),
+        )
         cells = (np.ascontiguousarray(column).tobytes() for column in columns if column is not None)
         return hashlib.sha256(b"".join(cells)).hexdigest()
 
@@ -167,63 +190,65 @@ class StoreDraw:
 
     def rows(self) -> Index:
         """All rows that passes draw from."""
-        return np.concatenate([rows for rows, _ in self._strata])
+        return np.concatenate([rows for rows, _, _ in self._strata])
 
     def one_pass(self, number: int) -> Index:
         """The rows of pass `number`: always the same, and as many in each."""
-        draw = self._drawn if self._given is None else self._drawn_exactly
-        return np.concatenate([draw(rows, size, number) for rows, size in self._strata])
+        return np.concatenate([self._drawn(stratum, number) for stratum in self._strata])
 
-    def _by_share(self, share: float | None, held: Flags) -> list[tuple[Index, int]]:
-        """Candidates and others, and how many of each a pass has."""
-        sizes = _sizes(len(self.candidates), len(self.others), self.share)
-        if not sum(sizes) or (share is None and not self.share):
+    def _by_share(self, share: float | None, masses: Sequence[float], held: Flags) -> list[_Stratum]:
+        """Candidates and others: how many of each a pass has, and what they stand for."""
+        there = _whole(self.ordinary[self.candidates]), _whole(self.ordinary[self.others])
+        sizes = there if share is None else _sizes(*there, share)
+        if not sum(sizes) or (share is None and not sizes[0]):
             lacking = "other position" if share == 0 else "candidate"
             how = "--share 0 trains without" if share is None else f"--share {share:g}"
             raise ValueRepairError(
                 f"{self.path}: no {lacking} among the {int((~held).sum()):,} positions to train on; "
                 f"the threshold is {self._threshold:g}, {how}"
             )
-        return list(zip((self.candidates, self.others), sizes, strict=True))
+        kinds = zip((self.candidates, self.others), sizes, masses, strict=True)
+        return [_Stratum(rows, size, mass) for rows, size, mass in kinds if size]
 
-    def _by_given(self, draw: str, held: Flags) -> list[tuple[Index, int]]:
+    def _by_given(self, draw: str, learned: Flags) -> list[_Stratum]:
         """The positions that the file weighs, and how many of them a pass has."""
         assert self._given is not None
-        rows = np.flatnonzero(~held & (self._sampled | self.is_candidate) & (self._given > 0))
+        rows = np.flatnonzero(learned & (self._given > 0))
         if not len(rows):
             raise ValueRepairError(f"--draw {draw}: has a weight for none of the positions of {self.path} to train on")
-        return [(rows, int(self._given[rows].sum() / self._given[rows].max()))]
-
-    def _share_of_sampled(self, held: Flags) -> float:
-        """The share of candidates among the sampled positions to train on, by their weights."""
-        weight = np.where(~held & self._sampled, self.weight, 0.0)
-        return float(weight[self.is_candidate].sum() / (weight.sum() or 1.0))
+        size = int(self._given[rows].sum() / self._given[rows].max())
+        return [_Stratum(rows, size, float(self.ordinary[rows].sum()))]
 
     def _fewer(self, rows: Index, most: int | None) -> Index:
         """At most so many of the rows; with a larger number, these and more."""
         order = np.argsort(scrambled(self.keys[rows] ^ salt(self._seed, "candidates")), kind="stable")
         return np.sort(rows[order[:most]])
 
-    def _drawn(self, rows: Index, size: int, number: int) -> Index:
-        """`size` of the rows, the heavier the likelier: those of the lowest -log(u) / weight (Efraimidis, Spirakis)."""
-        if size == len(rows):
-            return rows
-        u = (scrambled(self.keys[rows] ^ salt(self._seed, "pass", number)) + 0.5) / 2.0**64
-        weight = self.weight[rows]
-        with np.errstate(divide="ignore"):
-            late = np.where(weight > 0, -np.log(u) / weight, np.inf)
-        return np.asarray(rows[np.argsort(late, kind="stable")[:size]], np.int64)
-
-    def _drawn_exactly(self, rows: Index, size: int, number: int) -> Index:
-        """`size` of the rows, each with a chance in proportion to its weight, of which no one may exceed the mean of
-        sum / size: every so much of the weight's sum, the rows in random order (W. G. Madow, 1949)."""
-        assert self._given is not None
+    def _drawn(self, stratum: _Stratum, number: int) -> Index:
+        """Its rows in pass `number`, each expected as often as its weight says: every so much of the weights' sum, the
+        rows in random order (W. G. Madow, 1949)."""
+        rows, size, _ = stratum
         hashes = scrambled(self.keys[rows] ^ salt(self._seed, "pass", number))
         order = np.argsort(hashes, kind="stable")
         begin = (float(hashes[order[0]] & np.uint64(0xFFFFFFFF)) + 0.5) / 2.0**32
-        reached = np.cumsum(self._given[rows[order]])
+        reached = np.cumsum(self._weights_within(rows)[order])
         marks = (np.arange(size) + begin) * (reached[-1] / size)
-        return np.asarray(rows[order[np.searchsorted(reached, marks)]], np.int64)
+        return np.asarray(rows[order[np.minimum(np.searchsorted(reached, marks), len(rows) - 1)]], np.int64)
+
+    def _weights_within(self, rows: Index) -> Floats:
+        """By what the rows of a stratum are drawn."""
+        return (self.ordinary if self._given is None else self._given)[rows]
+
+    def _inverse(self) -> Floats:
+        """[n] how often a row comes by ordinary drawing, for each time that it is drawn; 1 in the mean of a pass."""
+        found = np.zeros(len(self.ids))
+        size, mass = (sum(numbers) for numbers in list(zip(*self._strata, strict=True))[1:])
+        for stratum in self._strata:
+            rows = stratum.rows
+            expected = stratum.size * self._weights_within(rows) / self._weights_within(rows).sum()
+            meant = stratum.mass * self.ordinary[rows] / self.ordinary[rows].sum()
+            found[rows] = meant / expected * (size / mass)
+        return found
 
     # -- what the judge says of it ------------------------------------------------------------------------------------
 
@@ -241,6 +266,34 @@ class StoreDraw:
         total = judged.sum(1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(total > 0, judged / total, by_net).astype(np.float32)
+
+
+def _standing(store: Store, question: Question, reached: pd.DataFrame) -> Floats:
+    """[n] how many positions each one that was reached stands for: the inverse probability of its search, where a
+    ladder would have cut it and had it searched all the same; 1 of others and of those whose value is inferred.
+
+    0 of a line's position that was searched, unless all of a line are there by what was inferred: it was drawn for a
+    search because it was inferred to be a candidate, and so are none of the others.
+    """
+    probability = search_probabilities(store, *store.pick(question.net, question.oracle))
+    found = np.array([1 / probability.get(number, 1.0) for number in reached["position_id"].tolist()])
+    found[reached["inferred"].to_numpy(np.bool_)] = 1.0
+    on_line = (reached["step"] == LINE).to_numpy()
+    found[on_line] = 1.0 if question.expanded == "all" else 0.0
+    return found
+
+
+class _Stratum(NamedTuple):
+    """Rows that are drawn by weight, how many of them a pass has, and what they stand for in ordinary drawing."""
+
+    rows: Index
+    size: int
+    mass: float
+
+
+def _whole(ordinary: Floats) -> int:
+    """How many positions a pass of ordinary drawing has of these."""
+    return max(1, round(float(ordinary.sum()))) if len(ordinary) else 0
 
 
 def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:

@@ -193,4 +193,4 @@ class Learner:
             q, loss = losses.q_of(jax.nn.softmax(value, axis=1)), losses.wdl(value, batch.wdl)
         else:
             q, loss = value, losses.scalar(value, batch.wdl)
-        return Said(q, policy, {"value": loss, **parts})
+        return Said(q, policy, {"value": loss * batch.value_weight, **parts})

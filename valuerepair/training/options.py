@@ -39,11 +39,12 @@ class TrainOptions:
     is the weight of KL(that policy || new), None: 1 where there is a store, else 0; of chunks it is the old policy.
     `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of the parameters
     over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``. `l2` is the
-    weight of L2. `share`: of candidates among the positions of a store, None: theirs among the sampled; `candidates`:
-    at most so many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn instead.
-    `holdout`: the share of games that are not trained on but judged by. `every` so many steps the net is judged, None:
-    20 times in all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`:
-    of a net that has several (`nets.heads`); a trunk that changes changes what the others say.
+    weight of L2. `share`: of candidates among the positions of a store, None: as they come; `candidates`: at most so
+    many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn instead. What is
+    drawn more often or more seldom than it comes has its value weighed back (`training.drawing.StoreDraw`). `holdout`:
+    the share of games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in
+    all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`: of a net
+    that has several (`nets.heads`); a trunk that changes changes what the others say.
 
     Raises UsageError for values out of range.
     """

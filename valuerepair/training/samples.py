@@ -39,9 +39,9 @@ class Batch(NamedTuple):
 
     bits uint32[n, 112, 2], rule50 float32[n]; moves int32[n, 224], places among the 1858 of the policy, and their
     shares of visits float32[n, 224]: -1 behind the last legal move, 0 where they are not known; wdl float32[n, 3], the
-    value's target; moves_left float32[n], NaN where it is not known; weight float32[n]; judged int32[n], the column of
-    the judge's best move in `moves`, -1 where it is not known. key uint64[n] is that of the position, None within what
-    JAX compiles.
+    value's target; moves_left float32[n], NaN where it is not known; weight float32[n], value_weight float32[n] by
+    which the value's loss is multiplied beside it; judged int32[n], the column of the judge's best move in `moves`, -1
+    where it is not known. key uint64[n] is that of the position, None within what JAX compiles.
     """
 
     bits: NDArray[np.uint32]
@@ -51,6 +51,7 @@ class Batch(NamedTuple):
     wdl: Floats
     moves_left: Floats
     weight: Floats
+    value_weight: Floats
     judged: NDArray[np.int32]
     key: NDArray[np.uint64] | None = None
 
@@ -59,19 +60,20 @@ class Batch(NamedTuple):
 class Samples:
     """n positions with what a net is to say of them, all from the side to move.
 
-    | column     | type             |                                                                            |
-    |------------|------------------|----------------------------------------------------------------------------|
-    | masks      | uint64[n, 112]   | input planes as bitboards; that of the half-move clock is ones             |
-    | rule50     | float32[n]       | what the plane of the clock is multiplied by                               |
-    | wdl        | float32[n, 3]    | win, draw, loss that the value head learns                                 |
-    | deep_q     | float32[n]       | what a search thought of it, NaN: not known; the net is judged by it       |
-    | moves_left | float32[n]       | plies, NaN: not known                                                      |
-    | weight     | float32[n]       | how much it counts                                                         |
-    | judged     | int32[n]         | which of the row's legal moves is the judge's best, -1: not known          |
-    | key        | uint64[n]        | of the position, by its source: what is equal has equal planes             |
-    | cuts       | int64[n + 1]     | row i's legal moves are ``moves[cuts[i]:cuts[i + 1]]``                     |
-    | moves      | uint16[cuts[n]]  | places among the 1858 outputs                                              |
-    | shares     | float32[cuts[n]] | of visits; 0 where there was no search                                     |
+    | column       | type             |                                                                            |
+    |--------------|------------------|----------------------------------------------------------------------------|
+    | masks        | uint64[n, 112]   | input planes as bitboards; that of the half-move clock is ones             |
+    | rule50       | float32[n]       | what the plane of the clock is multiplied by                               |
+    | wdl          | float32[n, 3]    | win, draw, loss that the value head learns                                 |
+    | deep_q       | float32[n]       | what a search thought of it, NaN: not known; the net is judged by it       |
+    | moves_left   | float32[n]       | plies, NaN: not known                                                      |
+    | weight       | float32[n]       | how much it counts                                                         |
+    | value_weight | float32[n]       | what the value's loss is multiplied by beside that                         |
+    | judged       | int32[n]         | which of the row's legal moves is the judge's best, -1: not known          |
+    | key          | uint64[n]        | of the position, by its source: what is equal has equal planes             |
+    | cuts         | int64[n + 1]     | row i's legal moves are ``moves[cuts[i]:cuts[i + 1]]``                     |
+    | moves        | uint16[cuts[n]]  | places among the 1858 outputs                                              |
+    | shares       | float32[cuts[n]] | of visits; 0 where there was no search                                     |
     """
 
     masks: NDArray[np.uint64]
@@ -80,6 +82,7 @@ class Samples:
     deep_q: Floats
     moves_left: Floats
     weight: Floats
+    value_weight: Floats
     judged: NDArray[np.int32]
     key: NDArray[np.uint64]
     cuts: Index
@@ -114,11 +117,11 @@ class Samples:
         at = np.repeat(np.arange(len(self)), lengths)
         place = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
         moves[at, place], shares[at, place] = self.moves, self.shares
-        columns = (self.rule50, self.wdl, self.moves_left, self.weight)
-        rule50, wdl, moves_left, weight = (_filled(column, n) for column in columns)
+        columns = (self.rule50, self.wdl, self.moves_left, self.weight, self.value_weight)
+        rule50, wdl, moves_left, weight, value_weight = (_filled(column, n) for column in columns)
         judged, key = _filled(self.judged, n), _filled(self.key, n)
         bits = _filled(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
-        return Batch(bits, rule50, moves, shares, wdl, moves_left, weight, judged, key)
+        return Batch(bits, rule50, moves, shares, wdl, moves_left, weight, value_weight, judged, key)
 
 
 def _filled(column: NDArray[Any], n: int) -> NDArray[Any]:
@@ -150,6 +153,7 @@ def of_records(
         records["best_q"].astype(np.float32),
         records["plies_left"].astype(np.float32),
         np.ones(n, np.float32) if weight is None else weight.astype(np.float32),
+        np.ones(n, np.float32),
         np.full(n, -1, np.int32),
         ply_priorities(np.full(n, game, np.uint64), np.arange(n)),
         np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
@@ -229,6 +233,7 @@ def of_positions(
         wdl,
         deep_q.astype(np.float32),
         np.full(len(batch), np.nan, np.float32),
+        np.ones(len(batch), np.float32),
         np.ones(len(batch), np.float32),
         _places(moves, cuts, best),
         mix(batch.key),

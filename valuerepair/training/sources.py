@@ -233,13 +233,15 @@ class StoreSource:
         if not len(rows):
             raise ValueRepairError(f"{self.name}: no sampled position is among the games held out; give a --holdout")
         samples = self.read(rows)
-        samples.weight[:] = self.draw.weight[rows]
+        samples.weight[:], samples.value_weight[:] = self.draw.weight[rows], 1
         return Held(samples, self.draw.games[rows])
 
     def _read(self, store: Store, rows: Index) -> Samples:
         draw = self.draw
         batch = store.positions(draw.ids[rows])
-        return of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format, draw.best[rows])
+        found = of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format, draw.best[rows])
+        found.value_weight[:] = draw.inverse[rows]
+        return found
 
 
 # -- in batches -------------------------------------------------------------------------------------------------------

@@ -149,9 +149,8 @@ def train(
                 log.info(line)
             stores = [source for source in sources if isinstance(source, StoreSource)]
             if stores and options.draw is None:
-                given = "" if options.share is not None else ", as among its sampled positions"
                 options = replace(options, share=stores[0].draw.share)
-                log.info(f"candidates of the store: {options.share:.2%} of what is drawn from it{given}")
+                log.info(_shares(stores[0].draw))
             return _train(file, path, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
@@ -228,6 +227,15 @@ def _learns(sources: Sequence[Source], held: Sequence[Held], stream: Stream, opt
         yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that holds elsewhere; mine more"
     if passes > MANY_PASSES:
         yield f"warning: in more than {MANY_PASSES} passes a net learns positions by heart; give fewer --steps"
+
+
+def _shares(draw: StoreDraw) -> str:
+    """How often candidates are drawn, and what their values count."""
+    said = f"candidates of the store: {draw.share:.2%} of what is drawn from it"
+    if not 0 < draw.share < 1:
+        return said
+    same = abs(draw.share - draw.ordinary_share) < 1e-4
+    return said + (", as they come" if same else f"; weighed back, their values count as {draw.ordinary_share:.2%}")
 
 
 def _of_store(draw: StoreDraw) -> Iterator[str]:
