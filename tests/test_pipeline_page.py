@@ -46,7 +46,8 @@ def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Fig
 
 def match(low: float | None, value: float, high: float | None) -> dict[str, Any]:
     elo = [{"level": 0.9, "value": 0, "low": 1, "high": 2}, {"level": 0.95, "value": value, "low": low, "high": high}]
-    return {"games": 390, "score": {"wins": 200, "draws": 90, "losses": 100}, "elo": elo}
+    score = {"wins": 200, "draws": 90, "losses": 100}
+    return {"games": 390, "score": score, "elo": elo, "effective_root_moves": [3.434, 3.466]}
 
 
 def outcome(*pairs: Judged, elo: dict[str, Any] | None = None) -> Outcome:
@@ -103,6 +104,17 @@ def test_a_better_player_wins_with_the_whole_interval(low: float | None, high: f
     assert found.line.startswith(
         f"better player: {'shown' if shown else 'not shown'}; at equal breadth Elo +26 (95 %: "
     )
+
+
+def test_how_broadly_both_searched_stands_beside_the_result() -> None:
+    found = match(60, 91, 124)
+    assert outcome(judged("games", ALL), elo=found).better_player.line == (
+        "better player: shown; at equal breadth Elo +91 (95 %: +60 to +124), 390 games, +200 =90 -100; "
+        "effective root moves 3.43, the opponent's 3.47"
+    )
+    found["advised"] = {"player": "repaired", "q_scale": 0.81}
+    said = outcome(judged("games", ALL), elo=found).better_player.line
+    assert said.endswith("; by the searches of its games q_scale=0.81 for repaired would be due")
 
 
 def test_what_is_owed_to_candidates_is_said_with_the_power_of_the_test() -> None:

@@ -24,7 +24,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training, seconds_of
+from valuerepair.pipeline.settings import Mining, Playing, Settings, Sizes, Training, seconds_of
 from valuerepair.training.options import Only
 
 # Two cores with maia-1900 and Stockfish at 20,000 nodes, as they were measured once.
@@ -104,7 +104,9 @@ def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(
     assert sizes.games % 2 == 0
     games = sizes.games * 120 / machine.moves
     assert stages["match-old"].seconds == pytest.approx(games, abs=4 * machine.start)
-    searched = sizes.positions / machine.searches + sizes.positions / machine.net
+    # An eighth of them is found by a search, whose half has 15 evaluations, and an eighth by the policy.
+    evaluated = sizes.positions * (1 + 15 / 8 + 1 / 8)
+    searched = sizes.positions / machine.searches + evaluated / machine.net
     assert stages["mine"].seconds == pytest.approx(searched, abs=2 * machine.start)
     assert sizes.steps is not None
     assert stages["repaired"].seconds >= sizes.steps * 256 / machine.train
@@ -247,6 +249,17 @@ def test_without_a_control_there_is_more_of_the_rest() -> None:
     )
     for name in ("positions", "steps", "games"):
         assert getattr(without, name) > getattr(with_it, name), name
+
+
+def test_positions_are_mined_beside_the_games_and_learned() -> None:
+    stages = by_name(plan(SETTINGS, MEASURED, FOLDER))
+    assert options(stages["mine"])["--aside"] == "0.5"
+    assert options(stages["repaired"])["--expanded"] == "searched"
+    assert options(stages["repaired"])["--policy"] == "judge:0.3"
+    alone = by_name(plan(replace(SETTINGS, mine=Mining(aside="")), MEASURED, FOLDER))
+    assert "--aside" not in alone["mine"].words
+    head = by_name(plan(replace(SETTINGS, train=Training(only="value")), MEASURED, FOLDER))
+    assert "--policy" not in head["repaired"].words
 
 
 def test_the_deeper_judge_is_asked_about_what_is_held_out_alone() -> None:

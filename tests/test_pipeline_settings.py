@@ -51,7 +51,7 @@ SETTINGS = st.builds(
         Sizes, positions=SIZE, expand=SIZE, book=SIZE, steps=SIZE, rejudge=SIZE, games=SIZE.map(lambda n: n and 2 * n)
     ),
     split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
-    mine=st.builds(Mining, aside=st.sampled_from(["0", "0.5", "aside:0.25,search:0.25"])),
+    mine=st.builds(Mining, aside=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
     train=st.builds(
         Training,
         policy=st.sampled_from(["net", "judge", "judge:0.3"]),
@@ -135,6 +135,8 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('archives = ["a"]\ntest_deep = "komodo:nodes=1"', "--test-deep 'komodo:nodes=1': 'komodo' is none of"),
         ('archives = ["a"]\ncontrol = "yes"', 'control = "yes": must be true or false'),
         ('archives = ["a"]\ncontrol = 1', "control = 1: must be true or false"),
+        ('archives = ["a"]\n[mine]\naside = "some"', "[mine] aside some: give a share of the positions, as 0.5"),
+        ('archives = ["a"]\n[mine]\naside = 0.5', "[mine] aside = 0.5: must be a text"),
         ('archives = ["a"]\n[train]\npolicy = "judges"', "[train] policy judges: give net, judge or judge:SHARE"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
         ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),

@@ -135,7 +135,7 @@ def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcom
 
 
 def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -> None:
-    folder, outcome = whole
+    folder, _ = whole
     split = vr.read_split(folder / "split.json")
     with vr.open_store(folder / "store.db") as store:
         ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])

@@ -223,8 +223,17 @@ def _match(found: Mapping[str, Any]) -> str:
     middle, low, high = (_number(elo[k], "+.0f") for k in ("value", "low", "high"))
     return (
         f"Elo {middle} (95 %: {low} to {high}), {found['games']:,} games, "
-        f"+{score['wins']} ={score['draws']} -{score['losses']}"
+        f"+{score['wins']} ={score['draws']} -{score['losses']}; {_breadth(found)}"
     )
+
+
+def _breadth(found: Mapping[str, Any]) -> str:
+    """How broadly both sides of a match searched."""
+    first, second = (_number(each, ".2f") for each in found["effective_root_moves"])
+    said = f"effective root moves {first}, the opponent's {second}"
+    if advised := found.get("advised"):
+        said += f"; by the searches of its games q_scale={advised['q_scale']:g} for {advised['player']} would be due"
+    return said
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

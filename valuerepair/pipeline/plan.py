@@ -10,7 +10,7 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import UsageError
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
-from valuerepair.pipeline.settings import Settings, Sizes, seconds_of
+from valuerepair.pipeline.settings import Mining, Settings, Sizes, seconds_of
 from valuerepair.training.options import PASSES, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
@@ -27,6 +27,7 @@ _SHARES_NORMAL = {"positions": 30, "expand": 8, "book": 22, "steps": 18, "rejudg
 _LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "rejudge": 5, "games": 10}
 _MOST = {"book": 2_000, "games": 2_000}
 _TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
+_TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before, of half of a search of 30 nodes
 _CLOSE = 0.03  # of the positions: those held out whose verdict is close or differs
 _MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
@@ -147,13 +148,18 @@ def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
     """Seconds for one of each; of steps and games for one of each net that is trained."""
     nets = 2 if settings.control else 1
     return {
-        "positions": 0.0 if settings.store else 1 / rates.searches + 1 / rates.net,
+        "positions": 0.0 if settings.store else 1 / rates.searches + _evaluated(settings.mine) / rates.net,
         "expand": 1.1 / rates.nodes,  # neighbours are evaluated by the net before they are searched
         "rejudge": parse_spec(settings.test_deep).limits["nodes"] / rates.nodes if settings.test_deep else 0.0,
         "book": _BOOK_PLIES * settings.play.book_nodes / settings.play.match_nodes / rates.moves,
         "steps": nets * settings.train.batch / rates.train,
         "games": nets * _PLIES / rates.moves,
     }
+
+
+def _evaluated(mining: Mining) -> float:
+    """How many positions the net evaluates for each that is mined: itself, and what leads to it beside a game."""
+    return 1 + sum(_TO_FIND.get(kind, 0) * share for kind, share in mining.shares().items())
 
 
 def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int = 1) -> tuple[float, float]:
@@ -195,7 +201,9 @@ class _Stages:
         """From the archives to a store with a split."""
         s, rates, positions = self._settings, self._rates, self._sizes.positions or 0
         nodes = f"{parse_spec(s.deep).limits['nodes']:,} nodes"
-        mine = ("mine", *s.archives, *self._net, "--deep", s.deep, "--positions", str(positions), "--screen", "off")
+        aside = ("--aside", s.mine.aside) if s.mine.aside else ()
+        sizes = ("--positions", str(positions), *aside, "--screen", "off")
+        mine = ("mine", *s.archives, *self._net, "--deep", s.deep, *sizes)
         kept = s.split
         archives = tuple(word for each in kept.archives for word in ("--archive", each))
         shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
@@ -269,7 +277,8 @@ class _Stages:
         ]
         common = (*self._net, *self._asked, *how, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)
-        store = ("--store", self._at(STORE), *self._split, *self._alpha, *policy)
+        # Searched without a candidate that led there are the positions beside the games, as `Question.expanded` says.
+        store = ("--store", self._at(STORE), *self._split, *self._alpha, "--expanded", "searched", *policy)
         sources = {REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share)}
         if s.control:
             sources[CONTROL] = s.normal if s.normal else (*store, "--share", "0")

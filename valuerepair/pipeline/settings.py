@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from valuerepair.archives.aside import parse_shares
+from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
@@ -58,9 +60,19 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mining:
-    """What is mined: `aside` is the share of positions beside the games, "0" for none, or the share of each kind."""
+    """What is mined: `aside` is the share of positions beside the games, "" for none, or the share of each kind."""
 
     aside: str = ASIDE
+
+    def __post_init__(self) -> None:
+        try:
+            self.shares()
+        except UsageError as error:
+            raise UsageError(f"[mine] {str(error).removeprefix('--')}") from None
+
+    def shares(self) -> dict[Kind, float]:
+        """The share of each kind of position beside the games."""
+        return parse_shares(self.aside) if self.aside else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +256,7 @@ _COMMENTS = {
     "steps": "of training",
     "rejudge": "held-out positions that test_deep judges",
     "games": "of a match",
-    "aside": "share of the positions beside the games, or of each kind",
+    "aside": "share of the positions that lie beside the games, or of each kind",
     "policy": "the policy target: net, or a share of the judge's moves",
     "share": "of candidates in training; with normal games, of repair games",
     "only": "all, heads or value",
