@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from statsmodels.stats.proportion import proportion_confint
 
+from tests.survey_intervals import korn_graubard
 from valuerepair import calibration
 from valuerepair.calibration import (
     FOLDS,
@@ -348,20 +348,21 @@ def test_intervals_of_what_is_left_hold_the_truth(k: float, unequal: bool) -> No
     assert 0.92 <= np.mean(held) <= 0.98
 
 
-def test_a_rate_of_known_variance_is_wilsons_of_so_many_rows() -> None:
-    """Against statsmodels; what resampled games vary by is put in as a number."""
+def test_a_rate_of_known_variance_is_korn_and_graubards_of_so_many_rows() -> None:
+    """Against scipy's distributions; what resampled games vary by is put in as a number."""
     hits = np.arange(400) < 100
     ones, games = np.ones(400), np.arange(400) // 4
     for rows in (40, 160):
         rate = of_variance(hits, ones, games, 0.25 * 0.75 / rows)
-        assert (rate.low, rate.high) == pytest.approx(proportion_confint(rows / 4, rows, method="wilson"))
-    # Fewer than the rows there are: games may be alike, but no row says more than one.
+        assert (rate.low, rate.high) == pytest.approx(korn_graubard(0.25, 100, 400, 100, 400 / rows))
+    # No row says more than one.
     narrow = of_variance(hits, ones, games, 1e-9)
-    assert (narrow.low, narrow.high) == pytest.approx(proportion_confint(100, 400, method="wilson"))
+    assert (narrow.low, narrow.high) == pytest.approx(korn_graubard(0.25, 100, 400, 100, 1e-9))
+    assert korn_graubard(0.25, 100, 400, 100, 1e-9) == korn_graubard(0.25, 100, 400, 100, 0.5)
     weights = np.where(np.arange(400) % 2, 1.0, 3.0)
     kish = weights.sum() ** 2 / (weights @ weights)
     narrow = of_variance(hits, weights, games, 0.0)
-    assert (narrow.low, narrow.high) == pytest.approx(proportion_confint(kish / 4, kish, method="wilson"))
-    # All of 400 rows of 100 games say as much as 100 of 100.
+    assert (narrow.low, narrow.high) == pytest.approx(korn_graubard(0.25, 100, kish, 100, 0))
+    # All of 400 rows of 100 games: these are taken to be somewhat alike.
     every = of_variance(ones > 0, ones, games, 0.0)
-    assert (every.low, every.high) == pytest.approx(proportion_confint(100, 100, method="wilson"))
+    assert (every.low, every.high) == pytest.approx(korn_graubard(1, 0, 400, 100, 0))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
 from tests.expanded_store import expanded_store, off_of
+from tests.survey_intervals import korn_graubard
 from valuerepair.cli import cli
 from valuerepair.intervals import WeightedCount, weighted, wilson
 from valuerepair.judge import families
@@ -280,12 +281,13 @@ def test_what_was_cut_without_an_audit_leaves_the_rate_open(monkeypatch: pytest.
     assert row["cut"] > 0
 
 
-def test_groups_widen_an_interval_to_that_of_their_number() -> None:
+def test_groups_of_rows_that_are_alike_widen_an_interval() -> None:
     hits = np.repeat([True, False, False, True, False], 20)
     groups = np.repeat(np.arange(5), 20)
-    found, alone = weighted(hits, np.ones(100), groups), wilson(2, 5)
+    # The variance between groups that agree is 20 times that of rows, but 100 rows of 5 groups say less of it.
+    found, alone = weighted(hits, np.ones(100), groups), korn_graubard(0.4, 40, 100, 5, 20)
     assert (found.count, found.total, found.rate) == (40, 100, 0.4)
-    assert (found.low, found.high) == pytest.approx((alone.low, alone.high))
+    assert (found.low, found.high) == pytest.approx(alone)
     single = weighted(hits, np.ones(100), np.arange(100))
     assert (single.low, single.high) == pytest.approx((wilson(40, 100).low, wilson(40, 100).high))
     drawn = np.where(np.arange(100) < 40, 5.0, 1.0)

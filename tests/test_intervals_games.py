@@ -9,10 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import norm, t
 from statsmodels.regression.linear_model import WLS
-from statsmodels.stats.proportion import proportion_confint
 
-from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, far_words, weighted, wilson
+from tests.survey_intervals import korn_graubard
+from valuerepair.intervals import (
+    Flags,
+    Floats,
+    Ids,
+    Rate,
+    WeightedCount,
+    far_words,
+    korn_graubard_bounds,
+    weighted,
+    wilson,
+)
 
 GAMES, TRUTH = 120, 0.2
 
@@ -69,22 +80,103 @@ def test_the_design_effect_is_that_of_statsmodels(*, unequal: bool) -> None:
     weight = rng.choice([2.0, 3.0, 7.0], len(hits))
     model = WLS(hits.astype(float), np.ones(len(hits)), weight)
     clusters = model.fit(cov_type="cluster", cov_kwds={"groups": game, "use_correction": False})
-    effect = float(clusters.cov_params()[0, 0] / model.fit(cov_type="HC0").cov_params()[0, 0])
-    assert effect > 2
-    rows = weight.sum() ** 2 / (weight @ weight) / effect
+    ratio = float(clusters.cov_params()[0, 0] / model.fit(cov_type="HC0").cov_params()[0, 0])
+    assert ratio > 2
     rate = float(clusters.params[0])
-    found = weighted(hits, weight, game)
-    assert _bounds(found) == pytest.approx((rate, *proportion_confint(rate * rows, rows, method="wilson")))
+    assert _bounds(weighted(hits, weight, game)) == pytest.approx((rate, *_expected(rate, hits, weight, game, ratio)))
 
 
-def test_where_nothing_differs_a_game_is_a_row() -> None:
-    game = np.repeat(np.arange(6), 20)
-    for all_of_them in (False, True):
-        found, expected = weighted(np.full(120, all_of_them), np.ones(120), game), wilson(6 * all_of_them, 6)
-        assert _bounds(found) == pytest.approx(_bounds(expected))
-    # And of one game nothing is known of how games differ.
+def _expected(rate: float, hits: Flags, weight: Floats, game: Ids, ratio: float) -> tuple[float, float]:
+    of_games = np.array([weight[game == each].sum() for each in np.unique(game)])
+    rows, games = weight.sum() ** 2 / (weight**2).sum(), weight.sum() ** 2 / (of_games**2).sum()
+    return korn_graubard(rate, min(hits.sum(), (~hits).sum()), rows, games, ratio)
+
+
+def test_where_nothing_differs_games_are_taken_to_be_somewhat_alike() -> None:
+    """With 0, 1 and 2 candidates of 10 games of 30 positions the upper ends that issue 34 names."""
+    game = np.repeat(np.arange(10), 30)
+    bounds = []
+    for candidates in range(3):
+        hits = np.isin(np.arange(300), 40 * np.arange(candidates))
+        found, opposite = weighted(hits, np.ones(300), game), weighted(~hits, np.ones(300), game)
+        assert (opposite.low, opposite.high) == pytest.approx((1 - found.high, 1 - found.low))
+        bounds.append(round(100 * found.high, 1))
+    assert bounds == [6.2, 4.6, 4.3]
+
+
+def test_one_game_does_not_tell_how_games_differ() -> None:
     of_one = weighted(np.arange(120) < 60, np.ones(120), np.zeros(120, np.int64))
-    assert _bounds(of_one) == pytest.approx((0.5, *proportion_confint(0.5, 1, method="wilson")))
+    assert _bounds(of_one) == (0.5, 0.0, 1.0)
+
+
+# Rate, variance and interval of svyciprop(method="beta") in R's survey 4.1.1: apiclus1, 183 schools of 15 districts, by
+# svydesign(id=~dnum), for ell == 0, comp.imp == "Yes", stype == "H", api00 < 500, meals > 80.
+_OF_R = [
+    (0.0218579235, 0.000522121144, 0.000198643679, 0.139396111631),
+    (0.726775956, 0.000938359826, 0.655307832, 0.790571922),
+    (0.0765027322, 0.000733318597, 0.0292835217, 0.1570584988),
+    (0.0983606557, 0.00163157126, 0.0303648528, 0.2226144299),
+    (0.174863388, 0.00657762128, 0.0409156072, 0.4189646608),
+]
+
+
+@pytest.mark.parametrize(("rate", "variance", "low", "high"), _OF_R)
+def test_the_interval_is_that_of_the_survey_package_of_r(rate: float, variance: float, low: float, high: float) -> None:
+    of_all_rows = (t.ppf(0.975, 182) / norm.ppf(0.975)) ** 2  # R has t of all rows where we have the normal
+    found = korn_graubard_bounds(rate, rate * (1 - rate) / variance * float(of_all_rows), 15)
+    assert found == pytest.approx((low, high), rel=1e-6)
+
+
+_SHARES = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
+
+
+@given(_SHARES, st.floats(0.5, 1e5), st.floats(2, 1e5), _SHARES, st.floats(1, 100))
+def test_bounds_widen_with_fewer_rows_or_games_and_move_with_the_rate(
+    rate: float, rows: float, games: float, other: float, more: float
+) -> None:
+    low, high = korn_graubard_bounds(rate, rows, games)
+    assert 0 <= low <= rate <= high <= 1
+    assert korn_graubard_bounds(1 - rate, rows, games) == pytest.approx((1 - high, 1 - low), abs=1e-6)
+    for narrower in (korn_graubard_bounds(rate, rows * more, games), korn_graubard_bounds(rate, rows, games * more)):
+        assert low - 1e-9 <= narrower[0]
+        assert narrower[1] <= high + 1e-9
+    below, above = (
+        korn_graubard_bounds(min(rate, other), rows, games),
+        korn_graubard_bounds(max(rate, other), rows, games),
+    )
+    assert below[0] <= above[0] + 1e-9
+    assert below[1] <= above[1] + 1e-9
+
+
+# Games, positions in a game, intraclass correlation, share of candidates; by beta-distributed rates of games.
+_SETTINGS = [
+    (5, 30, 0.1, 0.1),
+    (10, 30, 0.05, 0.02),
+    (10, 30, 0.1, 0.1),
+    (20, 10, 0.2, 0.05),
+    (30, 30, 0.1, 0.02),
+    (30, 4, 0.1, 0.1),
+    (60, 30, 0.2, 0.05),
+    (120, 10, 0.0, 0.02),
+    (200, 30, 0.05, 0.005),
+]
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+@pytest.mark.parametrize(("games", "size", "alike", "truth"), _SETTINGS)
+def test_intervals_of_few_games_and_rare_candidates_hold_the_truth(
+    games: int, size: int, alike: float, truth: float, *, unequal: bool
+) -> None:
+    rng, held, repeats = np.random.default_rng(34), 0, 400
+    for _ in range(repeats):
+        sizes = rng.geometric(1 / size, games) if unequal else np.full(games, size)
+        game = np.repeat(np.arange(games), sizes)
+        own = (
+            rng.beta(truth * (1 / alike - 1), (1 - truth) * (1 / alike - 1), games) if alike else np.full(games, truth)
+        )
+        found = weighted(rng.random(len(game)) < own[game], np.ones(len(game)), game)
+        held += found.low <= truth <= found.high
+    assert held / repeats >= 0.92
 
 
 _ROWS = st.lists(

@@ -11,12 +11,12 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.text import Text
 from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.proportion import proportion_confint
 
 from tests.climbing_doubles import THRESHOLD
 from tests.figure_parts import artist, band, bars, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
 from tests.plotted_store import OF_POSITIONS, draw, frame_of, hajek
+from tests.survey_intervals import korn_graubard
 from valuerepair.intervals import weighted
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.report import figures, style
@@ -112,18 +112,17 @@ def test_rates_end_where_the_disagreements_do(db: Path, frame: pd.DataFrame) -> 
 
 
 def by_games(hits: pd.Series[bool], games: pd.Series[int]) -> tuple[float, float]:
-    """Wilson's interval for the rows less what games make them alike, by statsmodels' variance of games as clusters."""
-    ones = np.ones(len(hits))
-    if hits.nunique() == 1:
-        rows = len(hits) ** 2 / float((games.value_counts() ** 2).sum())
-    else:
+    """Korn and Graubard's interval by statsmodels' variance of games as clusters."""
+    ones, ratio = np.ones(len(hits)), 0.0
+    if hits.nunique() > 1:
         fit = OLS(hits.to_numpy(float), ones).fit(
             cov_type="cluster", cov_kwds={"groups": games.to_numpy(), "use_correction": False}
         )
         plain = hits.mean() * (1 - hits.mean()) / len(hits)
-        rows = len(hits) / max(float(fit.cov_params()[0, 0]) / plain, 1.0)
-    low, high = proportion_confint(hits.mean() * rows, rows, method="wilson")
-    return float(low), float(high)
+        ratio = float(fit.cov_params()[0, 0]) / plain
+    fewer = min(int(hits.sum()), int((~hits).sum()))
+    effective_games = len(hits) ** 2 / float((games.value_counts() ** 2).sum())
+    return korn_graubard(float(hits.mean()), fewer, len(hits), effective_games, ratio)
 
 
 def test_rates_by_threshold(db: Path, frame: pd.DataFrame) -> None:

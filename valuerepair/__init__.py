@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from valuerepair.report.search_tree import write_tree as write_tree
     from valuerepair.report.style import house_style as house_style
     from valuerepair.runs.regret import RegretOptions as RegretOptions
+    from valuerepair.runs.rejudge import RejudgeOptions as RejudgeOptions
     from valuerepair.training.game_chunks import GameChunkOptions as GameChunkOptions
     from valuerepair.training.nnue import write_file as write_positions
     from valuerepair.training.options import TrainOptions as TrainOptions
@@ -72,6 +73,7 @@ _HOMES = {
     "Position": "chess.positions",
     "Question": "question",
     "RegretOptions": "runs.regret",
+    "RejudgeOptions": "runs.rejudge",
     "Rules": "play.referee",
     "SampleOptions": "archives.options",
     "SearchParams": "mcts.params",
@@ -123,6 +125,7 @@ __all__ = [
     "Position",
     "Question",
     "RegretOptions",
+    "RejudgeOptions",
     "Rules",
     "SampleOptions",
     "SearchParams",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.regret import RegretOptions
+    from valuerepair.runs.rejudge import RejudgeOptions
     from valuerepair.runs.summary import MineSummary
     from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.game_chunks import GameChunkOptions
@@ -339,6 +340,7 @@ def remeasure(
     part: str = "held-out",
     cut: bool = False,
     regret: RegretOptions | None = None,
+    rejudge: RejudgeOptions | None = None,
     quiet: bool = True,
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
@@ -352,8 +354,9 @@ def remeasure(
     ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
     and each position counts for one. `by_kind` and `judge` of a comparison say of each kind of position whether the net
     is the better judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the
-    result says which chooses worse moves. Raises UsageError for words that mean no net, ValueRepairError where there is
-    nothing to compare.
+    result says which chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a deeper
+    oracle judges positions again, and `rejudged` has the comparison by it. Raises UsageError for words that mean no net,
+    ValueRepairError where there is nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
@@ -371,11 +374,15 @@ def remeasure(
     complete_policies(path, asked, which, question, quiet=quiet)
     with Store.open(path) as opened:
         found = compare(opened, asked, which, question)
-    if regret is None:
-        return found
-    from valuerepair.runs.regret import measure_regret
+    if regret is not None:
+        from valuerepair.runs.regret import measure_regret
 
-    return measure_regret(path, asked, which, found, regret, command=command, quiet=quiet)
+        found = measure_regret(path, asked, which, found, regret, command=command, quiet=quiet)
+    if rejudge is not None:
+        from valuerepair.runs import rejudge as deeper
+
+        found = deeper.rejudge(path, which, found, rejudge, command=command, quiet=quiet)
+    return found
 
 
 def remeasure_suite(

@@ -18,6 +18,10 @@ Ids = NDArray[np.int64]
 Z95 = 1.959963984540054
 # A rate that differs more from count / total is a weighted one; less is rounding.
 _ROUNDING = 1e-9
+# What positions of one game are taken to correlate by where too few candidates tell.
+ALIKE = 0.1
+# It counts like so many candidates (or other positions, if these are fewer).
+_BELIEF = 1
 # Groups of higher numbers than so many times the rows are numbered anew, which takes a sort, before they are counted.
 _SPARSE = 8
 RESAMPLES = 2000
@@ -134,19 +138,27 @@ class _Stratum:
         rate = self.hit_mass / self.mass
         return float(round(rate)) if min(rate, 1 - rate) < _ROUNDING else rate
 
-    def effective(self, variance: float | None = None) -> float:
-        """As many independent rows of equal weight as would let the rate vary so much, at most Kish's number of them.
+    def bounds(self, variance: float | None = None) -> tuple[float, float]:
+        """The 95 % interval of the rate: Korn and Graubard's, and Wilson's where no two rows have a group in common.
 
-        Without a `variance` that of Hajek's ratio between the groups decides. Where all rows agree none is seen, which
-        says nothing: then each group counts as one row, and so where there is but one group.
+        Without a `variance` that of Hajek's ratio between the groups decides. See `WeightedCount.rate`.
         """
         rate = self.rate
         rows, groups = (self.mass**2 / squares.all for squares in (self.of_rows, self.of_groups))
-        if rate in (0, 1) or groups < 1 + _ROUNDING:
-            return groups
-        if variance is None:
-            return rows / max(self.of_groups.about(rate) / self.of_rows.about(rate), 1.0)
-        return min(rows, rate * (1 - rate) / variance) if variance > 0 else rows
+        if variance is None and groups > rows * (1 - _ROUNDING):
+            return wilson_bounds(rate, rows)
+        if groups < 1 + _ROUNDING:
+            return 0.0, 1.0  # a single group does not tell how groups differ
+        seen, ratio = min(self.count, self.total - self.count), 0.0
+        if 0 < rate < 1:
+            of_one_row = rate * (1 - rate) / rows
+            varied = (
+                self.of_groups.about(rate) / self.of_rows.about(rate) if variance is None else variance / of_one_row
+            )
+            ratio = varied * groups / (groups - 1)
+        expected = 1 + (rows / groups - 1) * ALIKE
+        effect = max((seen * ratio + _BELIEF * expected) / (seen + _BELIEF), 1.0)
+        return korn_graubard_bounds(rate, rows / effect, groups)
 
 
 def _numbered(groups: Ids | None, rows: int) -> Ids:
@@ -190,11 +202,14 @@ class WeightedCount:
     def rate(self, drawn_of: int | None = None) -> Rate:
         """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.
 
-        Each stratum has Wilson's 95 % interval with an effective number of rows: Kish's, ``sum(w)^2 / sum(w^2)``,
-        divided by the design effect, at least 1, of the groups (L. Kish, Survey Sampling, 1965). This is how many times
-        the variance of Hajek's ratio between groups is that of independent rows, both by Taylor's linearisation (C.-E.
-        Särndal, B. Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section 5.6). Where all rows agree no
-        variance is seen: then each group counts as one row.
+        Each stratum has the 95 % interval of E. L. Korn and B. I. Graubard (Survey Methodology 24, 1998): Clopper and
+        Pearson's of an effective number of rows, see `korn_graubard_bounds`. That is Kish's, ``sum(w)^2 / sum(w^2)``,
+        divided by the design effect of the groups (L. Kish, Survey Sampling, 1965): how many times the variance of
+        Hajek's ratio between groups is that of independent rows, both by Taylor's linearisation (C.-E. Särndal, B.
+        Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section 5.6), times G / (G - 1). G is Kish's
+        effective number of groups. Few candidates say little of it, so it is shrunk towards that of groups that
+        are `ALIKE`, 1 + (m - 1) ALIKE for m rows in a group, which counts like one candidate; at least 1. Where no two
+        rows have a group in common, the interval is Wilson's.
 
         The interval of both strata is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in Medicine 27,
         2008), so what few drawn rows leave open widens only the side that they leave open. Groups that have much in one
@@ -212,7 +227,7 @@ class WeightedCount:
         below = above = Z95**2 * self._between(rate, shares)
         of_drawn = 0.0
         for share, stratum in shares:
-            low, high = wilson_bounds(stratum.rate, stratum.effective())
+            low, high = stratum.bounds()
             below, upward = below + (share * (stratum.rate - low)) ** 2, (share * (high - stratum.rate)) ** 2
             above += upward
             of_drawn = upward if stratum is self.drawn else of_drawn
@@ -235,14 +250,14 @@ class WeightedCount:
 def of_variance(hits: Flags, weights: Floats, groups: Ids, variance: float) -> Rate:
     """The weighted rate of `hits` [n], of which it is known how much it varies: as resampled `groups` [n] have it.
 
-    Wilson's 95 % interval for as many rows as would let a rate vary so much, see `weighted`.
+    Korn and Graubard's 95 % interval with the design effect of that variance, see `WeightedCount.rate`.
     """
     numbers = _numbered(groups, len(hits))
     sums = _Masses(_summed(weights * hits, numbers), _summed(weights, numbers))
     rows = _Stratum().plus(weights, weights[hits], sums)
     if not rows.mass > 0:
         return wilson(0, 0)
-    return Rate(rows.count, rows.total, rows.rate, *wilson_bounds(rows.rate, rows.effective(variance)))
+    return Rate(rows.count, rows.total, rows.rate, *rows.bounds(variance))
 
 
 def wilson_bounds(p: float, total: float) -> tuple[float, float]:
@@ -252,6 +267,25 @@ def wilson_bounds(p: float, total: float) -> tuple[float, float]:
     half = Z95 / scale * sqrt(p * (1 - p) / total + Z95**2 / (4 * total**2))
     # At the ends the bounds are 0 and 1 exactly; rounding must not put them beside the rate.
     return (0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
+
+
+def korn_graubard_bounds(p: float, effective: float, groups: float) -> tuple[float, float]:
+    """The 95 % interval of a rate `p` with as many `effective` rows, their variance estimated from `groups`.
+
+    Clopper and Pearson's of ``p n`` in n, which need not be whole numbers, where n is `effective` times the squared
+    ratio of the 97.5 % quantiles of the normal distribution and of Student's t with ``groups - 1`` degrees of freedom
+    (E. L. Korn, B. I. Graubard, Survey Methodology 24, 193, 1998). R's survey has it as ``svyciprop(method="beta")``,
+    with t of all rows for the normal.
+    """
+    # Imported here: the rates of single positions need no scipy.
+    from scipy.special import betaincinv, stdtrit
+
+    n = effective * float(Z95 / stdtrit(groups - 1, 0.975)) ** 2
+    if not n > 0:
+        return 0.0, 1.0
+    low = 0.0 if p == 0 else float(betaincinv(p * n, (1 - p) * n + 1, 0.025))
+    high = 1.0 if p == 1 else float(betaincinv(p * n + 1, (1 - p) * n, 0.975))
+    return min(low, p), max(high, p)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,10 @@ from valuerepair.cli.verbosity import is_quiet, say
 
 if TYPE_CHECKING:
     from valuerepair.runs.regret import RegretOptions
+    from valuerepair.runs.rejudge import RejudgeOptions
 
 # What asks the store alone.
-_OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep")
+_OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep", "rejudge")
 
 
 @click.command()
@@ -67,6 +68,12 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
     "--regret-positions", type=int, metavar="N", help="Positions of each kind to search for it.  [default: 500]"
 )
 @DEEP(help="Who judges the moves of --regret, as in `vr mine`.  [default: the oracle that is compared with]")
+@click.option(
+    "--rejudge",
+    metavar="SPEC",
+    help="Also have a deeper oracle judge some of the positions, as --deep of `vr mine`: stockfish:nodes=1000000.",
+)
+@click.option("--rejudge-positions", type=int, metavar="N", help="Positions to judge again.  [default: 2000]")
 @click.option("--all", is_flag=True, help="Also what screening cut, by the value of its last rung.")
 @device_options(reference=True)
 @JSON
@@ -88,7 +95,9 @@ def command(
     fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration fitted the
     whole comparison is by such curves. Then there is a row for each kind of position, in games and beside them, and
     whether B is the better judge of them all. With --regret both nets also search, at equal breadth, and where they
-    choose different moves the judge says which of them loses more. A net may be an engine's own evaluation,
+    choose different moves the judge says which of them loses more. With --rejudge a deeper oracle judges positions
+    again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets are then
+    compared by it, each position weighed by its inverse chance. A net may be an engine's own evaluation,
     uci:ENGINE,nodes=1.
 
     SUITE is an EPD file with values (ce, dm, bm #N), as vr export -o suite.epd writes it. It needs no store: each net
@@ -98,6 +107,7 @@ def command(
     Example:
       vr remeasure --net old.pb.gz --net new.pb.gz
       vr remeasure --net old.pb.gz --net new.pb.gz --split split.json --regret 100
+      vr remeasure --net old.pb.gz --net new.pb.gz --split split.json --rejudge stockfish:nodes=1000000
       vr remeasure --net old.pb.gz --net control.pb.gz --net new.pb.gz --split split.json --part families
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
       vr remeasure blind-spots.epd --net my-net.pb.gz -o shared.csv
@@ -125,6 +135,7 @@ def command(
 
     check_part(given["part"], given["split"])
     regret = _regret_options(given["regret"], given["regret_positions"], given["deep"])
+    rejudged = _rejudge_options(given["rejudge"], given["rejudge_positions"])
     split = split_of(given["split"])
     with Store.open(db) as store:
         part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
@@ -156,6 +167,10 @@ def command(
         found = measure_regret(
             db, asked, chosen, found, regret, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options
         )
+    if rejudged is not None:
+        from valuerepair.runs.rejudge import rejudge
+
+        found = rejudge(db, chosen, found, rejudged, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet())
     if rows is not None and kind is not None and output is not None:
         write_file(rows, kind, output)
         say(f"{output}: {len(rows):,} positions")
@@ -181,6 +196,20 @@ def _regret_options(nodes: int | None, positions: int | None, deep: str | None) 
     if deep is not None:
         parse_spec(deep)
     return RegretOptions(nodes, POSITIONS if positions is None else positions, deep)
+
+
+def _rejudge_options(deep: str | None, positions: int | None) -> RejudgeOptions | None:
+    """What `--rejudge` asks for; None without it."""
+    from valuerepair.errors import UsageError
+    from valuerepair.oracles.spec import parse_spec
+    from valuerepair.runs.rejudge import POSITIONS, RejudgeOptions
+
+    if deep is None:
+        if positions is not None:
+            raise UsageError("--rejudge-positions: belongs to --rejudge SPEC")
+        return None
+    parse_spec(deep)
+    return RejudgeOptions(deep, POSITIONS if positions is None else positions)
 
 
 def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: bool, given: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, weighted
+from valuerepair.judge.two_phase import Deeper, estimated
 
 Finding = Literal["better", "worse", "not shown", "too few games"]
 
@@ -98,22 +99,33 @@ def rows_by_kind(
     game: Ids,
     kind: NDArray[np.object_],
     seed: int = 0,
+    deeper: Deeper | None = None,
 ) -> list[KindRow]:
     """A row for each kind of position among `kind` [n], in the order of `KINDS`; all are [n], Q of the side to move.
 
-    `weight` is how many positions each stands for, `game` the number of its game, `seed` that of the resamples.
+    `weight` is how many positions each stands for, `game` the number of its game, `seed` that of the resamples. With
+    `deeper` the rows are by that judge, and `deep_q` is the first one's.
     """
     rows = []
     for name in in_order(set(kind[weight > 0].tolist())):
         of = (kind == name) & (weight > 0)
-        rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], weight[of], game[of], seed))
+        judged = None if deeper is None else deeper.of(of)
+        rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], judged, weight[of], game[of], seed))
     return rows
 
 
-def _row(name: str, net_q: tuple[Floats, Floats], deep_q: Floats, weight: Floats, game: Ids, seed: int) -> KindRow:
+def _row(
+    name: str,
+    net_q: tuple[Floats, Floats],
+    deep_q: Floats,
+    deeper: Deeper | None,
+    weight: Floats,
+    game: Ids,
+    seed: int,
+) -> KindRow:
     names, place = np.unique(game, return_inverse=True)
     fold = fold_of(names)
-    sums = [_Sums.of_games(q, deep_q, weight, place, len(names)) for q in net_q]
+    sums = [_Sums.of_games(q, deep_q, deeper, weight, place, len(names)) for q in net_q]
     ones = np.ones((1, len(names)))
     first, second = (float(each.error(ones, fold)[0]) for each in sums)
     change = Interval(second - first, *_bounds(sums, fold, seed))
@@ -125,18 +137,33 @@ def _row(name: str, net_q: tuple[Floats, Floats], deep_q: Floats, weight: Floats
         scale=(sums[0].scale, sums[1].scale),
         squared_error=(first, second),
         change=change,
-        candidates=[_candidates(threshold, scaled, deep_q, weight, game, seed) for threshold in THRESHOLDS],
+        candidates=[_candidates(threshold, scaled, deep_q, deeper, weight, game, seed) for threshold in THRESHOLDS],
     )
 
 
 def _candidates(
-    threshold: float, scaled: Sequence[Floats], deep_q: Floats, weight: Floats, game: Ids, seed: int
+    threshold: float,
+    scaled: Sequence[Floats],
+    deep_q: Floats,
+    deeper: Deeper | None,
+    weight: Floats,
+    game: Ids,
+    seed: int,
 ) -> CandidatesAt:
-    first, second = (np.abs(q - deep_q) >= threshold for q in scaled)
-    [change] = bootstrap((second.astype(np.float64) - first)[:, None], weight, game, seed)
+    hits = [np.abs(q - deep_q) >= threshold for q in scaled]
+    columns = [hit.astype(np.float64) for hit in hits]
+    if deeper is not None:
+        again = [np.abs(q - deeper.deep_q) >= threshold for q in scaled]
+        columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, again, strict=True)]
+    change, *means = bootstrap(np.stack([columns[1] - columns[0], *columns], 1), weight, game, seed)
     if len(np.unique(game)) < FEWEST_GAMES:
         change = Interval(change.difference, float("nan"), float("nan"))
-    return CandidatesAt(threshold, weighted(first, weight, game), weighted(second, weight, game), change)
+    if deeper is None:
+        first, second = (weighted(hit, weight, game) for hit in hits)
+    else:
+        judged = deeper.inverse > 0
+        first, second = (estimated(mean, hit[judged]) for mean, hit in zip(means, again, strict=True))
+    return CandidatesAt(threshold, first, second, change)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,8 +179,20 @@ class _Sums:
     dd: Floats
 
     @classmethod
-    def of_games(cls, net_q: Floats, deep_q: Floats, weight: Floats, place: NDArray[np.intp], games: int) -> _Sums:
-        columns = (weight, weight * net_q**2, weight * net_q * deep_q, weight * deep_q**2)
+    def of_games(
+        cls,
+        net_q: Floats,
+        deep_q: Floats,
+        deeper: Deeper | None,
+        weight: Floats,
+        place: NDArray[np.intp],
+        games: int,
+    ) -> _Sums:
+        squares = deep_q**2
+        if deeper is not None:
+            squares = deeper.corrected(squares, deeper.deep_q**2)
+            deep_q = deeper.corrected(deep_q, deeper.deep_q)
+        columns = (weight, weight * net_q**2, weight * net_q * deep_q, weight * squares)
         return cls(*(np.bincount(place, column, games).astype(np.float64) for column in columns))
 
     @property

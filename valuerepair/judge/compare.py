@@ -35,6 +35,7 @@ from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 from valuerepair.judge.regret import Regret, regret_lines
+from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
 from valuerepair.store.connect import store_errors
@@ -168,7 +169,7 @@ class Remeasured:
     a ladder; where it is asked for these each counts for one, else screened ones by their weights.
 
     `scores` are of positions of games, which all but the rows by kind are about; `all_kinds` has those beside them,
-    too. `regret`, of each comparison, is None where it was not asked for.
+    too. `regret`, of each comparison, and `rejudged`, by a deeper judge, are None where they were not asked for.
     With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
@@ -190,10 +191,11 @@ class Remeasured:
     scores: ComparedScores
     all_kinds: ComparedScores
     regret: list[Regret] | None = None
+    rejudged: Rejudged | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All but the positions themselves, JSON-able; NaN is None."""
-        nested = ("scores", "all_kinds", "comparisons", "nets", "regret")
+        nested = ("scores", "all_kinds", "comparisons", "nets", "regret", "rejudged")
         plain = {name: value for name, value in vars(self).items() if name not in nested}
         plain["alpha"] = asdict(self.alpha)
         plain["nets"] = [asdict(net) for net in self.nets]
@@ -203,6 +205,7 @@ class Remeasured:
                 each["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
         for each, regret in zip(plain["comparisons"], self.regret or (), strict=False):
             each["regret"] = asdict(regret)
+        plain["rejudged"] = None if self.rejudged is None else asdict(self.rejudged)
         return {str(name): _without_nan(value) for name, value in plain.items()}
 
 
@@ -642,6 +645,8 @@ def comparison_lines(found: Remeasured) -> list[str]:
         shown += ["", *_comparison(comparison, found.calibration)]
     for regret in found.regret or ():
         shown += ["", *regret_lines(regret)]
+    if found.rejudged is not None:
+        shown += ["", *rejudged_lines(found.rejudged)]
     return shown
 
 

@@ -63,18 +63,18 @@ class RegretOptions:
             raise UsageError(f"--regret-positions {self.positions}: must be at least 1")
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """A search to be made, and the stage that it is kept under."""
 
     position_id: int
     stage: str
 
 
-class _Searches(SearchLoop[_Look]):
+class StoredSearches(SearchLoop[Look]):
     """Searches of positions that the store has, each kept as it comes."""
 
     def __init__(
-        self, store: Store, oracle: Oracle, run: Run, looks: Mapping[_Look, Position], progress: Progress, who: str
+        self, store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], progress: Progress, who: str
     ) -> None:
         oracle_id = store.add_oracle(oracle.identity)
         super().__init__(store, oracle, oracle_id, run, progress, Failures(store, oracle_id, run, who))
@@ -97,11 +97,11 @@ class _Searches(SearchLoop[_Look]):
                 return
             self._begin(look, self._oracle.submit(position))
 
-    def _take(self, key: _Look, outcome: DeepResult) -> None:
+    def _take(self, key: Look, outcome: DeepResult) -> None:
         self._scored = True
         self._store.add_deep(key.position_id, self._oracle_id, outcome, self._run, key.stage)
 
-    def _take_failure(self, key: _Look, failure: DeepFailure) -> None:
+    def _take_failure(self, key: Look, failure: DeepFailure) -> None:
         self._failures.add(key.position_id, failure, key.stage)
 
     def _end(self) -> str:
@@ -111,6 +111,22 @@ class _Searches(SearchLoop[_Look]):
 
     def _show(self) -> None:
         self._progress.advance(0)
+
+
+def search(
+    store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], what: str, unit: str, *, quiet: bool
+) -> None:
+    """Makes searches and keeps what they find. Raises KeyboardInterrupt after a signal."""
+    if not looks:
+        return
+    with Progress(what, len(looks), unit, quiet=quiet) as progress:
+        loop = StoredSearches(store, oracle, run, looks, progress, what)
+        with loop.interruptions.counted():
+            state = loop.work()
+    store.commit()
+    if state == "interrupted":
+        log.info("stopped: give the same command again to go on where it stopped")
+        raise KeyboardInterrupt
 
 
 def measure_regret(
@@ -221,7 +237,7 @@ class _Regret:
         ):
             oracle_id = self._store.add_oracle(player.identity)
             known = self._kept(oracle_id)
-            looks = {_Look(n, CHOSEN): at for n, at in self._positions.items() if _Look(n, CHOSEN) not in known}
+            looks = {Look(n, CHOSEN): at for n, at in self._positions.items() if Look(n, CHOSEN) not in known}
             self._search(player, looks, f"{net.name}: moves", "positions")
             chosen = self._kept(oracle_id).items()
         return {look.position_id: kept for look, kept in chosen if look.stage == CHOSEN and kept[0]}
@@ -243,13 +259,13 @@ class _Regret:
         by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))
         return _Judged(by_move, kept, judging.label)
 
-    def _looks(self, oracle_id: int, moves: set[tuple[int, str]]) -> dict[_Look, Position]:
+    def _looks(self, oracle_id: int, moves: set[tuple[int, str]]) -> dict[Look, Position]:
         """The searches after moves that are to be made; a move that ends the game is recorded without one."""
         known = self._kept(oracle_id)
         failed = second_looks.failed(self._store.connection, oracle_id)
         looks = {}
         for number, move in sorted(moves):
-            look = _Look(number, AFTER + move)
+            look = Look(number, AFTER + move)
             if look in known or look in failed:
                 continue
             reached = after(self._positions[number], move)
@@ -260,27 +276,17 @@ class _Regret:
         self._store.commit()
         return looks
 
-    def _kept(self, oracle_id: int) -> dict[_Look, tuple[str, int]]:
+    def _kept(self, oracle_id: int) -> dict[Look, tuple[str, int]]:
         """What the store has of these positions by this oracle: the best move and the milliseconds of each search."""
         query = """
             SELECT position_id, stage, best_move, time_ms FROM deep_values
             WHERE oracle_id = ? AND position_id IN (SELECT value FROM json_each(?))
         """
         rows = self._store.connection.execute(query, (oracle_id, json.dumps([*self._positions]))).fetchall()
-        return {_Look(number, stage): (best, milliseconds) for number, stage, best, milliseconds in rows}
+        return {Look(number, stage): (best, milliseconds) for number, stage, best, milliseconds in rows}
 
-    def _search(self, oracle: Oracle, looks: Mapping[_Look, Position], what: str, unit: str) -> None:
-        """Makes searches and keeps what they find. Raises KeyboardInterrupt after a signal."""
-        if not looks:
-            return
-        with Progress(what, len(looks), unit, quiet=self._quiet) as progress:
-            loop = _Searches(self._store, oracle, self._run, looks, progress, what)
-            with loop.interruptions.counted():
-                state = loop.work()
-        self._store.commit()
-        if state == "interrupted":
-            log.info("stopped: give the same command again to go on where it stopped")
-            raise KeyboardInterrupt
+    def _search(self, oracle: Oracle, looks: Mapping[Look, Position], what: str, unit: str) -> None:
+        search(self._store, oracle, self._run, looks, what, unit, quiet=self._quiet)
 
 
 @contextmanager

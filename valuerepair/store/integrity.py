@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from valuerepair.chess.origins import KINDS
 from valuerepair.store import schema
-from valuerepair.store.rows import AFTER, CHOSEN, EXPANDED, FULL, INFERRED, SECOND
+from valuerepair.store.rows import AFTER, CHOSEN, EXPANDED, FULL, INFERRED, REJUDGED, SECOND
 from valuerepair.store.store import Store
 
 _SHOWN = 100
@@ -55,7 +55,7 @@ _RULES = (
     ("deep values: a score, of a stage that there is", "deep_values WHERE 1",
      "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
      "coalesce(abs(q), 0) <= 1.000001 OR min(nodes, depth, seldepth, time_ms) < 0 OR NOT (stage IN "
-     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}', '{CHOSEN}') "
+     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}', '{CHOSEN}', '{REJUDGED}') "
      f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
     ("positions: kinds, and whole searches of the archive's positions are of those of games", "positions WHERE 1",

@@ -21,7 +21,8 @@ from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, p
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
 # in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move,
 # whose value is from the side to move there. CHOSEN is a short search of a net, for the move that it would play, and
-# judges nothing. EXPANDED is the whole search of a position that was not sampled but
+# judges nothing. REJUDGED is a whole search of a position that another oracle judged first, drawn to tell how right it
+# was. EXPANDED is the whole search of a position that was not sampled but
 # reached from a candidate, INFERRED its value by the line that a search of another position expects. NET and a net's
 # SHA-256 is no search: the failure of that net on the position, which has then no value of it; the oracle is the one
 # that it was mined with.
@@ -29,6 +30,7 @@ FULL = "full"
 SECOND = "second"
 AFTER = "after:"
 CHOSEN = "chosen"
+REJUDGED = "rejudged"
 EXPANDED = "expanded"
 INFERRED = "inferred"
 NET = "net:"

@@ -1,0 +1,42 @@
+"""Values of a deeper judge, known of some positions by known chances, in the place of the first judge's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from valuerepair.intervals import Flags, Floats, Interval, Rate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deeper:
+    """`deep_q` [n], of the side to move, anything where it is not known; `inverse` [n] the inverse chance, 0 there."""
+
+    deep_q: Floats
+    inverse: Floats
+
+    def corrected(self, first: Floats, second: Floats) -> Floats:
+        """[n] numbers whose weighted mean estimates that of `second`, known of the drawn positions, over all positions.
+
+        `first` is the same by the first judge, known of all: the difference estimator, ``first + (second - first) /
+        chance`` where drawn (C.-E. Särndal, B. Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section
+        9.6). Whatever the first judge says, its mean is right on average over draws, and the more alike both judges
+        are, the less it varies.
+        """
+        change = np.where(self.inverse > 0, second - first, 0.0)
+        found: Floats = first + self.inverse * change
+        return found
+
+    def of(self, rows: Flags) -> Deeper:
+        """Those rows [n]."""
+        return Deeper(self.deep_q[rows], self.inverse[rows])
+
+
+def estimated(mean: Interval, hits: Flags) -> Rate:
+    """A rate that is the mean of `Deeper.corrected` numbers; `hits` are those among the positions judged again.
+
+    The estimate of a rate may lie below 0 or above 1, the rate does not.
+    """
+    rate, low, high = np.clip([mean.difference, mean.low, mean.high], 0.0, 1.0).tolist()
+    return Rate(int(hits.sum()), len(hits), rate, low, high)

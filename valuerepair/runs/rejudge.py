@@ -1,0 +1,161 @@
+"""The searches of a deeper judge that tell how right the first one was, and the comparison of nets by both.
+
+They go into the store as they come, so that the same command goes on where it was stopped, and one for more positions,
+or another net, searches only what is not there. See `judge.rejudged` for what is drawn and what is made of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from valuerepair.chess import values
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.intervals import Floats, Ids
+from valuerepair.judge import rejudged
+from valuerepair.judge.by_kind import GAME, better_judge, rows_by_kind
+from valuerepair.judge.compare import Remeasured
+from valuerepair.judge.compared_nets import AskedOracle
+from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
+from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import Oracle
+from valuerepair.runs.loop import stored_run
+from valuerepair.runs.regret import Look, search
+from valuerepair.store import second_looks
+from valuerepair.store.rows import EXPANDED, FULL, REJUDGED, SECOND, OracleIdentity, Run, RunRecord
+from valuerepair.store.second_looks import StoredOracle
+from valuerepair.store.store import Store
+
+POSITIONS = 2000
+
+
+@dataclass(frozen=True)
+class RejudgeOptions:
+    """`deep`, a ``--deep`` text, judges so many `positions` again. Raises UsageError for fewer than 10."""
+
+    deep: str
+    positions: int = POSITIONS
+
+    def __post_init__(self) -> None:
+        if self.positions < 10:
+            raise UsageError(f"--rejudge-positions {self.positions}: must be at least 10")
+
+
+def rejudge(
+    db: str,
+    oracle: AskedOracle,
+    found: Remeasured,
+    options: RejudgeOptions,
+    *,
+    command: str = "",
+    quiet: bool = False,
+    seed: int = 0,
+) -> Remeasured:
+    """The comparison with what a deeper judge says of it, as `rejudged`. Searches what the store lacks and keeps it.
+
+    Deep Q of both judges is made by one alpha, that of the comparison. `seed` is that of the intervals. Raises
+    KeyboardInterrupt after a signal, UsageError for a judge that is not deeper than the first and what `open_oracle`
+    raises, ValueRepairError where it judged nothing.
+    """
+    scores = found.all_kinds
+    plan = rejudged.draw(scores.position_id, scores.disagreement, scores.weight, found.threshold, options.positions)
+    ids = scores.position_id[plan.drawn]
+    asked = {"oracle": oracle.digest, "deep": options.deep}
+    with (
+        Store.open(db, write=True) as store,
+        open_oracle(options.deep, net_path=None) as deeper,
+    ):
+        _check_deeper(second_looks.oracle_of(store.connection, oracle.digest), deeper.identity)
+        record = RunRecord.of({"command": "rejudge", **asked}, command, {**asked, "positions": options.positions})
+        with stored_run(store, record) as run:
+            judged = _judge(store, deeper, run, ids, quiet)
+            store.end_run(run, "finished", {"positions": len(judged.ids)})
+        label = deeper.identity.label
+    deep_q = np.full(len(scores.position_id), np.nan)
+    deep_q[np.searchsorted(scores.position_id, judged.ids)] = values.deep_q(
+        judged.cp, judged.mate, judged.wdl, judged.own_q, found.alpha.value, found.q_from
+    )
+    if np.isnan(deep_q).all():
+        raise ValueRepairError(f"--rejudge: {label} has no value of any position drawn")
+    return replace(found, rejudged=_estimate(found, label, plan, deep_q, held_out=oracle.part is not None, seed=seed))
+
+
+def _estimate(
+    found: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool, seed: int
+) -> Rejudged:
+    everything, of = found.all_kinds, found.all_kinds.kind == GAME
+    columns = everything.deep_q, everything.weight, everything.game_id, everything.kind
+    deeper, strata = rejudged.deeper_values(plan, deep_q)
+    scores, of_games = everything.of_games(), deeper.of(of)
+    net_q = scores.disagreement + scores.deep_q  # calibrated, where that is asked for
+    by_game = (scores.weight, scores.game_id, found.threshold)
+    nets: list[RejudgedNet] = [
+        rejudged.rejudged_net(net.name, own, scores.deep_q, of_games, plan.stratum[of], *by_game)
+        for net, own in zip(found.nets, net_q, strict=True)
+    ]
+    pairs = []
+    for i, pair in enumerate(found.comparisons, 1):
+        both = (net_q[0], net_q[i])
+        candidates, mean_abs = rejudged.rejudged_pair(both, scores.deep_q, of_games, *by_game, seed)
+        rows = rows_by_kind((everything.net_q[0], everything.net_q[i]), *columns, seed, deeper)
+        judgement = better_judge(rows, held_out=held_out)
+        pairs.append(RejudgedPair(pair.first, pair.second, candidates, mean_abs, rows, judgement))
+    drawn, judged = (sum(getattr(each, name) for each in strata) for name in ("drawn", "judged"))
+    positions = sum(each.positions for each in strata)
+    return Rejudged(judge, found.threshold, positions, drawn, judged, strata, nets, pairs)
+
+
+def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
+    """Raises UsageError where the second judge is the first, or the same engine with no more nodes."""
+    if second.digest == first.digest:
+        raise UsageError(f"--rejudge: {second.label} is the first judge; give more nodes")
+    before, now = first.limits.get("nodes"), second.limits.get("nodes")
+    same = (second.kind, second.engine, second.sha256) == (first.kind, first.engine, first.sha256)
+    if same and before and now and now <= before:
+        raise UsageError(f"--rejudge: the first judge has {before:,} nodes, this one {now:,}; give more")
+
+
+# -- searching --------------------------------------------------------------------------------------------------------
+
+# Whole searches of an oracle, the first of them first; each is as good as another.
+_WHOLE = (FULL, EXPANDED, SECOND, REJUDGED)
+
+
+class _Judged(NamedTuple):
+    """Raw scores as columns [m], `wdl` [m, 3], of the positions `ids`, ascending; NaN for nothing."""
+
+    ids: Ids
+    cp: Floats
+    mate: Floats
+    wdl: Floats
+    own_q: Floats
+
+
+def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _Judged:
+    """What the oracle says of these positions: what the store has, and searches of the others, which it keeps."""
+    number = store.add_oracle(oracle.identity)
+    there = {*_read(store, number, ids).ids.tolist(), *_failed(store, number)}
+    missing = [position for position in ids.tolist() if position not in there]
+    looks = dict(zip((Look(each, REJUDGED) for each in missing), store.positions(missing), strict=True))
+    search(store, oracle, run, looks, f"judging again ({oracle.identity.label})", "positions", quiet=quiet)
+    return _read(store, number, ids)
+
+
+def _read(store: Store, oracle_id: int, ids: Ids) -> _Judged:
+    query = f"""
+        SELECT position_id, cp, mate, w, d, l, q FROM deep_values
+        WHERE oracle_id = ? AND stage IN ({", ".join("?" * len(_WHOLE))})
+        AND position_id IN (SELECT value FROM json_each(?)) GROUP BY position_id ORDER BY position_id
+    """
+    rows = store.connection.execute(query, (oracle_id, *_WHOLE, json.dumps(ids.tolist()))).fetchall()
+    cells = np.array(rows, np.float64).reshape(-1, 7)
+    return _Judged(cells[:, 0].astype(np.int64), cells[:, 1], cells[:, 2], cells[:, 3:6], cells[:, 6])
+
+
+def _failed(store: Store, oracle_id: int) -> Sequence[int]:
+    query = "SELECT position_id FROM failures WHERE oracle_id = ? AND stage = ?"
+    return [number for (number,) in store.connection.execute(query, (oracle_id, REJUDGED))]
