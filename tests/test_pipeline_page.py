@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -92,6 +93,17 @@ def test_better_on_games_alone_is_not_better() -> None:
     found = outcome(judged("games", {"game": BETTER}), judged("families", {"game": BETTER})).better_judge
     assert not found.shown
     assert "no such position was judged" in found.why
+
+
+def test_the_deeper_judge_can_only_take_it_back() -> None:
+    """It judges few positions: it need not show it once more, but it must not show the opposite."""
+    pairs = [judged(part, ALL) for part in ("games", "families")]
+    for change, shown in ((UNCLEAR, True), (BETTER, True), (WORSE, False)):
+        again = {"judge": "deep", "judged": 9, "positions": 99, "comparisons": [{"by_kind": [row("aside", change)]}]}
+        found = replace(outcome(*pairs), rejudged=again)
+        assert found.better_judge.shown is shown
+        assert ("after a random legal move by the deeper judge (+0.0068" in found.better_judge.why) is not shown
+        assert any("by deep, which judged 9 of 99" in line for line in found.lines())
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
@@ -159,7 +160,7 @@ def test_sizes_that_stand_need_no_budget() -> None:
 
 VARIANTS = {
     "stockfish": SETTINGS,
-    "own search": replace(SETTINGS, deep="mcts:nodes=200", threshold=0.4, seed=3),
+    "own search": replace(SETTINGS, deep="mcts:nodes=200", test_deep="mcts:nodes=2000", threshold=0.4, seed=3),
     "normal games": replace(SETTINGS, normal=("chunks", "more.tar"), train=Training(share=0.3), budget="4h"),
     "a control": replace(SETTINGS, control=True),
     "normal games and a control": replace(SETTINGS, normal=("chunks",), control=True, budget="4h"),
@@ -267,7 +268,12 @@ def test_the_deeper_judge_is_asked_about_what_is_held_out_alone() -> None:
     said = options(stage)
     assert said["--split"] == "out/split.json"
     assert said["--rejudge"] == SETTINGS.test_deep
-    assert stage.seconds == pytest.approx(int(said["--limit"]) * 1e6 / MEASURED.nodes, rel=0.2)
+    assert stage.seconds == pytest.approx(int(said["--rejudge-positions"]) * 1e6 / MEASURED.nodes, rel=0.2)
+
+
+def test_a_deeper_search_is_with_the_net_that_mined() -> None:
+    own = by_name(plan(replace(VARIANTS["own search"], net="a,b.pb.gz"), MEASURED, FOLDER))["rejudge"]
+    assert parse_spec(options(own)["--rejudge"]).weights == "a,b.pb.gz"
 
 
 def test_steps_follow_from_what_there_is_to_learn() -> None:

@@ -48,7 +48,13 @@ SETTINGS = st.builds(
     control=st.booleans(),
     normal=st.lists(FILE, max_size=2).map(tuple),
     sizes=st.builds(
-        Sizes, positions=SIZE, expand=SIZE, book=SIZE, steps=SIZE, rejudge=SIZE, games=SIZE.map(lambda n: n and 2 * n)
+        Sizes,
+        positions=SIZE,
+        expand=SIZE,
+        book=SIZE,
+        steps=SIZE,
+        rejudge=st.none() | st.integers(10, 10**9),
+        games=SIZE.map(lambda n: n and 2 * n),
     ),
     split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
     mine=st.builds(Mining, aside=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
@@ -140,6 +146,7 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('archives = ["a"]\n[train]\npolicy = "judges"', "[train] policy judges: give net, judge or judge:SHARE"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
         ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),
+        ('archives = ["a"]\n[sizes]\nrejudge = 9', "[sizes] rejudge = 9: must be at least 10"),
         ('archives = ["a"]\n[sizes]\ngames = 11', "[sizes] games = 11: must be even"),
         ('archives = ["a"]\nnormal = ["b"]\n[train]\nshare = 1', "[train] share = 1: must be below 1 where"),
         ('archives = ["a"]\n[sizes]\nsteps = 1.5', "[sizes] steps = 1.5: must be a whole number"),

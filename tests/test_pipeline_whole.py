@@ -58,9 +58,9 @@ def tiny(folder: Path) -> Settings:
         deep="mcts:nodes=4",
         threshold=THRESHOLD,
         budget="5m",
-        test_deep="",
+        test_deep="mcts:nodes=20",
         control=True,
-        sizes=Sizes(positions=3000, steps=4, games=4),
+        sizes=Sizes(positions=3000, steps=4, rejudge=20, games=4),
         train=Training(batch=64, lr=5e-6),
         play=Playing(match_nodes=4),
     )
@@ -256,7 +256,7 @@ def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[
     # What is claimed comes first, then the controls of it, then the rest.
     places = [
         reader.text.index(words)
-        for words in ("Is it repaired?", "By kind of position", "Matches", "Before and after", "Stages")
+        for words in ("Is it repaired?", "By kind of position", "By the deeper judge", "Matches", "Stages")
     ]
     assert places == sorted(places)
 

@@ -100,7 +100,8 @@ class Outcome:
 
     @property
     def better_judge(self) -> Claim:
-        """Whether its values are nearer to the judge's than the old net's, for each kind of held-out position."""
+        """Whether its values are nearer to the judge's than the old net's, for each kind of held-out position; and none
+        is shown to be worse by the deeper judge."""
         pairs = [each for each in self.judged if (each.first, each.second) == (OLD, NEW)]
         doubts = [
             f"{KINDS.get(row['kind'], row['kind'])} ({_error(row['change'])})" + f" on {_PLACES[each.part]}"
@@ -108,12 +109,23 @@ class Outcome:
             for row in each.rows
             if not _below_zero(row["change"])
         ]
+        doubts += [
+            f"{KINDS.get(row['kind'], row['kind'])} by the deeper judge ({_error(row['change'])})"
+            for row in self._by_deeper_judge
+            if _above_zero(row["change"])
+        ]
         if not all(each.found["judge"]["beside"] for each in pairs):
             doubts.append("beside the games, where a search looks most: no such position was judged")
         if doubts:
             return Claim("better judge", False, f"not for positions {'; '.join(doubts)}")
         where = " and on ".join(_PLACES[each.part] for each in pairs)
         return Claim("better judge", True, f"the squared error is smaller for each kind of position, on {where}")
+
+    @property
+    def _by_deeper_judge(self) -> Sequence[Mapping[str, Any]]:
+        """Its rows by kind; none where there is no such judge."""
+        rows: Sequence[Mapping[str, Any]] = [] if self.rejudged is None else self.rejudged["comparisons"][0]["by_kind"]
+        return rows
 
     @property
     def better_player(self) -> Claim:
@@ -167,7 +179,9 @@ class Outcome:
         """The result as text for a terminal."""
         said = [claim.line for claim in self.claims]
         for each in self.judged:
-            said += ["", *_kind_lines(each)]
+            said += ["", *_table_lines(f"{each.second} against {each.first}, on {_PLACES[each.part]}", each.rows)]
+        if self.rejudged is not None:
+            said += ["", *_table_lines(_rejudged_title(self.rejudged), self._by_deeper_judge)]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
         said.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
@@ -191,6 +205,11 @@ def power_of(found: Mapping[str, Any]) -> float | None:
 def _below_zero(interval: Mapping[str, float | None]) -> bool:
     high = interval["high"]
     return high is not None and high < 0
+
+
+def _above_zero(interval: Mapping[str, float | None]) -> bool:
+    low = interval["low"]
+    return low is not None and low > 0
 
 
 def _number(value: float | None, form: str) -> str:
@@ -248,18 +267,22 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _heads(each: Judged) -> list[str]:
-    at = [f"candidates at {at['threshold']:g}" for at in each.rows[0]["candidates"]] if each.rows else []
+def _heads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    at = [f"candidates at {at['threshold']:g}" for at in rows[0]["candidates"]] if rows else []
     return ["positions", "number", "squared error", "difference", *at]
 
 
-def _kind_lines(each: Judged) -> Iterator[str]:
+def _table_lines(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The rows by kind of two nets, as a table for a terminal."""
-    table = [_heads(each), *map(_cells, each.rows)]
+    table = [_heads(rows), *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    yield f"{each.second} against {each.first}, on {_PLACES[each.part]} (differences below 0 are better; 95 % by games)"
+    yield f"{title} (differences below 0 are better; 95 % by games)"
     for row in table:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _rejudged_title(found: Mapping[str, Any]) -> str:
+    return f"{NEW} against {OLD}, by {found['judge']}, which judged {found['judged']:,} of {found['positions']:,}"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -273,7 +296,7 @@ def finish(repair: Repair) -> Outcome:
     folder, settings = repair.folder, repair.plan.settings
     try:
         judged = list(_judged(folder, settings.control))
-        rejudged = _read(folder / REJUDGED) if settings.test_deep else None
+        rejudged = _read(folder / REJUDGED)["rejudged"] if settings.test_deep else None
         opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
         matches = {words: _read(folder / f"match-{name}.json") for name, words in opponents.items()}
         noted = [noted for stage in repair.plan.stages if (noted := repair.notes.of(stage)) is not None]
@@ -328,6 +351,7 @@ def _document(repair: Repair, outcome: Outcome) -> str:
     sections = (
         ("Is it repaired?", _claims(outcome)),
         ("By kind of position", _by_kind(outcome)),
+        ("By the deeper judge", _by_deeper_judge(outcome)),
         ("Matches", _matches(outcome)),
         ("Before and after", _before_and_after(repair)),
         ("Training", _training(outcome)),
@@ -359,16 +383,43 @@ def _claims(outcome: Outcome) -> str:
 def _by_kind(outcome: Outcome) -> str:
     tables = []
     for each in outcome.judged:
-        rows = [[escape(cell) for cell in _cells(row)] for row in each.rows]
         title = f"{each.second} against {each.first}, on {_PLACES[each.part]}"
         beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(each.sentence)}.</p>'
-        tables.append(f"<h3>{escape(title)}</h3>\n{_table(_heads(each), rows)}\n{beyond}")
+        tables.append(f"<h3>{escape(title)}</h3>\n{_table_by_kind(each.rows)}\n{beyond}")
     note = (
         "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
         "other games, so that a mere change of scale does not count. Candidates: those whose scaled Q is off by the "
         "threshold. Differences below 0 are better; intervals are at 95 %, of resampled games."
     )
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
+
+
+def _table_by_kind(rows: Sequence[Mapping[str, Any]]) -> str:
+    return _table(_heads(rows), [[escape(cell) for cell in _cells(row)] for row in rows])
+
+
+def _by_deeper_judge(outcome: Outcome) -> str:
+    """What the judge of the tests says."""
+    if (found := outcome.rejudged) is None:
+        return "<p>No deeper judge was asked (test_deep).</p>"
+    heads = ("net", f"candidates in games at {found['threshold']:g}", "of the first judge's, also by this one",
+             "of this one's, found by the first")  # fmt: skip
+    rows = [
+        (escape(net["name"]), *(_rate(net[name]) for name in ("candidates", "precision", "recall")))
+        for net in found["nets"]
+    ]
+    note = (
+        "Judged again are positions where both nets' verdicts differ, some that are near the threshold and some of all "
+        "others, drawn by known chances and weighed by these. No net was trained on what this judge says."
+    )
+    table = _table_by_kind(found["comparisons"][0]["by_kind"])
+    title = f"<h3>{escape(_rejudged_title(found))}</h3>"
+    return f'{title}\n{table}\n{_table(heads, rows)}\n<p class="small">{note}</p>'
+
+
+def _rate(rate: Mapping[str, Any]) -> str:
+    share, low, high = (_number(v if (v := rate[k]) is None else 100 * v, ".2f") for k in ("rate", "low", "high"))
+    return f"{share} % ({low} to {high})"
 
 
 def _matches(outcome: Outcome) -> str:

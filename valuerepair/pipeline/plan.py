@@ -10,7 +10,7 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import UsageError
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
-from valuerepair.pipeline.settings import Mining, Settings, Sizes, seconds_of
+from valuerepair.pipeline.settings import OWN_Q, Mining, Settings, Sizes, seconds_of
 from valuerepair.training.options import PASSES, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
@@ -24,11 +24,11 @@ Q_SCALE = "Q_SCALE"
 # that look around candidates: nets that learned what lies there were no better judges, or worse (docs/proof.md).
 _SHARES = {"positions": 50, "steps": 24, "rejudge": 8, "games": 18}
 _SHARES_NORMAL = {"positions": 30, "expand": 8, "book": 22, "steps": 18, "rejudge": 6, "games": 16}
-_LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "rejudge": 5, "games": 10}
-_MOST = {"book": 2_000, "games": 2_000}
+_LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "rejudge": 10, "games": 10}
+_MOST = {"book": 2_000, "rejudge": 2_000, "games": 2_000}
 _TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
 _TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before, of half of a search of 30 nodes
-_CLOSE = 0.03  # of the positions: those held out whose verdict is close or differs
+_HELD_OUT = 0.3  # of the positions, at most
 _MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
 # Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
@@ -133,7 +133,7 @@ def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int |
     if name == "expand":
         return max(positions * rates.nodes / rates.searches, _LEAST["expand"])
     if name == "rejudge":
-        return max(_CLOSE * positions, _LEAST["rejudge"])
+        return max(min(_HELD_OUT * positions, _MOST["rejudge"]), _LEAST["rejudge"])
     return _MOST[name]
 
 
@@ -164,7 +164,7 @@ def _evaluated(mining: Mining) -> float:
 
 def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int = 1) -> tuple[float, float]:
     """Seconds that go by with so many positions and lines, and next to nothing of all else: to mine, and after that."""
-    chosen = Sizes(positions=positions, expand=1, book=book, steps=1, rejudge=1, games=2)
+    chosen = Sizes(positions=positions, expand=1, book=book, steps=1, games=2)
     mine, *others = stages(replace(settings, sizes=chosen), rates, Path(), None)
     return mine.seconds, sum(stage.seconds for stage in others)
 
@@ -296,7 +296,7 @@ class _Stages:
         """Nets on what was kept: against the old one, then, of two, one against the other; and a deeper judge."""
         s, found = self._settings, list[Stage]()
         old, repaired, control = s.net, self._at(REPAIRED), self._at(CONTROL)
-        new = 0.3 * (self._sizes.positions or 0) / self._rates.net  # the values of a net on all that is held out
+        new = _HELD_OUT * (self._sizes.positions or 0) / self._rates.net  # the values of a net on all that is held out
         for part in PARTS:
             nets = (old, repaired, control) if s.control else (old, repaired)
             held = ("--part", part)
@@ -311,11 +311,12 @@ class _Stages:
                           output=f"{part}-control.json")
                 )  # fmt: skip
         if s.test_deep:
-            again = ("--rejudge", s.test_deep, "--limit", str(self._sizes.rejudge), *self._seed)
-            seconds = self._reading("games") + (self._sizes.rejudge or 0) * self._cost["rejudge"]
+            count = self._sizes.rejudge or 0
+            again = ("--rejudge", _with_net(s.test_deep, old), "--rejudge-positions", str(count))
             found.append(
                 Stage("rejudge", self._remeasured((old, repaired), again),
-                      f"{self._sizes.rejudge:,} held-out positions by {s.test_deep}", seconds, output=REJUDGED)
+                      f"{count:,} held-out positions, {parse_spec(s.test_deep).limits['nodes']:,} nodes each",
+                      self._reading("games") + count * self._cost["rejudge"], output=REJUDGED)
             )  # fmt: skip
         return found
 
@@ -352,6 +353,12 @@ class _Stages:
         return self._rates.start * (anyway + of_thousand * (self._sizes.positions or 0) / 1000)
 
 
+def _with_net(deep: str, net: str) -> str:
+    """The text of a judge that searches with a net, with the net that it would have in `vr mine`."""
+    judge = parse_spec(deep)
+    return f"{deep},weights={_side(net)}" if judge.kind in OWN_Q and judge.weights is None else deep
+
+
 def _side(net: str) -> str:
-    """A net's name in the text of a match's side."""
+    """A net's name in the text of a match's side, or of a judge."""
     return net.replace(",", "\\,")

@@ -28,10 +28,11 @@ BUDGET = "1h"
 # The recipe, by what was measured (docs/proof.md). Of a position in training a fiftieth of what `vr mine` judges a
 # candidate by, as more positions help more; the tests are judged by the deep judge, whose errors no net has learned.
 STOCKFISH_NODES, TEST_NODES = 20_000, 1_000_000
+FEWEST_REJUDGED = 10  # as `vr remeasure --rejudge` has it
 TEST_FACTOR = 10  # the same for judges that have a Q of their own, which are slower
 ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
-_OWN_Q = (MCTS, LC0)  # judges with a Q of their own: no alpha makes it of centipawns
+OWN_Q = (MCTS, LC0)  # judges with a Q of their own: no alpha makes it of centipawns
 _LARGEST = sys.float_info.max
 
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -54,6 +55,8 @@ class Sizes:
         for each in fields(self):
             if (number := getattr(self, each.name)) is not None and number < 1:
                 raise UsageError(f"[sizes] {each.name} = {number}: must be at least 1")
+        if self.rejudge is not None and self.rejudge < FEWEST_REJUDGED:
+            raise UsageError(f"[sizes] rejudge = {self.rejudge}: must be at least {FEWEST_REJUDGED}")
         if self.games is not None and self.games % 2:
             raise UsageError(f"[sizes] games = {self.games}: must be even, as each opening is played with both colours")
 
@@ -182,7 +185,7 @@ class Settings:
     @property
     def by_centipawns(self) -> bool:
         """Whether the judge says centipawns, of which alpha makes Q, and has no Q of its own."""
-        return parse_spec(self.deep).kind not in _OWN_Q
+        return parse_spec(self.deep).kind not in OWN_Q
 
 
 def _check_judge(option: str, text: str) -> None:
@@ -211,7 +214,7 @@ def default_test_deep(deep: str) -> str:
     judge = parse_spec(deep)
     if (nodes := judge.limits.get("nodes")) is None:
         return ""
-    deeper = TEST_FACTOR * nodes if judge.kind in _OWN_Q else TEST_NODES
+    deeper = TEST_FACTOR * nodes if judge.kind in OWN_Q else TEST_NODES
     if nodes >= deeper:
         return ""
     kind, _, settings = deep.partition(":")
