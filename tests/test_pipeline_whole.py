@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -36,10 +37,10 @@ from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here, in_a_process
 from valuerepair.judge.split import PARTS
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.page import Outcome
+from valuerepair.pipeline.page import Outcome, finish
 from valuerepair.pipeline.plan import plan
 from valuerepair.pipeline.rates import Rates
-from valuerepair.pipeline.run import planned, read_settings
+from valuerepair.pipeline.run import planned, read_settings, run
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
 
 GAMES = Path(__file__).parents[1] / "data" / "wild.pgn.zst"
@@ -60,7 +61,7 @@ def tiny(folder: Path) -> Settings:
         budget="5m",
         test_deep="mcts:nodes=20",
         control=True,
-        sizes=Sizes(positions=3000, steps=4, rejudge=20, games=4),
+        sizes=Sizes(positions=2000, steps=4, rejudge=20, games=4),
         train=Training(batch=64, lr=5e-6),
         play=Playing(match_nodes=4),
     )
@@ -100,28 +101,35 @@ def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, Outcome]) 
 
 
 def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
-    """The store of the other repair, with all that it searched: nothing is mined, and the nets come of it."""
+    """The store of the other repair, with all that it searched: nothing is mined. Its first stages are run."""
     store, folder = whole[0] / "store.db", tmp_path / "again"
     before = store.read_bytes()
     folder.mkdir()
-    sizes = Sizes(positions=3000, steps=2, games=2)
-    given = replace(
-        read_settings(whole[0], {}), archives=(), store=str(store), control=False, test_deep="", sizes=sizes
-    )
-    toml.write(given, folder / toml.FILE)
-    outcome = vr.repair(output=folder)
+    settings = read_settings(whole[0], {})
+    toml.write(replace(settings, archives=(), store=str(store)), folder / toml.FILE)
+    repair = planned(folder, read_settings(folder, {}), quiet=True)
+    run(replace(repair, plan=replace(repair.plan, stages=repair.plan.stages[:3])), quiet=True)
     assert store.read_bytes() == before
-    assert notes(folder)[0]["name"] == "copy"
-    assert all(each["done"] for each in notes(folder))
+    assert [each["name"] for each in notes(folder) if each["done"]] == ["copy", "split", "books"]
     with vr.open_store(folder / "store.db") as own, vr.open_store(store) as other:
         counts = [each.connection.execute("SELECT count(*) FROM positions").fetchone()[0] for each in (own, other)]
-    assert counts[0] >= counts[1]
-    assert outcome.repaired.exists()
+    assert counts[0] == counts[1]
+
+
+def test_without_a_control_nothing_is_said_of_one(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
+    """Of the same files: the first comparison of each part is that of the old net and the repaired one."""
+    folder = tmp_path / "repair"
+    shutil.copytree(whole[0], folder)
+    settings = replace(read_settings(folder, {}), control=False, test_deep="")
+    toml.write(settings, folder / toml.FILE)
+    outcome = finish(planned(folder, settings, quiet=True))
     assert outcome.control is None
-    assert not any("control" in each["name"] for each in notes(folder))
+    assert outcome.claims == whole[1].claims[:2]
+    assert len(outcome.judged) == 2
     assert outcome.rejudged is None
-    assert len(outcome.claims) == 2
-    assert "control" not in outcome.page.read_text("utf-8").replace("control = false", "").replace("# whether", "")
+    page = outcome.page.read_text("utf-8").partition("<h2>Settings")[0]
+    assert "control" not in page
+    assert "No deeper judge was asked" in page
 
 
 def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcome]) -> None:
@@ -143,6 +151,7 @@ def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -
         query = """
             SELECT n.name, v.position_id, v.q FROM net_values v JOIN nets n ON n.id = v.net_id
             JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full'
+            JOIN positions p ON p.id = v.position_id WHERE p.kind = 'game'
         """
         values = [(name, q) for name, number, q in store.connection.execute(query) if number in held]
     size = {net: np.hypot.reduce([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
@@ -159,21 +168,29 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
         ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
         part_of = dict(zip(ids.tolist(), (PARTS[i] for i in split.parts(store, ids)), strict=True))
     query = """
-        SELECT n.name, v.position_id, v.q - d.q FROM net_values v JOIN nets n ON n.id = v.net_id
-        JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full' WHERE d.q IS NOT NULL
+        SELECT n.name, v.position_id, v.q - d.q, p.kind FROM net_values v JOIN nets n ON n.id = v.net_id
+        JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full'
+        JOIN positions p ON p.id = v.position_id WHERE d.q IS NOT NULL
     """
     with sqlite3.connect(folder / "store.db") as connection:
         values = connection.execute(query).fetchall()
+    judged = {(each.part, each.first, each.second): each for each in outcome.judged}
+    assert len(judged) == 6
     for part in ("games", "families"):
         found = read(folder / f"{part}.json")
         names = [net["name"] for net in found["nets"]]
         assert names == ["tiny", "repaired", "control"]
+        rows = judged[part, "the old net", "the repaired net"].rows
+        held = [kind for which, number, _, kind in values if which == "tiny" and part_of[number] == part]
+        assert {row["kind"]: row["positions"] for row in rows} == Counter(held)
+        assert set(held) == {"game", "aside", "policy", "search"}
         for net, name in zip(found["nets"], names, strict=True):
-            off = [abs(value) for which, number, value in values if which == name and part_of[number] == part]
-            assert net["candidates"]["total"] == len(off) > 200
+            off = [
+                abs(value) for which, number, value, kind in values
+                if which == name and part_of[number] == part and kind == "game"
+            ]  # fmt: skip
+            assert net["candidates"]["total"] == len(off) > 100
             assert net["candidates"]["count"] == sum(value >= THRESHOLD - 1e-9 for value in off)
-    judged = {(each.part, each.first, each.second): each for each in outcome.judged}
-    assert len(judged) == 6
     against = judged["families", "the control", "the repaired net"]
     assert against.found == read(folder / "families-control.json")["comparisons"][0]
     assert (against.found["first"], against.found["second"]) == ("control", "repaired")
@@ -366,7 +383,7 @@ def test_killed_in_every_stage_it_comes_to_the_same(begun: Path, whole: tuple[Pa
 def test_a_signal_ends_the_stage_cleanly_and_says_how_to_go_on(begun: Path, number: int) -> None:
     settings = begun / toml.FILE
     # So many that the stage is not done when the signal comes.
-    settings.write_text(settings.read_text("utf-8").replace("positions = 3000 ", "positions = 25000 "), "utf-8")
+    settings.write_text(settings.read_text("utf-8").replace("positions = 2000 ", "positions = 25000 "), "utf-8")
     process = start(begun)
     wait_for(process, "mine")
     time.sleep(2.5)
