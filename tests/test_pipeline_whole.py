@@ -169,7 +169,7 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
         part_of = dict(zip(ids.tolist(), (PARTS[i] for i in split.parts(store, ids)), strict=True))
     query = """
         SELECT n.name, v.position_id, v.q - d.q, p.kind FROM net_values v JOIN nets n ON n.id = v.net_id
-        JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full'
+        JOIN deep_values d ON d.position_id = v.position_id AND d.stage IN ('full', 'expanded')
         JOIN positions p ON p.id = v.position_id WHERE d.q IS NOT NULL
     """
     with sqlite3.connect(folder / "store.db") as connection:

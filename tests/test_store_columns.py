@@ -23,7 +23,7 @@ JOINED = """
 SELECT p.id AS position_id, p.key, p.ply, p.pieces, p.history_known, p.eval_cp, p.eval_mate, p.game_id,
     g.number AS game, g.source, n.q AS net_q, n.w AS net_w, n.d AS net_d, n.l AS net_l, n.entropy AS net_entropy,
     v.nodes, v.depth, v.time_ms, v.cp, v.mate, v.w AS deep_w, v.d AS deep_d, v.l AS deep_l, v.q AS deep_own_q,
-    p.side, p.phase
+    p.side, p.phase, p.kind
 FROM deep_values v JOIN net_values n USING (position_id) JOIN positions p ON p.id = position_id
 JOIN games g ON g.id = p.game_id
 WHERE v.oracle_id = ? AND n.net_id = ? AND v.stage = 'full' ORDER BY position_id

@@ -35,7 +35,7 @@ THRESHOLD = 0.35
 LARGE = frozenset({"positions", "net_values", "deep_values", "screened", "priors", "failures", "games"})
 # A walk over a whole table that is the question itself: its rows are all asked for, in the order of its key.
 WHOLE = {
-    "positions": (columns.POSITION_ROWS, "count(*) FROM positions", "FROM positions p JOIN games g"),
+    "positions": (columns.POSITION_ROWS, columns.KIND_ROWS, "count(*) FROM positions", "FROM positions p JOIN games g"),
     "games": (columns.GAMES, "count(*) FROM games"),
 }
 Work = Callable[[Store, Path], object]
@@ -153,6 +153,12 @@ def test_the_constants_of_the_modules_are_what_runs(path: Path) -> None:
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)
         assert any(re.search(pattern, text) for text in asked), constant
+
+
+def test_positions_of_no_game_are_read_from_their_own_index(path: Path) -> None:
+    with Store.open(path) as store:
+        walk = ["SCAN positions USING COVERING INDEX positions_beside"]
+        assert list(steps(store.connection, columns.KIND_ROWS)) == walk
 
 
 def test_faults_are_found(path: Path) -> None:

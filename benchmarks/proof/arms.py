@@ -190,7 +190,7 @@ class Proof:
         """Ordinary training, with half of the positions a random move beside the games."""
         beside, both = self._db("beside"), self._db("both")
         archive = str(self.data / "pgn" / ARCHIVES[-1][0])
-        mine = ["mine", archive, "--aside", "--positions", str(_BESIDE), "--seed", _SEED, "--db", beside]
+        mine = ["mine", archive, "--aside", "aside:1", "--positions", str(_BESIDE), "--seed", _SEED, "--db", beside]
         yield self._done("aside", "mine-aside", [*mine, "--deep", _JUDGE, "--screen", "off"])
         yield Step("aside", "both", Path(both), ["store", "merge", self.store, beside, "-o", both])
         weights = ["--db", both, "--games", self.store, "--split", self.split, "-o", self._weights("aside")]

@@ -20,7 +20,7 @@ from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids
 from benchmarks.proof.noise import deep_q_of, scores_of, searched
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
-from valuerepair.archives.aside import aside
+from valuerepair.archives.aside import beside
 from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
 from valuerepair.chess.reached import followed
 from valuerepair.intervals import Interval
@@ -131,7 +131,7 @@ def command(
     with Store.open(given["db"]) as store:
         positions = store.positions(there.ids)
         alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"], alpha=given["alpha"]))
-    placed = {"aside": aside(positions, seed), "search": in_searches(searching, positions, rng)}
+    placed = {"aside": beside(positions, {"aside": 1.0}, seed)[:2], "search": in_searches(searching, positions, rng)}
     judged, game = {"game": there.deep_q}, {"game": there.game}
     with open_oracle(deep, net_path=None) as oracle:
         for place, (reached, kept) in placed.items():

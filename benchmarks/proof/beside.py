@@ -35,7 +35,7 @@ def command(db: str, games: str, split: str, share: float, candidates: float, ou
     candidates, of which there are more beside them, come more often."""
     import pandas as pd
 
-    question = Question(**asked, calibration="fitted")
+    question = Question(**asked, calibration="fitted", expanded="searched")
     with Store.open(games) as store:
         played = store.frame(question, text=False, only=("key",))["key"]
     with Store.open(db) as store:

@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from valuerepair import __version__
+from valuerepair.archives.select import U64
 from valuerepair.chess.origins import Origin
-from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.chess.positions import Moves, Position, PositionBatch
 from valuerepair.chess.progress import without_remarks
 from valuerepair.cluster.connection import ClusterAddress, parse_cluster
 from valuerepair.cluster.protocol import Assignment, Offer, Role
@@ -109,6 +112,9 @@ def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
         return {}
 
 
+_TREES = 64  # short searches that go to a worker together
+
+
 class ClusterNet:
     """A net on a cluster."""
 
@@ -142,6 +148,15 @@ class ClusterNet:
         """As `nets.net.Net.priors`. Raises ValueRepairError, for a position that kills workers too."""
         found: Priors = self._dispatcher.submit(Role.NET, ("priors", _bare(batch)), _raise_failed).result()
         return found
+
+    def search_lines(self, batch: PositionBatch, draws: U64) -> list[Moves]:
+        """As `runs.beside.searched_lines`, on the workers. Raises ValueRepairError, for a position that kills workers,
+        too."""
+        cuts = [slice(i, min(i + _TREES, len(batch))) for i in range(0, len(batch), _TREES)]
+        parts = [_bare(batch.take(np.arange(cut.start, cut.stop))) for cut in cuts]
+        calls = [("search_lines", part, draws[cut]) for part, cut in zip(parts, cuts, strict=True)]
+        futures = [self._dispatcher.submit(Role.NET, call, _raise_failed) for call in calls]
+        return [line for future in futures for line in future.result()]
 
 
 def _bare(batch: PositionBatch) -> PositionBatch:

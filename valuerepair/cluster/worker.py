@@ -22,6 +22,7 @@ from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.oracle import Oracle
 
 if TYPE_CHECKING:
+    from valuerepair.chess.positions import PositionBatch
     from valuerepair.nets.net import Net
 
 # A driver that was killed cannot leave.
@@ -123,15 +124,21 @@ class WorkerEvaluators(WorkerPlugin):
             if role is Role.NET:
                 with self._evaluating:  # one by one, each batch by itself: values depend on it in the last bits
                     net = self._open_net()
-                    return [
-                        (net.evaluate(batch), {}) if method == "evaluate" else net.priors(batch)
-                        for method, batch in calls
-                    ]
+                    return [_asked(net, *call) for call in calls]
             oracle = self._open_oracle()
             futures = [getattr(oracle, method)(*given) for method, *given in calls]
             return [future.result() for future in futures]
         finally:
             self._used = time.monotonic()
+
+
+def _asked(net: Net, method: str, batch: PositionBatch, *given: Any) -> Any:
+    """What a driver's net is asked, of the net here."""
+    from valuerepair.runs.beside import searched_lines
+
+    if method == "search_lines":
+        return searched_lines(net, batch, *given)
+    return (net.evaluate(batch), {}) if method == "evaluate" else net.priors(batch)
 
 
 def work(session: str, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:

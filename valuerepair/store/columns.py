@@ -34,7 +34,7 @@ DEEP_ROWS = "FROM deep_values v WHERE {counts} ORDER BY position_id"
 POSITION_ROWS = "FROM positions ORDER BY id"
 # By way of the index on both, whose entries are a few bytes: a position's row holds its whole history.
 WORD_ROWS = "SELECT id FROM positions WHERE phase = :phase AND side = :side ORDER BY id"
-KIND_ROWS = "SELECT id, kind FROM positions WHERE kind IS NOT 'game' ORDER BY id"
+KIND_ROWS = "SELECT id, kind FROM positions WHERE kind IS NOT 'game'"
 GAMES = "SELECT id, number, source, digest FROM games"
 CUTS = """
 SELECT position_id, searched, probability FROM screened

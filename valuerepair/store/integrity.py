@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from valuerepair.chess.origins import KINDS
+from valuerepair.chess import origins
 from valuerepair.store import schema
 from valuerepair.store.rows import AFTER, CHOSEN, EXPANDED, FULL, INFERRED, REJUDGED, SECOND
 from valuerepair.store.store import Store
@@ -17,9 +17,9 @@ _SHOWN = 100
 _SUM_OFF, _PER_MILLE_OFF = 1e-3, 3
 
 
-WHOLE, CELLS = "SQLite: the file is whole", "cells are of the kind of their column"
+WHOLE, KINDS = "SQLite: the file is whole", "cells are of the kind of their column"
 # A store that one of these finds wrong is asked no further: readers take for granted what they say.
-FATAL = (WHOLE, CELLS)
+FATAL = (WHOLE, KINDS)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ _RULES = (
      f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
     ("positions: kinds, and whole searches of the archive's positions are of those of games", "positions WHERE 1",
-     f"coalesce(kind, 'game') NOT IN ({', '.join(map(repr, KINDS))}) OR (kind IS NOT 'game' AND EXISTS ("
+     f"coalesce(kind, 'game') NOT IN ({', '.join(map(repr, origins.KINDS))}) OR (kind IS NOT 'game' AND EXISTS ("
      "SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full' "
      "AND v.position_id = positions.id))",
      "'position ' || id || ': ' || coalesce(kind, 'no kind')"),
@@ -164,7 +164,7 @@ def _kinds(connection: sqlite3.Connection) -> StoreCheck:
         ).fetchone()
         checked, wrong = checked + count, wrong + odd
         example = example or (f"{table}.{shown}" if odd else "")
-    return StoreCheck(CELLS, checked, wrong, example)
+    return StoreCheck(KINDS, checked, wrong, example)
 
 
 def _references(connection: sqlite3.Connection) -> StoreCheck:

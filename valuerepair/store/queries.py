@@ -410,21 +410,19 @@ def pair_options(connection: sqlite3.Connection, path: str, net_id: int, oracle_
     return [word for name, value in (("--net", net), ("--oracle", oracle)) if value for word in (name, value)]
 
 
-_OF_BOTH = """
+SCORED = f"""
 FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
-WHERE v.oracle_id = ? AND v.stage IN {stages}
+WHERE v.oracle_id = ? AND v.stage IN ('{FULL}', '{EXPANDED}')
 """
-_SAMPLED, _SEARCHED = f"('{FULL}')", f"('{FULL}', '{EXPANDED}')"
 
 
 def _any_scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> bool:
-    """Also of a store of positions beside the games alone."""
-    query = f"SELECT EXISTS (SELECT 1 {_OF_BOTH.format(stages=_SEARCHED)})"
-    return bool(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
+    """Also of positions beside the games, which may be all that there is."""
+    return bool(connection.execute(f"SELECT EXISTS (SELECT 1 {SCORED})", (net_id, oracle_id)).fetchone()[0])
 
 
 def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
-    query = f"SELECT count(*) {_OF_BOTH.format(stages=_SAMPLED)}"
+    query = f"SELECT count(*) {SCORED} AND v.stage = '{FULL}'"
     return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
