@@ -51,14 +51,14 @@ def visits(forest: Any) -> dict[tuple[str, ...], int]:
     return {path: twig.n for path, twig in tree_of(forest).items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.1, 5))
 def test_the_tree_is_that_of_the_net_whose_q_is_scaled(seed: int, times: float) -> None:
     """All of it: visits, means, priors and proofs, of any search; with 5 two thirds of Q are cut off at 1."""
     rng = random.Random(seed)
     changes, start = any_params(rng), any_position(rng)
-    mapped = searched(start, 150, FakeNet(), **changes, q_scale=times)
-    assert tree_of(mapped) == tree_of(searched(start, 150, ScaledNet(times), **changes))
+    mapped = searched(start, 100, FakeNet(), **changes, q_scale=times)
+    assert tree_of(mapped) == tree_of(searched(start, 100, ScaledNet(times), **changes))
 
 
 @pytest.mark.parametrize("times", [0.74, 3.0])

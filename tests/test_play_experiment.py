@@ -185,6 +185,7 @@ def test_a_match_says_it_at_every_level() -> None:
     first, second = parse_side("name=a,nodes=3"), parse_side("name=b")
     row = match_row(first, second, standing) | {"planned": 60}
     assert (row["wins"], row["draws"], row["losses"], row["pairs"], row["value"]) == (20, 20, 0, "0 0 0 20 0", 3)
+    assert row["effective_moves"] is row["effective_moves_second"] is None
     lines = match_lines([row])
     assert "better 0.90, better 0.95, better 0.97, better 0.99" in lines[1]
     assert (lines[1].startswith("a against b* "), lines[-1]) == (True, UNFINISHED)

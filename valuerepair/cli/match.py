@@ -57,11 +57,13 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     A side is a search of this project, net=NET,nodes=N with any of its parameters (contempt=N is n_scl=N), or an
     engine: stockfish, lc0:weights=NET or /path/engine, each with nodes=, depth=, movetime=, option.NAME=, arg=, name=.
     Each opening is played with both colours. An engine that crashes, is out of time or moves illegally loses that game.
-    A match can be stopped at any time (Ctrl-C), and the same command goes on; with more --games it goes further.
+    The result has the effective root moves of both sides' searches; if one net's Q is steeper, it names the q_scale=
+    with which both are searched as broadly. A match can be stopped at any time (Ctrl-C), and the same command goes on; with more --games it goes further.
 
     \b
     Example:
       vr match net=maia-1900,nodes=100,certainty=1 net=maia-1900,nodes=100 --games 200
+      vr match net=new.pb.gz,nodes=100,q_scale=0.74 net=old.pb.gz,nodes=100 -o equal.pgn
       vr match net=maia-1900,nodes=400,contempt=5 stockfish:nodes=2000 --openings book.pgn -o contempt.pgn
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """

@@ -98,7 +98,7 @@ class ComparedScores:
 class NetRate:
     """A net on all positions compared: its candidates, its mean |disagreement|, and the standard deviation of its Q.
 
-    A net whose Q is spread more widely is searched more narrowly by the same cpuct.
+    A net whose Q is spread more widely is searched more narrowly by the same settings; see `judge.q_scale`.
     """
 
     name: str

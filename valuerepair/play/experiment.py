@@ -189,13 +189,17 @@ def selfplay_row(setting: EngineSpec, games: Sequence[PlayedGame], threshold: fl
 
 
 def match_row(first: EngineSpec, second: EngineSpec, standing: Standing) -> Row:
-    """What a match shows, from the first side; None for what is unknown or infinite. `value` are the first's nodes."""
+    """What a match shows, from the first side; None for what is unknown or infinite. `value` are the first's nodes.
+
+    `effective_moves` are the effective root moves of the first side's searches, `effective_moves_second` the other's.
+    """
     told, share = standing.as_json(), share_interval(standing.results)
     row: Row = {"kind": "match", "setting": f"{first.name} against {second.name}", "value": first.limits.get("nodes")}
     row |= {"first": first.name, "second": second.name, "games": standing.games, "undecided": told["undecided"]}
     row |= told["score"] | {"pairs": " ".join(map(str, told["pentanomial"])), "intervals_of": told["intervals_of"]}
     row |= {f"points{end}": number(value) for end, value in zip(("", "_low", "_high"), share, strict=True)}
     row |= {"los": told["los"], "elo": told["elo"][0]["value"]}
+    row["effective_moves"], row["effective_moves_second"] = told["effective_root_moves"]
     for at in told["elo"]:
         name = f"elo_{round(100 * at['level'])}"
         row |= {f"{name}_low": at["low"], f"{name}_high": at["high"], f"{name}_verdict": at["verdict"]}
