@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from statsmodels.api import WLS
 
-from tests.test_remeasure import compared, db, mined
+from tests.test_remeasure import OtherNet, add, compared, db, mined
 from valuerepair.calibration import fold_of
 from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import by_kind
@@ -110,7 +109,7 @@ def test_better_only_if_better_of_each_kind() -> None:
     assert "after the policy's 3rd to 6th move (" in found.sentence
     assert "in games" not in found.sentence
     told = list(kind_lines(worse))
-    assert [line.split("  ")[1] for line in told[2:5]] == [by_kind.KINDS[row.kind] for row in worse]
+    assert [line.split("  ")[1] for line in told[2:5]] == [by_kind.WORDS[row.kind] for row in worse]
 
 
 def test_positions_of_games_alone_say_so() -> None:
@@ -131,25 +130,22 @@ def test_few_games_show_nothing() -> None:
     assert "15 games, 16 are needed" in better_judge([row], held_out=True).sentence
 
 
-def test_positions_beside_the_games_have_rows_and_change_nothing_else(
-    db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frame_of = Store.frame
-
-    def with_kinds(*given: object, **options: object) -> pd.DataFrame:
-        frame: pd.DataFrame = frame_of(*given, **options)  # type: ignore[arg-type]
-        frame["kind"] = np.where(frame["position_id"] % 3 == 0, "aside", "game")
-        return frame
-
+def test_positions_beside_the_games_have_rows_and_change_nothing_else(db: Path) -> None:
     plain_result = compared(db, "key-net", "half-net")
     assert [row.kind for row in plain_result.comparisons[0].by_kind] == ["game"]
-    monkeypatch.setattr(Store, "frame", with_kinds)
+    with Store.open(db, write=True) as store:
+        for row, kind in ((0, "aside"), (1, None)):  # the latter as if reached from a candidate
+            store.connection.execute("UPDATE positions SET kind = ? WHERE id % 3 = ?", (kind, row))
+            store.connection.execute("UPDATE deep_values SET stage = 'expanded' WHERE position_id % 3 = ?", (row,))
+        (scored,) = store.connection.execute("SELECT count(*) FROM deep_values WHERE position_id % 3 <> 1").fetchone()
+        store.commit()
     found = compared(db, "key-net", "half-net")
     by = {row.kind: row.positions for row in found.comparisons[0].by_kind}
     assert by["aside"] > 100
-    assert sum(by.values()) == plain_result.positions
+    assert sum(by.values()) == scored
     assert found.positions == by["game"] == sum(found.comparisons[0].counts.values())
     assert (found.scores.kind == "game").all()
+    assert add(db, OtherNet("third", "c", np.negative)) == scored
     assert comparison_lines(found)[-2] == found.comparisons[0].judge.sentence
     told = json.loads(json.dumps(found.as_dict(), allow_nan=False))["comparisons"][0]
     assert told["by_kind"][1]["kind"] == "aside"

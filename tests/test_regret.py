@@ -85,14 +85,14 @@ def test_as_many_games_tell_as_much() -> None:
     """The interval of that many games (three draws in ten) by the formula of matches is that of the regret."""
     change = Interval(0.002, -0.001, 0.005)
     row = RegretRow("game", 900, 300, wilson(300, 900), 300, (0.01, 0.012), change)
-    match = equal_match([row], 0.05)
+    match = equal_match([row], 0.05, 7.0)
     assert match is not None
     decided = round(0.35 * match.games)
     interval = share_interval(MatchScore(decided, round(match.games) - 2 * decided, decided))
     assert interval.high - interval.low == pytest.approx(MOVES * (change.high - change.low) / 2, rel=0.02)
     assert match.seconds == pytest.approx(match.games * 2 * MOVES * 0.05)
     assert (match.result.low, match.result.high) == pytest.approx((-MOVES * change.high, -MOVES * change.low))
-    assert equal_match([replace(row, kind="aside")], 0.05) is None
+    assert equal_match([replace(row, kind="aside")], 0.05, 7.0) is None
 
 
 # -- searches ---------------------------------------------------------------------------------------------------------
@@ -190,7 +190,9 @@ def test_who_loses_how_much_is_as_python_chess_plays_it(
     assert 10 < row.judged == row.different.count < 50
     ends = 2 * row.judged - len(judge.searched)  # moves that end the game need no search
     assert 0 <= ends < 8
-    assert pair.seconds == pytest.approx((2 * 60 * 4 + 3 * len(judge.searched)) / 1000)
+    assert pair.match is not None
+    assert pair.match.seconds_of_regret == pytest.approx((2 * 60 * 4 + 3 * len(judge.searched)) / 1000)
+    assert pair.match.seconds == pytest.approx(pair.match.games * 2 * MOVES * 0.004)
     told = "\n".join(comparison_lines(found))
     assert "regret: moves of 10 nodes" in told
     assert json.loads(json.dumps(found.as_dict()))["comparisons"][0]["regret"]["rows"][0]["judged"] == row.judged

@@ -65,6 +65,16 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
                 [label, worse],
             )
         )
+    scores = ComparedScores(
+        np.arange(positions),
+        np.arange(positions) % 100,
+        np.ones(positions),
+        np.zeros(positions),
+        off,
+        off,
+        off,
+        np.full(positions, GAME, object),
+    )
     return Remeasured(
         part=None,
         oracle="stockfish 15.1 nodes=5000",
@@ -81,16 +91,8 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
         left_out={},
         nets=[NetRate("one", "ab", wilson(1, positions), 0.2, 0.4)],
         comparisons=pairs,
-        scores=ComparedScores(
-            np.arange(positions),
-            np.arange(positions) % 100,
-            np.ones(positions),
-            np.zeros(positions),
-            off,
-            off,
-            off,
-            np.full(positions, GAME, object),
-        ),
+        scores=scores,
+        all_kinds=scores,
     )
 
 

@@ -7,7 +7,7 @@ candidates that are left then. See docs/methods.md, "By kind of position".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Literal
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
+from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, weighted
 from valuerepair.judge.two_phase import Deeper, estimated
 
@@ -23,9 +24,7 @@ Finding = Literal["better", "worse", "not shown", "too few games"]
 
 # The first is where most was measured, the second what books and the design take.
 THRESHOLDS = (0.3, 0.55)
-GAME = "game"
-# What the kinds are, in the order of the rows; a kind that is not here comes after them.
-KINDS = {
+WORDS: Mapping[str, str] = {
     GAME: "in games",
     "aside": "after a random legal move",
     "policy": "after the policy's 3rd to 6th move",
@@ -87,11 +86,6 @@ class BetterJudge:
     notes: list[str]
 
 
-def in_order(kinds: Set[str]) -> list[str]:
-    """These kinds in the order of the rows."""
-    return [*(name for name in KINDS if name in kinds), *sorted(kinds - KINDS.keys())]
-
-
 def rows_by_kind(
     net_q: tuple[Floats, Floats],
     deep_q: Floats,
@@ -101,14 +95,16 @@ def rows_by_kind(
     seed: int = 0,
     deeper: Deeper | None = None,
 ) -> list[KindRow]:
-    """A row for each kind of position among `kind` [n], in the order of `KINDS`; all are [n], Q of the side to move.
+    """A row for each kind of position among `kind` [n], in the order of `chess.origins.KINDS`; all are [n].
 
-    `weight` is how many positions each stands for, `game` the number of its game, `seed` that of the resamples. With
+    Q is that of the side to move, `weight` how many positions each stands for, `game` the number of its game. With
     `deeper` the rows are by that judge, and `deep_q` is the first one's.
     """
     rows = []
-    for name in in_order(set(kind[weight > 0].tolist())):
+    for name in KINDS:
         of = (kind == name) & (weight > 0)
+        if not of.any():
+            continue
         judged = None if deeper is None else deeper.of(of)
         rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], judged, weight[of], game[of], seed))
     return rows
@@ -255,8 +251,8 @@ def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
     kinds = {row.kind: row.finding for row in rows}
     shown = bool(rows) and all(finding == "better" for finding in kinds.values())
     beside = any(kind != GAME for kind in kinds)
-    doubts = ", ".join(f"{KINDS.get(row.kind, row.kind)} ({_doubt(row)})" for row in rows if row.finding != "better")
-    where = "for each kind of position" if beside else f"for positions {KINDS[GAME]}"
+    doubts = ", ".join(f"{WORDS[row.kind]} ({_doubt(row)})" for row in rows if row.finding != "better")
+    where = "for each kind of position" if beside else f"for positions {WORDS[GAME]}"
     sentence = f"better judge: shown {where}" if shown else f"better judge: not shown for positions {doubts}"
     notes = []
     if not held_out:
@@ -276,7 +272,7 @@ def _doubt(row: KindRow) -> str:
 
 def kind_lines(rows: Sequence[KindRow]) -> Iterator[str]:
     """The rows as two tables for a terminal."""
-    names = [f"{KINDS.get(row.kind, row.kind):33}" for row in rows]
+    names = [f"{WORDS[row.kind]:33}" for row in rows]
     yield "by kind of position, each net's Q times one number that was fitted to other games (B - A; below 0 is better)"
     yield f"  {'squared error':33} {'positions':>9} {'games':>7} {'A times':>7} {'B times':>7} {'A':>7} {'B':>7}  B - A"
     for name, row in zip(names, rows, strict=True):

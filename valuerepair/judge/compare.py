@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, CrossFit
 from valuerepair.chess import values
+from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import (
     Flags,
@@ -28,7 +29,7 @@ from valuerepair.intervals import (
     weighted,
     wilson,
 )
-from valuerepair.judge.by_kind import GAME, BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
+from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
 from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -57,7 +58,7 @@ class ComparedScores:
     """The positions compared, by id: their numbers, games, weights, deep Q [n]; Q and disagreement of each net [k, n].
 
     `recalibrated` [k, n] is the disagreement of each net once its Q goes through its curve, NaN where positions are too
-    few for one. `kind` [n] is the kind of each position (`judge.by_kind.KINDS`).
+    few for one. `kind` [n] is the kind of each position (`chess.origins.KINDS`).
     """
 
     position_id: NDArray[np.int64]
@@ -324,11 +325,13 @@ def _read(
 
     joined: pd.DataFrame | None = None
     for i, each in enumerate(words):
-        frame = store.frame(replace(question, net=each), text=False, cut=oracle.cut).set_index("position_id")
+        # What lies beside the games is among what expansions searched; what they reached from candidates has no kind.
+        asked = replace(question, net=each, expanded="searched")
+        frame = store.frame(asked, text=False, cut=oracle.cut).dropna(subset="kind").set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
         if joined is None:
             joined = own.join(frame[["game_id", "deep_q"]]).assign(
-                cut=frame["rung"].notna() if oracle.cut else False, kind=frame.get("kind", GAME)
+                cut=frame["rung"].notna() if oracle.cut else False, kind=frame["kind"]
             )
         else:
             joined = joined.join(own, how="inner")

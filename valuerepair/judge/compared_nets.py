@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
@@ -26,7 +27,7 @@ from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
 from valuerepair.store.connect import store_errors
 from valuerepair.store.files import net_words
-from valuerepair.store.rows import CUT, FULL, RunRecord
+from valuerepair.store.rows import CUT, EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_ROWS = 1024
+# Those of games, and those beside them.
 _MISSING = f"""
 SELECT v.position_id FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
-WHERE v.oracle_id = :oracle AND v.stage = '{FULL}' AND n.position_id IS NULL ORDER BY v.position_id
+WHERE v.oracle_id = :oracle AND n.position_id IS NULL AND (v.stage = '{FULL}' OR v.stage = '{EXPANDED}' AND
+EXISTS (SELECT 1 FROM positions p WHERE p.id = v.position_id AND p.kind IN {BESIDE})) ORDER BY v.position_id
 """
 _MISSING_OF_CUT = f"""
 SELECT position_id FROM deep_values WHERE oracle_id = :oracle AND stage GLOB '[0-9]*' AND position_id IN ({CUT})
@@ -66,9 +69,9 @@ class AskedNet:
 
 @dataclass(frozen=True, slots=True)
 class AskedOracle:
-    """The oracle of a comparison: its number in the store, label, digest, and the positions it has scored in full; with
-    a `part` those of this part alone, which are compared. With `cut` also those that a ladder cut, by the value of
-    their last rung."""
+    """The oracle of a comparison: its number in the store, label, digest, and how many positions it has scored in full,
+    of games and beside them; with a `part` those of this part alone, which are compared. With `cut` also those that a
+    ladder cut, by the value of their last rung."""
 
     id: int
     label: str
@@ -90,9 +93,7 @@ def find_oracle(
         with contextlib.suppress(ValueRepairError):
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]
-    found = AskedOracle(number, str(row["label"]), str(row["digest"]), int(row["scored"]), part, cut)
-    if part is None and not cut:
-        return found
+    found = AskedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
     scored = len(_lacking(store, 0, found))  # no net has the number 0
     if part is not None and not scored:
         raise ValueRepairError(f"{store.path}: {found.label} has scored nothing of what is held out as {part.name}")

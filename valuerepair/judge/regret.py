@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES
+from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.chess.progress import format_duration
 from valuerepair.intervals import Z95, Flags, Floats, Ids, Interval, Rate, bootstrap, weighted
-from valuerepair.judge.by_kind import GAME, KINDS, in_order
+from valuerepair.judge.by_kind import WORDS
 
 # Of games of equal nets: how many moves each side makes after the opening, and the standard deviation of a result in
 # [-1, 1], with three draws in ten.
@@ -53,10 +54,12 @@ class RegretRow:
 @dataclass(frozen=True, slots=True)
 class EqualMatch:
     """The match that would tell as much: `games` of both nets at the same nodes, whose searches take `seconds` one
-    after the other. `result` is the second net's result in [-1, 1] that the regret amounts to."""
+    after the other; searches and judgements of the positions of games took `seconds_of_regret`. `result` is the second
+    net's result in [-1, 1] that the regret amounts to."""
 
     games: float
     seconds: float
+    seconds_of_regret: float
     result: Interval
 
 
@@ -64,8 +67,8 @@ class EqualMatch:
 class Regret:
     """The moves of a second net against those of the first, by searches of `nodes` each, judged by `judge`.
 
-    `q_scale` is what the second net's Q was multiplied by in the search, `seconds` how long all searches and judgements
-    took, one after the other, whenever they were made. `match` is None without positions of enough games.
+    `q_scale` is what the second net's Q was multiplied by in the search. `match` is None without positions of enough
+    games.
     """
 
     first: str
@@ -74,7 +77,6 @@ class Regret:
     q_scale: float
     judge: str
     rows: list[RegretRow]
-    seconds: float
     match: EqualMatch | None
 
 
@@ -84,7 +86,7 @@ def sample(position_id: Ids, kind: NDArray[np.object_], count: int) -> Ids:
     So more positions are the same ones and others, and so are those of a store that has grown.
     """
     chosen = []
-    for name in in_order(set(kind.tolist())):
+    for name in KINDS:
         of = position_id[kind == name].tolist()
         chosen += sorted(of, key=lambda number: hashlib.blake2b(number.to_bytes(8, "little")).digest())[:count]
     return np.sort(np.array(chosen, np.int64))
@@ -103,8 +105,10 @@ def regret_rows(
     lost = np.stack([np.where(different, best - own, 0.0) for own in after], 1)
     columns = np.column_stack([lost, lost[:, 1] - lost[:, 0]])
     rows = []
-    for name in in_order(set(kind[usable].tolist())):
+    for name in KINDS:
         of = (kind == name) & usable
+        if not of.any():
+            continue
         means = bootstrap(columns[of], weight[of], game[of], seed)
         games = len(np.unique(game[of]))
         change = means[2] if games >= FEWEST_GAMES else Interval(means[2].difference, nan, nan)
@@ -123,7 +127,7 @@ def regret_rows(
     return rows
 
 
-def equal_match(rows: Sequence[RegretRow], seconds_per_search: float) -> EqualMatch | None:
+def equal_match(rows: Sequence[RegretRow], seconds_per_search: float, seconds_of_regret: float) -> EqualMatch | None:
     """The match that tells which net plays better as exactly as the regret in positions of games does.
 
     A result is Q at the beginning less all that one side loses by its moves plus all that the other does. So a match
@@ -135,7 +139,7 @@ def equal_match(rows: Sequence[RegretRow], seconds_per_search: float) -> EqualMa
     error = MOVES * (change.high - change.low) / (2 * Z95)
     games = (RESULT_DEVIATION / error) ** 2
     result = Interval(-MOVES * change.difference, -MOVES * change.high, -MOVES * change.low)
-    return EqualMatch(games, games * 2 * MOVES * seconds_per_search, result)
+    return EqualMatch(games, games * 2 * MOVES * seconds_per_search, seconds_of_regret, result)
 
 
 def regret_lines(found: Regret) -> Iterator[str]:
@@ -147,12 +151,12 @@ def regret_lines(found: Regret) -> Iterator[str]:
     for row in found.rows:
         change = row.change
         yield (
-            f"  {KINDS.get(row.kind, row.kind):33} {row.positions:>9,} {row.games:>6,} "
+            f"  {WORDS[row.kind]:33} {row.positions:>9,} {row.games:>6,} "
             f"{100 * row.different.rate:>6.1f} % {row.judged:>6,} {row.regret[0]:>7.4f} {row.regret[1]:>7.4f}  "
             f"{change.difference:+.4f} ({change.low:+.4f} to {change.high:+.4f})"
         )
     if (match := found.match) is not None:
         yield (
-            f"  {format_duration(found.seconds)} of searching; as exact would be {match.games:,.0f} games of "
-            f"{found.nodes:,} nodes a move, {format_duration(match.seconds)}"
+            f"  in games {format_duration(match.seconds_of_regret)} of searching; "
+            f"a match of {match.games:,.0f} games, {format_duration(match.seconds)}, would be as exact"
         )

@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+from valuerepair.chess.origins import KINDS
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge.by_kind import KINDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from valuerepair.chess import values
+from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, without_remarks
 from valuerepair.errors import UsageError
@@ -163,22 +164,13 @@ def measure_regret(
             after_q = work.judge(judge, differing, nets[0], found)
         store.end_run(run, "finished", {"positions": len(ids)})
     regret = []
+    of_games = set(scores.position_id[scores.kind == GAME].tolist())
     for pair, scale, own, other in zip(found.comparisons, scales[1:], moves[1:], played[1:], strict=True):
         rows = _rows(scores, moves[0], own, after_q.q)
-        searches = [milliseconds for each in (played[0], other) for _, milliseconds in each.values()]
-        judged = [after_q.milliseconds[move] for move in _differing(moves[0], own) if move in after_q.milliseconds]
-        regret.append(
-            Regret(
-                first=pair.first,
-                second=pair.second,
-                nodes=options.nodes,
-                q_scale=scale,
-                judge=after_q.judge,
-                rows=rows,
-                seconds=(sum(searches) + sum(judged)) / 1000,
-                match=equal_match(rows, sum(searches) / 1000 / max(len(searches), 1)),
-            )
-        )
+        searches = [time for side in (played[0], other) for number, (_, time) in side.items() if number in of_games]
+        judged = [after_q.milliseconds.get(move, 0) for move in _differing(moves[0], own) if move[0] in of_games]
+        match = equal_match(rows, sum(searches) / 1000 / max(len(searches), 1), (sum(searches) + sum(judged)) / 1000)
+        regret.append(Regret(pair.first, pair.second, options.nodes, scale, after_q.judge, rows, match))
     return replace(found, regret=regret)
 
 
