@@ -97,10 +97,13 @@ def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_
     # All that was sampled is there: each position stands for itself.
     weight, written = np.ones(len(frame)), curve.attrs["written"]
     judged = curve.set_index("step")
-    for net, step in ((maia_file, 0), (str(out), written["step"])):
+    amplitude = curve.attrs["amplitude"]
+    for net, measures in ((maia_file, judged.loc[0]), (str(out), amplitude["measures"])):
         off = (valuerepair.evaluate(frame, net)["q"] - frame["deep_q"]).abs()
-        assert np.average(off, weights=weight) == pytest.approx(judged.loc[step, "mean_dq"], abs=2e-4)
-        assert np.average(off >= 0.3, weights=weight) == pytest.approx(judged.loc[step, "rate"], abs=0.01)
+        assert np.average(off, weights=weight) == pytest.approx(measures["mean_dq"], abs=2e-4)
+        assert np.average(off >= 0.3, weights=weight) == pytest.approx(measures["rate"], abs=0.01)
+    assert 0 < amplitude["lambda"] <= 2
+    assert amplitude["measures"]["loss"] <= judged.loc[written["step"], "loss"]
     assert written["step"] > 0
     assert 0 < written["q"] < 5e-3
     assert judged.loc[written["step"], "loss"] < judged.loc[0, "loss"]
@@ -120,7 +123,11 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
     trained: tuple[Path, Any], tmp_path: Path, capsys: Captured
 ) -> None:
     out, curve = trained
-    assert f"{curve.attrs['written']['step']} steps" in vr(["nets", "describe", str(out)], capsys)[1]
+    described = vr(["nets", "describe", str(out)], capsys)[1]
+    assert f"{curve.attrs['written']['step']} steps" in described
+    assert f", lambda {curve.attrs['amplitude']['lambda']:g}" in described
+    lines = "\n".join(read_curve(out).lines())
+    assert f"amplitude: lambda {curve.attrs['amplitude']['lambda']:.2f} on the games held out; by Q it would" in lines
     code, said, _ = vr(["plot", "training", str(out), "-o", str(tmp_path / "curve.svg")], capsys)
     assert code == 0
     assert "20 of 20 steps" in said

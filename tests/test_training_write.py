@@ -123,8 +123,8 @@ def test_of_several_heads_only_the_trained_ones_change(tmp_path: Path, positions
 def test_the_training_is_noted(tmp_path: Path, shared_data: Path, lc0: str) -> None:
     path, new = shared_data / "nets" / "maia-1900.pb.gz", tmp_path / "new.pb.gz"
     net = NetGraph.open(path)
-    for source in (path, new):
-        write_net(source, net.parameters, frozenset({"/value/dense2/add/w"}), new, NOTES)
+    for source, notes in ((path, NOTES), (new, {**NOTES, "lambda": 0.81})):
+        write_net(source, net.parameters, frozenset({"/value/dense2/add/w"}), new, notes)
     header = read_net_file(new).header
     assert header is not None
     assert header.training_steps == 400_000 + 600
@@ -132,7 +132,8 @@ def test_the_training_is_noted(tmp_path: Path, shared_data: Path, lc0: str) -> N
     theirs = dict(re.findall(r"^ *([\w ]+): (.+)$", said, re.M))
     assert theirs["Training steps"] == "400600"
     assert float(theirs["Learning rate"]) == pytest.approx(1e-4)
-    twice = r"valuerepair \S+: 300 steps at 0\.0001 from maia-1900 e2f565f42d7c; valuerepair .* from new \w{12}"
+    once = r"valuerepair \S+: 300 steps at 0\.0001 from"
+    twice = rf"{once} maia-1900 e2f565f42d7c; {once} new \w{{12}}, lambda 0\.81"
     assert re.fullmatch(twice, theirs["Lc0 Params"])
     assert describe(new)["training"] == theirs["Lc0 Params"]
     assert describe_lines(describe(new))[-1] == f"  training  {theirs['Lc0 Params']}"

@@ -427,9 +427,9 @@ def train(
 
     Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
     since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
-    `judge_move`, `mean_dq`, `rate`, `rate_calibrated`, `newly_wrong`. attrs: net, options, games, and `written`: the
-    step whose net was written, and by how much (`q`, `p`) the file is off the trained parameters. Raises
-    ValueRepairError and UsageError.
+    `judge_move`, `mean_dq`, `rate`, `rate_calibrated`, `newly_wrong`. attrs: net, options, games, `amplitude`
+    (`lambda`, and `measures` of what was written), and `written`: the step whose net was written, and by how much (`q`,
+    `p`) the file is off the trained parameters. Raises ValueRepairError and UsageError.
     """
     from valuerepair.training.train import train
 

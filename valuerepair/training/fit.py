@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.training.amplitude import Amplitude, Trained, find_amplitude
 from valuerepair.training.learner import Learner, State, TrainableNet
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import TrainOptions
 from valuerepair.training.sources import Held, Stream
 from valuerepair.training.validation import Validation
-
-Trained: TypeAlias = "dict[str, NDArray[np.float32]]"
 
 CHECKPOINT_S = 60.0
 _NOTES = "notes"  # the array of a checkpoint that holds all that is no array, as JSON
@@ -35,13 +34,15 @@ _NOTES = "notes"  # the array of a checkpoint that holds all that is no array, a
 class Fitted:
     """What came of it: the parameters that were trained, those of the best judgement, and the rows of the curve.
 
-    `stopped` says why it ended before the last step; "" where it did not.
+    `stopped` says why it ended before the last step; "" where it did not. The parameters are those after the amplitude
+    step, None where there was none: nothing is held out, or no judgement was better than the old net.
     """
 
     parameters: Trained
     curve: list[dict[str, float]]
     best_step: int
     stopped: str = ""
+    amplitude: Amplitude | None = None
 
 
 @dataclass(slots=True)
@@ -73,9 +74,9 @@ def fit(
 ) -> Fitted:
     """Trains a net, or goes on where the checkpoint of the same `identity` is.
 
-    Nothing depends on where it was interrupted. `on_curve` gets the curve after each judgement. Raises
-    ValueRepairError for a loss that is no number, UsageError for a checkpoint of another training, KeyboardInterrupt
-    after an interruption, with everything kept.
+    It ends with the amplitude step (`training.amplitude`). Nothing depends on where it was interrupted. `on_curve` gets
+    the curve after each judgement. Raises ValueRepairError for a loss that is no number, UsageError for a checkpoint of
+    another training, KeyboardInterrupt after an interruption, with everything kept.
     """
     value_only = options.only == "value"
     weights = LossWeights(
@@ -88,10 +89,14 @@ def fit(
     if value_only:
         _keep(learner, stream, held, quiet)
     validation = None
+    old = {name: net.parameters[name] for name in learner.trained}
     if held:
-        old = {name: net.parameters[name] for name in learner.trained}
         validation = Validation(held, learner, weights, threshold, options.batch, old)
-    return _Loop(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
+    fitted = _Loop(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
+    if validation is not None and fitted.best_step:
+        fitted.amplitude = find_amplitude(validation, old, fitted.parameters, quiet=quiet)
+        fitted.parameters = fitted.amplitude.parameters
+    return fitted
 
 
 def _keep(learner: Learner, stream: Stream, held: Sequence[Held], quiet: bool) -> None:

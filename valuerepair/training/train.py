@@ -84,8 +84,14 @@ class Training:
             )
         else:
             said.append("nothing changed: the file is the old net's")
+        amplitude = about.get("amplitude")
+        if amplitude is not None:
+            of_q = amplitude["lambda_in_q"]
+            beside = "" if of_q is None else f"; by Q it would be {of_q:.2f}"
+            said.append(f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{beside}")
         if "loss" in self.rows[0]:
-            best = next(row for row in self.rows if row["step"] == written["step"])
+            judged = next(row for row in self.rows if row["step"] == written["step"])
+            best = judged if amplitude is None else amplitude["measures"]
             said += [
                 f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}",
                 f"{'':30}{'old':>10}{'new':>10}",
@@ -203,8 +209,10 @@ def _train(
         on_curve=lambda rows: write_curve(path, Training(about, _plain(rows))),
         quiet=quiet,
     )
+    amplitude = _amplitude(fitted)
     written = _write(file, path, graph, fitted, _some_planes(stream, held), about)
-    found = Training({**about, "stopped": fitted.stopped, "written": written}, _plain(fitted.curve))
+    ending = {"stopped": fitted.stopped, "amplitude": amplitude, "written": written}
+    found = Training({**about, **ending}, _plain(fitted.curve))
     write_curve(path, found)
     _checkpoint(path).unlink(missing_ok=True)
     return found
@@ -327,6 +335,22 @@ def _sources(
 # -- after ------------------------------------------------------------------------------------------------------------
 
 
+def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
+    """How much of what was learned is written; a small part is warned of."""
+    from valuerepair.training.amplitude import LOW
+
+    found = fitted.amplitude
+    if found is None:
+        return None
+    if found.factor < LOW:
+        log.info(
+            f"warning: lambda is {found.factor:.2f}: on games held out most of what was learned does not hold; "
+            "more positions, fewer --steps or a lower --lr would teach less that has to be taken back"
+        )
+    factors = _plain([{"lambda": found.factor, "lambda_in_q": found.factor_in_q}])[0]
+    return {**factors, "measures": _plain([found.measures])[0]}
+
+
 def _write(
     file: NetFile,
     path: Path,
@@ -348,6 +372,8 @@ def _write(
     parameters = {**old, **fitted.parameters}
     unchecked = _beside(path, f".unchecked{SUFFIX}")
     notes = {"steps": fitted.best_step, "lr": about["options"]["lr"]}
+    if fitted.amplitude is not None:
+        notes["lambda"] = fitted.amplitude.factor
     write_net(file.path, parameters, changed, unchecked, notes, graph.heads)
     q, p = check_written(unchecked, graph, parameters, planes)
     if not q <= MOST_APART:

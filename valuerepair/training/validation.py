@@ -60,7 +60,7 @@ class Validation:
         now = self._answers(parameters)
         means = {name: self._mean(each) for name, each in now.parts.items()}
         found = dict.fromkeys(MEASURES, np.nan) | means
-        found["loss"] = sum(getattr(self._weights, name) * value for name, value in means.items())
+        found["loss"] = self._sum(means)
         legal = np.isfinite(now.log_policy) & (now.log_policy > -1e9)
         if legal.any():
             was, log = self._old.log_policy.astype(np.float64), now.log_policy.astype(np.float64)
@@ -78,6 +78,21 @@ class Validation:
             found["newly_wrong"] = self._mean(wrong & (np.abs(before) < self._threshold), known)
             found["rate_calibrated"] = self._calibrated_rate(now.q, known)
         return found
+
+    def loss(self, parameters: Mapping[str, Any]) -> float:
+        """What training makes small, of the net with these trained parameters."""
+        return self._sum({name: self._mean(each) for name, each in self._answers(parameters).parts.items()})
+
+    def factor_in_q(self, parameters: Mapping[str, Any]) -> float:
+        """How far to go in Q from the old net to that with these trained parameters: with the least squared error from
+        deep Q; NaN where no deep Q is known, or Q has not changed."""
+        known = ~np.isnan(self._deep)
+        step, off = self._answers(parameters).q - self._old.q, self._deep - self._old.q
+        square = self._mean(step**2, known)
+        return self._mean(step * off, known) / square if square > 0 else np.nan
+
+    def _sum(self, means: Mapping[str, float]) -> float:
+        return float(sum(getattr(self._weights, name) * value for name, value in means.items()))
 
     def _calibrated_rate(self, q: Floats, known: NDArray[np.bool_]) -> float:
         """The rate of candidates where each is judged by the curve of other games; NaN where there are too few."""

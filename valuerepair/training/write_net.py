@@ -129,8 +129,8 @@ def write_net(
     """Writes the net `old` with other parameters to `path`; it appears whole or not at all.
 
     `parameters` are those of `training.graph.NetGraph`, of which the `changed` ones are written, for the `heads` that
-    were trained. `notes` says how it was trained: ``steps``, and ``lr``. Raises ValueRepairError when a parameter is
-    not found where it should be, or not as it was.
+    were trained. `notes` says how it was trained: ``steps``, ``lr``, and ``lambda`` of the amplitude step. Raises
+    ValueRepairError when a parameter is not found where it should be, or not as it was.
     """
     from valuerepair.training.graph import CLOCK, NetGraph
 
@@ -174,6 +174,7 @@ def _noted(message: bytes, file: NetFile, notes: Mapping[str, Any]) -> bytes:
     assert isinstance(earlier, bytes)
     steps, rate = int(notes.get("steps", 0)), float(notes.get("lr", 0.0))
     said = f"valuerepair {__version__}: {steps} steps at {rate:g} from {file.name} {file.sha256[:12]}"
+    said += f", lambda {notes['lambda']:g}" if "lambda" in notes else ""
     total = was.get(TRAINING_STEPS, 0)
     assert isinstance(total, int)
     kept = b"".join(raw for at, raw in _raw(training) if at not in (1, 2, *LOSSES, LC0_PARAMETERS))
