@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from valuerepair.chess.origins import KINDS
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
@@ -104,13 +104,13 @@ class Outcome:
         is shown to be worse by the deeper judge."""
         pairs = [each for each in self.judged if (each.first, each.second) == (OLD, NEW)]
         doubts = [
-            f"{KINDS.get(row['kind'], row['kind'])} ({_error(row['change'])})" + f" on {_PLACES[each.part]}"
+            f"{WORDS[row['kind']]} ({_error(row['change'])})" + f" on {_PLACES[each.part]}"
             for each in pairs
             for row in each.rows
             if not _below_zero(row["change"])
         ]
         doubts += [
-            f"{KINDS.get(row['kind'], row['kind'])} by the deeper judge ({_error(row['change'])})"
+            f"{WORDS[row['kind']]} by the deeper judge ({_error(row['change'])})"
             for row in self._by_deeper_judge
             if _above_zero(row["change"])
         ]
@@ -259,7 +259,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     """A row by kind: which, how many positions, the squared errors, and the candidates at each threshold."""
     first, second = row["squared_error"]
     return [
-        KINDS.get(row["kind"], row["kind"]),
+        WORDS[row["kind"]],
         f"{row['positions']:,}",
         f"{_number(first, '.4f')} to {_number(second, '.4f')}",
         _error(row["change"]),
