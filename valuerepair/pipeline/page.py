@@ -458,10 +458,22 @@ def _image(figure: Figure, said: str) -> str:
 
 
 def _training(outcome: Outcome) -> str:
+    """The curve of each training, and how much of what it learned was written."""
     from valuerepair.report import training
+    from valuerepair.training.train import read_curve
 
-    drawn = [training.drawing(str(net)) for net in (outcome.repaired, outcome.control) if net is not None]
-    return "\n".join(_image(each.figure, each.said) for each in drawn)
+    said = []
+    for net in (outcome.repaired, outcome.control):
+        if net is None:
+            continue
+        drawn, amplitude = training.drawing(str(net)), read_curve(str(net)).about.get("amplitude")
+        said.append(_image(drawn.figure, drawn.said))
+        if amplitude is not None:
+            words = (
+                f"Amplitude: lambda {amplitude['lambda']:.2f}, which fitted games best that were held out of training"
+            )
+            said.append(f'<p class="small">{words}.</p>')
+    return "\n".join(said)
 
 
 def _before_and_after(repair: Repair) -> str:

@@ -29,7 +29,8 @@ _MOST = {"book": 2_000, "rejudge": 2_000, "games": 2_000}
 _TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
 _TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before, of half of a search of 30 nodes
 _HELD_OUT = 0.3  # of the positions, at most
-_MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
+_MOST_JUDGED, _HELD = 8192, 0.1  # positions that training is judged by
+_JUDGEMENTS = 2 + 5 + 15  # the old net, on the way, and of the amplitude step
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
 # Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
 _STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
