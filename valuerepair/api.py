@@ -355,8 +355,8 @@ def remeasure(
     and each position counts for one. `by_kind` and `judge` of a comparison say of each kind of position whether the net
     is the better judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the
     result says which chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a deeper
-    oracle judges positions again, and `rejudged` has the comparison by it. Raises UsageError for words that mean no net,
-    ValueRepairError where there is nothing to compare.
+    oracle judges positions again, and `rejudged` has the comparison by it. Raises UsageError for words that mean no
+    net, ValueRepairError where there is nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing

@@ -22,7 +22,7 @@ from valuerepair.judge.by_kind import WORDS
 
 # Of games of equal nets: how many moves each side makes after the opening, and the standard deviation of a result in
 # [-1, 1], with three draws in ten.
-MOVES = 45
+MOVES = 58
 RESULT_DEVIATION = 0.84
 
 

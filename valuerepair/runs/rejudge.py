@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from valuerepair.chess import values
+from valuerepair.chess.origins import GAME
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import rejudged
-from valuerepair.judge.by_kind import GAME, better_judge, rows_by_kind
+from valuerepair.judge.by_kind import better_judge, rows_by_kind
 from valuerepair.judge.compare import Remeasured
 from valuerepair.judge.compared_nets import AskedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
