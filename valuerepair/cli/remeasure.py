@@ -208,7 +208,10 @@ def _rejudge_options(deep: str | None, positions: int | None) -> RejudgeOptions 
         if positions is not None:
             raise UsageError("--rejudge-positions: belongs to --rejudge SPEC")
         return None
-    parse_spec(deep)
+    try:
+        parse_spec(deep)
+    except UsageError as error:
+        raise UsageError(str(error).replace("--deep", "--rejudge", 1)) from None
     return RejudgeOptions(deep, POSITIONS if positions is None else positions)
 
 

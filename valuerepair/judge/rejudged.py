@@ -217,8 +217,8 @@ def rejudged_lines(found: Rejudged) -> Iterator[str]:
     for net in found.nets:
         yield f"  {net.name:{width}}  candidates {_of_rate(net.candidates)}"
         yield (
-            f"  {'':{width}}  of the first judge's candidates these are so, too: {_of_rate(net.precision)}; "
-            f"of this judge's it found {_of_rate(net.recall)}"
+            f"  {'':{width}}  the first judge's candidates: precision {_of_rate(net.precision)}, "
+            f"recall {_of_rate(net.recall)}"
         )
     for pair in found.comparisons:
         yield f"A = {pair.first}, B = {pair.second} (B - A; below 0 is a repair)"
