@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -20,10 +22,13 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
 from valuerepair.errors import UsageError
+from valuerepair.judge.split import NEITHER, choose_split
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.oracles.searching import search_positions
 from valuerepair.question import Question
+from valuerepair.report.alpha_table import alpha_table
+from valuerepair.report.stats import stats_lines, store_figures
 from valuerepair.runs.beside import NODES, LinesOfNet
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening.model import ScreenOptions
@@ -191,7 +196,7 @@ class PolicyKeyNet(KeyNet):
         p = np.concatenate([np.linspace(1, 0, len(each), dtype=np.float32) for each in moves])
         return flat, cuts_of([len(each) for each in moves]), p
 
-    def search_lines(self, batch: PositionBatch, draws: np.ndarray):  # type: ignore[no-untyped-def, type-arg]
+    def search_lines(self, batch: PositionBatch, draws: np.ndarray):  # type: ignore[no-untyped-def]
         moves, offsets, _ = self.priors(batch)
         return [moves[i : i + 1] for i in offsets[:-1].tolist()]
 
@@ -317,3 +322,96 @@ def test_with_a_ladder_positions_beside_the_games_are_searched_in_full(
     assert {stage for kind, stage in stages if kind == "game"} == {"50", "150", "full"}
     assert {(kind, stage) for kind, stage in stages if kind != "game"} == {(kind, "expanded") for kind in BESIDE}
     assert ScreenOptions().audit > 0
+
+
+# -- what asks the archive --------------------------------------------------------------------------------------------
+
+
+def without(path: Path, copy: Path) -> Path:
+    """The store without its positions beside the games."""
+    shutil.copy(path, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        gone = "IN (SELECT id FROM positions WHERE kind <> 'game')"
+        for table in ("net_values", "deep_values", "failures", "priors"):
+            connection.execute(f"DELETE FROM {table} WHERE position_id {gone}")
+        connection.execute("DELETE FROM positions WHERE kind <> 'game'")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mixed")
+    archive = random_games(folder / "many.pgn", 400)
+    mined(archive, folder / "mixed.db", MIXED)
+    return folder / "mixed.db"
+
+
+def test_rates_alpha_and_calibration_are_those_of_the_games_alone(mixed: Path, tmp_path: Path) -> None:
+    """All figures, as if nothing lay beside; but for the lines that are of these."""
+    found = []
+    for path in (mixed, without(mixed, tmp_path / "games.db")):
+        with Store.open(path) as store:
+            for question in (Question(), Question(calibration="fitted"), Question(expanded="searched")):
+                scored = store_figures(store, question)["scored"]
+                found.append((path == mixed, scored.pop("beside"), scored))
+            pair = store.pick()
+            fits = {name: (fit.alpha, fit.n) for name, fit in alpha_table(store, Question()).fits.items()}
+            found.append((path == mixed, fits, [store.alpha(*pair), store.training_scale(*pair, Question())]))
+    ours, alone = ([each[2] for each in found if each[0] is of] for of in (True, False))
+    assert ours == alone
+    assert [each[1] for each in found if not each[0]][:3] == [[], [], []]
+    assert found[3][1] == found[7][1]
+
+
+def test_stats_count_each_kind_beside_the_games(mixed: Path) -> None:
+    with Store.open(mixed) as store:
+        figures = store_figures(store, Question(threshold=0.5))
+        frame = store.frame(Question(expanded="searched"))
+        counts = dict(store.connection.execute("SELECT kind, count(*) FROM positions GROUP BY kind").fetchall())
+    assert [row["kind"] for row in figures["scored"]["beside"]] == list(BESIDE)
+    for row in figures["scored"]["beside"]:
+        of = frame[(frame["kind"] == row["kind"]) & frame["disagreement"].notna()]
+        hits = int((of["disagreement"].abs() >= 0.5).sum())
+        assert (row["positions"], row["scored"], row["candidates"]) == (counts[row["kind"]], len(of), hits)
+        assert row["rate"] == pytest.approx(hits / len(of))
+        assert row["low"] < row["rate"] < row["high"]
+    lines = stats_lines(figures)
+    games = next(row for row in figures["scored"]["by_threshold"] if row["threshold"] == 0.5)
+    at = lines.index(f"beside the games at 0.5, against {100 * games['rate']:.2f} % in the games")
+    assert [line.split()[0] for line in lines[at + 1 : at + 4]] == list(BESIDE)
+
+
+def test_a_position_beside_a_game_is_in_its_game_s_part(mixed: Path, tmp_path: Path) -> None:
+    """And nobody else's part depends on it, nor which families are held out."""
+    parts = dict[bool, dict[tuple[int, int], int]]()
+    for path in (mixed, without(mixed, tmp_path / "games.db")):
+        with Store.open(path) as store:
+            split = choose_split(store, games=0.3, families=0.2)
+            assert split.materials or split.openings
+            frame = store.frame(Question(expanded="searched"), text=False, only=("position_id", "game_id", "kind"))
+            frame["part"] = split.parts(store, frame["position_id"].to_numpy(np.int64))
+        of_games = frame[frame["kind"] == "game"]
+        names = zip(of_games["position_id"], of_games["game_id"], of_games["part"], strict=True)
+        parts[path == mixed] = {(number, game): part for number, game, part in names}
+        if path == mixed:
+            whole = frame
+    assert parts[True] == parts[False]
+    sure = whole[whole["part"] != NEITHER]
+    assert (sure.groupby("game_id")["part"].nunique() == 1).all()
+    beside = sure[sure["kind"] != "game"].merge(sure[sure["kind"] == "game"], on="game_id")
+    assert (beside["part_x"] == beside["part_y"]).all()
+    assert beside["part_x"].nunique() == 3  # training, games, families
+
+
+def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
+    """`vr export` has the games' positions unless it is asked for others; `vr show` says how one came about."""
+    for words, kinds in (([], {"game"}), (["--expanded", "searched"], {"game", *BESIDE})):
+        out = tmp_path / f"{len(words)}.csv"
+        said = here("export", "--db", str(mixed), "--format", "csv", "-o", str(out), *words, cwd=tmp_path)
+        assert said.returncode == 0, said.stderr
+        with out.open() as file:
+            assert {row["kind"] for row in csv.DictReader(file)} == kinds
+    with Store.open(mixed) as store:
+        (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE kind = 'aside'").fetchone()
+    said = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
+    assert "reached   beside the game, by a random legal move (aside)" in said.stdout.splitlines()

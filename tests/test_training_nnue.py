@@ -19,6 +19,7 @@ from valuerepair.chess.values import OWN_Q, q_to_cp
 from valuerepair.cli import cli
 from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError
+from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.nnue import Format, Written, format_of, write_file, write_stream
 
@@ -283,14 +284,15 @@ def test_the_game_s_result_is_none_of_positions_beside_it() -> None:
 def test_the_game_s_result_is_none_of_a_position_after_a_move_aside(tmp_path: Path) -> None:
     games = tmp_path / "games.pgn"
     games.write_text('[White "A"]\n[Black "B"]\n[Result "1-0"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0\n')
-    for options, without in (([], 0), (["--aside"], 6)):
+    for options, without in (([], 0), (["--aside", "aside:1"], 6)):
         db = str(tmp_path / f"{without}.db")
         mine = ["mine", str(games), "--db", db, "--net", "uci:stockfish", "--deep", "stockfish:nodes=100"]
         every = ["--per-game", "10", "--min-ply", "0", "--screen", "off"]
         run = CliRunner().invoke(cli, [*mine, *every, *options], catch_exceptions=False)
         assert run.exit_code == 0, run.output
         with Store.open(db) as store:
-            assert write_stream(store.frame(), "plain", io.BytesIO()).without_result == without
+            frame = store.frame(Question(expanded="searched"))
+            assert write_stream(frame, "plain", io.BytesIO()).without_result == without
 
 
 def test_names_and_files(tmp_path: Path) -> None:

@@ -321,7 +321,8 @@ _EXPANDED = click.option(
     "--expanded",
     type=click.Choice(get_args(Expanded)),
     default="no",
-    help="Include positions that vr expand reached: none, those searched, or also those with inferred values.",
+    help="Include positions beside the games (vr mine --aside) and those that vr expand reached: none, those searched, "
+    "or also those with inferred values.",
 )
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from valuerepair import __version__
 from valuerepair.archives.select import in_share, mix, salt
 from valuerepair.chess import board
-from valuerepair.chess.origins import OriginGame
+from valuerepair.chess.origins import BESIDE, OriginGame
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError
@@ -99,9 +99,10 @@ class Split:
 
         A sampled position of a held-out archive is in ``archives``, of a held-out family in ``families``. The others of
         a game that has one of a family are in ``neither``; of what is left, held-out games are ``games``, the rest
-        ``train``. What `vr expand` reached is ``train`` where it would be so by itself and all that it began with are;
-        else it is in ``neither``, and it changes nobody's part. So no game is in two parts, ``neither`` aside. Raises
-        ValueRepairError for a position that the store has not.
+        ``train``. A position beside a game is in the part of the game; where that is ``train`` and the position is of a
+        held-out family, it is in ``neither``, and changes nobody's part. What `vr expand` reached is ``train`` where it
+        would be so by itself and all that it began with are; else it is in ``neither``, and it changes nobody's part.
+        So no game is in two parts, ``neither`` aside. Raises ValueRepairError for a position that the store has not.
         """
         stored = _Stored.of(store, self)
         return self.parts_of(stored)[stored.rows(position_ids)]
@@ -151,16 +152,19 @@ class Split:
 
     def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
         """The parts of all positions of a store that was read."""
-        game, sampled = stored.game, stored.sampled
+        game, sampled, beside = stored.game, stored.sampled, stored.beside
         family = stored.opening.among(self.openings) | stored.material.among(self.materials)
         archive = stored.of_archives(self.archives)[game]
         broken = np.zeros(len(stored.keys), np.bool_)
-        broken[game[family & sampled]] = True
+        broken[game[family & sampled & ~beside]] = True
         held = self._draws_games(stored.keys)[game]
         found = np.select(
-            [archive, family, broken[game], held], [ARCHIVES, FAMILIES, NEITHER, GAMES], default=TRAIN
+            [archive, family & (broken[game] | ~beside), broken[game], held],
+            [ARCHIVES, FAMILIES, NEITHER, GAMES],
+            default=TRAIN,
         ).astype(np.int8)
         found[~sampled & (found != TRAIN)] = NEITHER
+        found[beside & family & (found == TRAIN)] = NEITHER
         # A root may be reached itself, for another net.
         reached, roots = stored.reached
         while (lost := reached[(found[reached] == TRAIN) & (found[roots] != TRAIN)]).size:
@@ -183,10 +187,11 @@ def choose_split(
         raise UsageError(f"a share of families to hold out lies in [0, 1), not {families:g}")
     split = Split(games=games, seed=seed)  # checks the share before anything is read
     stored = _Stored.read(store, openings=families > 0, materials=families > 0)
-    if not stored.sampled.any():
-        raise ValueRepairError(f"{store.path}: has no positions to split; mine first")
+    of_games = stored.sampled & ~stored.beside
+    if not of_games.any():
+        raise ValueRepairError(f"{store.path}: has no positions of games to split by; mine first")
     names = stored.archive_names(archives)
-    free = stored.sampled & ~stored.of_archives(names)[stored.game]
+    free = of_games & ~stored.of_archives(names)[stored.game]
     wanted, held = families * free.sum(), np.zeros(len(free), np.bool_)
     openings = _draw(stored.opening, free, held, wanted / 2, wanted / 2, seed)
     materials = _draw(stored.material, free, held, wanted, wanted / 2, seed)
@@ -257,12 +262,13 @@ class _Names(NamedTuple):
 
 _REACHED = "SELECT DISTINCT position_id, root_id FROM expanded"
 _GAMES = "SELECT id, digest, number, source, json_extract(headers, '$.ECO') FROM games ORDER BY id"
-_POSITIONS = f"SELECT id, game_id, fen, start_fen, substr(moves, 1, {2 * MAX_PLIES}) FROM positions ORDER BY id"
+_POSITIONS = f"SELECT id, game_id, fen, start_fen, substr(moves, 1, {2 * MAX_PLIES}), kind FROM positions ORDER BY id"
 
 
 class _Stored(NamedTuple):
     """All positions of a store, by number: ids [n], the row of the game of each, its families; the games' keys and
-    archives [g]. `reached`: the rows of positions that were reached, and the rows of what they were reached from."""
+    archives [g]. `reached`: the rows of positions that were reached, and the rows of what they were reached from.
+    `beside` [n]: whether it lies beside its game."""
 
     path: str
     ids: Ids
@@ -272,6 +278,7 @@ class _Stored(NamedTuple):
     keys: NDArray[np.uint64]
     sources: list[str]
     reached: tuple[Ids, Ids]
+    beside: Flags
 
     @staticmethod
     def of(store: Store, split: Split) -> _Stored:
@@ -286,12 +293,14 @@ class _Stored(NamedTuple):
             of_games, digests, numbers = (np.array([row[i] for row in games], np.int64) for i in range(3))
             codes = [eco_code(row[4] if isinstance(row[4], str) else None) for row in games]
             ids, game, opening, material = [], [np.empty(0, np.int64)], list[str](), list[str]()
+            beside = list[bool]()
             cursor = store.connection.execute(_POSITIONS)
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):
                 ids += [row[0] for row in rows]
                 game.append(np.searchsorted(of_games, [row[1] for row in rows]))
                 opening += _openings(rows, [codes[i] for i in game[-1].tolist()]) if openings else [UNKNOWN] * len(rows)
                 men = (family_of_signature(material_signature(row[2])) for row in rows)
+                beside += [row[5] in BESIDE for row in rows]
                 material += men if materials else [UNKNOWN] * len(rows)
             reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
         name_of = {source: PurePath(source).name for source in {row[3] for row in games}}
@@ -306,6 +315,7 @@ class _Stored(NamedTuple):
             _keys(digests, numbers),
             [name_of[row[3]] for row in games],
             of_reached,
+            np.array(beside, np.bool_),
         )
 
     def rows(self, position_ids: Ids) -> Ids:

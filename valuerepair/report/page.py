@@ -65,6 +65,10 @@ def write(
             reached = ("step",) if question.expanded != "no" else ()
             frame = store.frame(question, only=(*OF_ALL, *calibrated, *reached))
             every = frame[~np.isnan(frame["disagreement"])]
+            if frame.empty and question.expanded == "no":
+                raise ValueRepairError(
+                    "nothing to report: no position of a game is scored; --expanded searched takes in the others"
+                )
             if every.empty:
                 other = "wdl" if q_from == "cp" else "auto"
                 raise ValueRepairError(

@@ -12,6 +12,7 @@ import chess
 import numpy as np
 
 from valuerepair.chess import values
+from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labels import KINDS
@@ -74,6 +75,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         "alpha": None if alpha is None else asdict(alpha),
         "q_from": question.q_from,
         "origin": {**{name: row[name] for name in _ORIGIN}, "played": _move(board, row["played"])},
+        "kind": row["kind"],
         "reached": _reached_of(row),
         "games": _games_of(store, position_id),
     }
@@ -347,10 +349,18 @@ def _labels(shown: dict[str, Any]) -> list[str]:
     return found + ([_line("opening", shown["opening"])] if shown["opening"] else [])
 
 
+_BESIDE: dict[Kind, str] = {
+    "aside": "beside the game, by a random legal move (aside)",
+    "policy": "beside the game, by one of the policy's 3rd to 6th moves (policy)",
+    "search": "beside the game, in a short search of the net (search)",
+}
+
+
 def _origin(shown: dict[str, Any]) -> list[str]:
     origin = shown["origin"]
     where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {shown['ply']}"
-    found = [*_reached_lines(shown["reached"]), _line("from", where)]
+    beside = [_line("reached", _BESIDE[shown["kind"]])] if shown["kind"] in _BESIDE else []
+    found = [*beside, *_reached_lines(shown["reached"]), _line("from", where)]
     white, black, event, date = (
         printable(origin[name] or "", _NAME).strip() for name in ("white", "black", "event", "date")
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import TooLittle, beyond_scale
 from valuerepair.chess import values
+from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_interval, weighted, wilson
@@ -22,8 +23,8 @@ from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question
 from valuerepair.screening import recall
 from valuerepair.store import schema
-from valuerepair.store.columns import GAME_KEY
-from valuerepair.store.connect import cell_errors
+from valuerepair.store.columns import GAME_KEY, KIND
+from valuerepair.store.connect import cell_errors, store_errors
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import load_json, snapshot, table
 from valuerepair.store.rows import NET
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 
 # By way of the oracles the table's key is of use.
 ANY_SCORED = """
-SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full')
+SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id
+               AND v.stage IN ('full', 'expanded'))
 """
+OF_KINDS = "SELECT kind, count(*) FROM positions WHERE kind IS NOT 'game' GROUP BY kind"
 # The game's key comes with its number: asked for later, it would take a second walk over the positions.
 _COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", GAME_KEY)
 _OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
@@ -49,8 +52,9 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
     net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with their 95 % intervals
-    (`intervals.weighted`, by games), of sampled positions, whatever `question.expanded` says; `expanded` has those of
-    positions reached from candidates (`judge.families`), None where there are none.
+    (`intervals.weighted`, by games), of positions of games, whatever `question.expanded` says; `beside` in it has those
+    of each kind of position beside the games; `expanded` those of positions reached from candidates (`judge.families`),
+    None where there are none.
     """
     with snapshot(store.connection):
         return _figures(store, question or Question())
@@ -120,6 +124,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
             {"sign": "optimistic", **_candidate_rate(off >= threshold, weight, game)},
             {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight, game)},
         ],
+        "beside": _beside(store, question),
         "beyond_scale": scale_figures(store, question),
         "two_scales": store.two_scales(net_id, oracle_id, question),
         "training_scale": None if scale is None else scale.figures(),
@@ -131,6 +136,25 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
     }
     pair = net_id, oracle_id
     return scored, families.figures(store, pair, attrs["alpha"]["value"], question, found)
+
+
+def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
+    """A row for each kind of position beside the games: how many `positions`, and candidates of those scored."""
+    with store_errors(store.path):
+        counts = dict(store.connection.execute(OF_KINDS).fetchall())
+    present = [kind for kind in BESIDE if kind in counts]
+    if not present:  # else all that was not drawn from games would be read for nothing
+        return []
+    with cell_errors(store.path):
+        asked = replace(question, expanded="searched")
+        found, _ = table(store.connection, store.path, asked, (KIND, "disagreement", "game_id"))
+    rows = []
+    for kind in present:
+        of = (found[KIND] == kind) & ~np.isnan(found["disagreement"])
+        hits = np.abs(found["disagreement"][of]) >= question.threshold
+        rate = _candidate_rate(hits, np.ones(len(hits)), found["game_id"][of])
+        rows.append({"kind": kind, "positions": counts[kind], **rate})
+    return rows
 
 
 def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
@@ -276,6 +300,10 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     shown += _table(f"phase {at}", scored["by_phase"], lambda row: str(row["phase"]))
     shown += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
     shown += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
+    if scored["beside"]:
+        (of_games,) = (row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
+        against = "" if of_games["rate"] is None else f", against {100 * of_games['rate']:.2f} % in the games"
+        shown += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
     if scored["screening"] is not None:
         shown += recall.lines(scored["screening"])
     return shown

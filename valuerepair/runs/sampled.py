@@ -84,7 +84,7 @@ def run_sampled(
             state = sampled.work()
             summary = sampled.summary(state)
             if state != "interrupted" and summary.scored:
-                keep_priors(store, net, sampled.positions.pair, options.question)
+                keep_priors(store, net, sampled.positions.pair, options.question, beside=bool(summary.beside))
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
     if state == "finished":
         kept.remove()
@@ -107,17 +107,21 @@ def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunSca
     return RunScale(alpha, expected, f"{used.origin}; {used.calibration.words()}")
 
 
-def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Question) -> None:
-    """Keeps the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy."""
+def keep_priors(
+    store: Store, net: NetFacts, pair: tuple[int, int], question: Question, *, beside: bool = False
+) -> None:
+    """Keeps the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy; with
+    `beside` in those beside the games, too."""
     if not isinstance(net, PolicyNet):
         return
     scale = run_scale(store, pair, question)
     sha256, digest = store.names(*pair)
     calibration: Calibrated = "fitted" if scale.expected is not None else "none"
-    question = replace(question, net=sha256, oracle=digest, alpha=scale.alpha.value, calibration=calibration)
-    frame = store.frame(question, only=("position_id", "disagreement"))
-    candidates = frame.loc[frame["disagreement"].abs() >= question.threshold, "position_id"].tolist()
-    add_priors(store, net, *pair, candidates)
+    asked = replace(question, net=sha256, oracle=digest, alpha=scale.alpha.value, calibration=calibration)
+    question = replace(asked, expanded="searched" if beside else "no")
+    frame = store.frame(question, only=("position_id", "disagreement", "kind"))
+    wanted = (frame["disagreement"].abs() >= question.threshold) & frame["kind"].notna()
+    add_priors(store, net, *pair, frame.loc[wanted, "position_id"].tolist())
 
 
 class SampledPositions:

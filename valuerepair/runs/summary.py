@@ -152,10 +152,10 @@ class MineSummary:
         lines = []
         if self.state != "finished":
             lines.append("not done yet: give the same command again to go on where it stopped")
-        if self.candidates.count:
-            calibrated = bool(self.calibration)
+        if self.candidates.count or any(rate.count for rate in self.beside.values()):
             asked = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
-            books = next_command("vr books", *asked, calibrated=calibrated, split=self.split)
+            expanded, calibrated = "no" if self.candidates.count else "searched", bool(self.calibration)
+            books = next_command("vr books", *asked, calibrated=calibrated, expanded=expanded, split=self.split)
             lines.append(f"next: {books}")
         else:
             lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")

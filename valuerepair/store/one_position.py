@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _COLUMNS = {
     "position_id": "p.id", "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves",
     "history_known": "p.history_known", "ply": "p.ply", "side": "p.side", "phase": "p.phase", "pieces": "p.pieces",
-    "played": "p.played", "eval_cp": "p.eval_cp", "eval_mate": "p.eval_mate",
+    "played": "p.played", "kind": "p.kind", "eval_cp": "p.eval_cp", "eval_mate": "p.eval_mate",
     "game_id": "g.id", "source": "g.source", "game": "g.number", "white": "g.white", "black": "g.black",
     "event": "g.event", "date": "g.date", "result": "g.result", "headers": "g.headers",
     "net_q": "n.q", "net_w": "n.w", "net_d": "n.d", "net_l": "n.l", "net_best": "n.best_move",
