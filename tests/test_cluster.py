@@ -89,6 +89,15 @@ def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
     assert "is another file: SHA-256" in refused
 
 
+def test_positions_beside_the_games_are_those_that_the_net_here_leads_to(cluster: Machines, tmp_path: Path) -> None:
+    sample = SampleOptions(per_game=None, positions=40, aside={"aside": 0.2, "policy": 0.3, "search": 0.3})
+    for db, where in (("local.db", None), ("far.db", cluster.address)):
+        run(tmp_path / db, where, MineOptions(sample=sample), [], "maia-1900", "stockfish:nodes=300")
+    far = dump(tmp_path / "far.db")
+    assert far["positions"] == dump(tmp_path / "local.db")["positions"]
+    assert {row[-1] for row in far["positions"]} == {"game", "aside", "policy", "search"}
+
+
 def test_where_all_workers_differ_the_run_says_so_and_ends(
     cluster: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stockfish: str
 ) -> None:

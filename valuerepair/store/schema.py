@@ -222,13 +222,13 @@ CREATE TABLE files (                    -- on the machine that wrote last
 # How positions came about. Those that `vr mine --aside` drew before are known by the options of the run that brought
 # them first, and kept apart from now on: their searches are no longer those of the archive's positions.
 _VERSION_10 = """
-ALTER TABLE positions ADD COLUMN kind TEXT; -- game, aside, policy, search; NULL: only reached from candidates
-UPDATE positions SET kind = CASE
-    WHEN run_id IN (SELECT id FROM runs WHERE json_extract(options, '$.aside')) THEN 'aside'
-    WHEN id IN (SELECT position_id FROM expanded) AND id NOT IN (SELECT position_id FROM screened) AND NOT EXISTS (
+ALTER TABLE positions ADD COLUMN kind TEXT DEFAULT 'game'; -- aside, policy, search; NULL: only reached from candidates
+UPDATE positions SET kind = NULL WHERE id IN (SELECT position_id FROM expanded)
+    AND id NOT IN (SELECT position_id FROM screened) AND NOT EXISTS (
         SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full'
-        AND v.position_id = positions.id) THEN NULL
-    ELSE 'game' END;
+        AND v.position_id = positions.id);
+UPDATE positions SET kind = 'aside'
+    WHERE run_id IN (SELECT id FROM runs WHERE json_extract(options, '$.aside'));
 UPDATE OR REPLACE deep_values SET stage = 'expanded' WHERE stage = 'full'
     AND position_id IN (SELECT id FROM positions WHERE kind = 'aside');
 UPDATE OR REPLACE failures SET stage = 'expanded' WHERE stage = 'full'
