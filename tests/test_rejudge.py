@@ -293,7 +293,10 @@ def test_words_and_keys(db: Path, judges: list[DeeperOracle]) -> None:
     ("words", "said"),
     [
         (["--rejudge-positions", "100"], "--rejudge-positions: belongs to --rejudge SPEC"),
-        (["--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "9"], "--rejudge-positions 9: must be at least"),
+        (
+            ["--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "99"],
+            "--rejudge-positions 99: must be at least",
+        ),
         (["--rejudge", "nothing"], "--rejudge 'nothing': 'nothing' is none of"),
         (["--rejudge", "stockfish:nodes=50"], "--rejudge: the first judge has 100 nodes, this one 50; give more"),
     ],
@@ -308,7 +311,7 @@ def test_bad_input(
     assert isinstance(shown.exception, UsageError)
     assert said in str(shown.exception)
     with pytest.raises(UsageError):
-        RejudgeOptions("stockfish:nodes=1000", 9)
+        RejudgeOptions("stockfish:nodes=1000", 99)
 
 
 # -- engines ----------------------------------------------------------------------------------------------------------
@@ -319,10 +322,10 @@ def test_real_nets_judged_again_by_stockfish(shared_data: Path, stockfish: str, 
     path = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
     files = [str(shared_data / "nets" / f"{name}.pb.gz") for name in ("maia-1900", "meangirl-8")]
     question = vr.Question(threshold=0.35, alpha=300.0)
-    options = RejudgeOptions(f"uci:{stockfish},nodes=3000", 40)
+    options = RejudgeOptions(f"uci:{stockfish},nodes=3000", 100)
     found = vr.remeasure(path, files, question, rejudge=options).rejudged
     assert found is not None
-    assert (found.drawn, found.judged) == (40, 40)
+    assert (found.drawn, found.judged) == (100, 100)
     assert found.positions == 548
     with vr.open_store(path) as store:
         rows = store.connection.execute(
@@ -331,7 +334,7 @@ def test_real_nets_judged_again_by_stockfish(shared_data: Path, stockfish: str, 
             (found.judge,),
         ).fetchall()
         batch = list(store.positions([row[0] for row in rows[:6]]))
-    assert len(rows) == 40
+    assert len(rows) == 100
     with chess.engine.SimpleEngine.popen_uci(stockfish) as engine:
         engine.configure({"Hash": 16, "Threads": 1})
         bounds = {"lowerbound", "upperbound"}

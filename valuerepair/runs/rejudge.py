@@ -32,18 +32,20 @@ from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 
 POSITIONS = 2000
+# With fewer drawn, intervals of candidates hold the truth less often than they say.
+FEWEST = 100
 
 
 @dataclass(frozen=True)
 class RejudgeOptions:
-    """`deep`, a ``--deep`` text, judges so many `positions` again. Raises UsageError for fewer than 10."""
+    """`deep`, a ``--deep`` text, judges so many `positions` again. Raises UsageError for fewer than 100."""
 
     deep: str
     positions: int = POSITIONS
 
     def __post_init__(self) -> None:
-        if self.positions < 10:
-            raise UsageError(f"--rejudge-positions {self.positions}: must be at least 10")
+        if self.positions < FEWEST:
+            raise UsageError(f"--rejudge-positions {self.positions}: must be at least {FEWEST}")
 
 
 def rejudge(
