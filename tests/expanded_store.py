@@ -100,7 +100,7 @@ def _add(store: Store, root: int, parent: int, members: Sequence[Member], run: R
         key = int(keys(parse_fens([board.fen()]))[0])
         position = Position(board.fen(), moves=member.moves, ply=len(member.moves), key=key, origin=origin)
         batch = PositionBatch.from_positions([position])
-        admission = store.add_positions(batch, run)
+        admission = store.add_positions(batch, run, reached=True)
         if not admission.fresh[0]:
             ids.append(0)
             continue

@@ -26,6 +26,7 @@ from tests import lc0_rescorer, random_nets
 from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
 from tests.test_training_records import STARTS
+from tests.training_doubles import store_beside_games
 from tests.v6_records import CANONICAL, positions_of, records_of
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -267,6 +268,19 @@ def test_positions_are_those_that_training_draws(any_maia: Path, tmp_path: Path)
         np.testing.assert_allclose(chunks["best_q"], drawn.deep_q[rows], atol=1e-6)
         judged_wdl = drawn.wdl(rows)
     np.testing.assert_array_equal(chunks["best_d"], judged_wdl[:, 1])
+
+
+def test_positions_beside_the_games_are_written_without_what_their_games_say(any_maia: Path, tmp_path: Path) -> None:
+    db = store_beside_games(tmp_path)
+    with sqlite3.connect(db) as sql:
+        rows = sql.execute(
+            "SELECT p.kind <> 'game' OR p.played IS NULL OR g.result IS NULL OR g.result = '*' FROM positions p "
+            "JOIN games g ON g.id = p.game_id WHERE p.id IN (SELECT position_id FROM deep_values)"
+        ).fetchall()
+        (beside,) = sql.execute("SELECT count(*) FROM positions WHERE kind <> 'game'").fetchone()
+    manifest = vr.write_chunks(db, tmp_path / "out", options=vr.ChunkOptions(result="game"), net=str(any_maia))
+    assert manifest["positions"] == len(rows)
+    assert manifest["without_result"] == sum(without for (without,) in rows) > beside > 100
 
 
 def test_nothing_that_is_held_out_is_written(any_maia: Path, tmp_path: Path) -> None:

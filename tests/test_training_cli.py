@@ -26,7 +26,7 @@ from tests import random_nets
 from tests.chunk_games import GAME
 from tests.cli_tree import SAMPLE, vr
 from tests.test_docs_formats import rows
-from tests.training_doubles import InMemory, learn, positions, store_source
+from tests.training_doubles import InMemory, learn, positions, store_beside_games, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
@@ -204,6 +204,19 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
     expected = Session(to_onnx(file), CPU, 1, file.sha256).run(planes).q
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.std(expected) > 1e-4
+
+
+def test_positions_beside_the_games_have_rows_of_their_own(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    db, out = store_beside_games(tmp_path), tmp_path / "new.pb.gz"
+    words = ["--store", str(db), "--threshold", "0.3", "--holdout", "0.4", *QUICK, "--lr", "1e-3"]
+    code, said, err = train(maia_file, out, capsys, *words)
+    assert code == 0, err
+    assert re.search(r"games \(\d+ beside them, \d+ candidates", err)
+    lines = [line.split() for line in said.splitlines()]
+    at = next(i for i, line in enumerate(lines) if line[:1] == ["candidates"])
+    assert [line[0] for line in lines[at + 1 : at + 4]] == ["game", "aside", "search"]
+    first = json.loads(out.with_name("new.training.json").read_text())["curve"][0]
+    assert float(lines[at + 2][1].rstrip("%")) / 100 == pytest.approx(first["rate_aside"], abs=1e-4)
 
 
 # -- what is wrong is said --------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from valuerepair.training.learner import Learner, planes_of, trained_names  # no
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
-from valuerepair.training.sources import Stream  # noqa: E402
+from valuerepair.training.sources import Held, Stream  # noqa: E402
 from valuerepair.training.validation import Validation  # noqa: E402
 
 THRESHOLD = 0.3
@@ -323,6 +323,23 @@ def test_measures_are_those_of_numpy(samples: Samples) -> None:
     newly = (wrong[1] & ~wrong[0])[known]
     assert found["newly_wrong"] == pytest.approx(np.average(newly, weights=weight[known]))
     assert found["loss"] == pytest.approx(found["value"] + found["policy_kl"] + found["policy"] + found["moves_left"])
+
+
+def test_measures_of_kinds_are_those_of_their_positions_alone(samples: Samples) -> None:
+    net, learner = LinearNet(seed=2), Learner(LinearNet(), TrainOptions(), LossWeights())
+    kind = np.where(np.arange(len(samples)) % 3, "game", "aside").astype(object)
+
+    def measures(held: Held) -> dict[str, float]:
+        return Validation([held], learner, LossWeights(), THRESHOLD, 64, LinearNet().parameters).measure(net.parameters)
+
+    both = measures(replace(as_held(samples), kind=kind))
+    for name in ("game", "aside"):
+        alone = measures(as_held(samples.take(np.flatnonzero(kind == name))))
+        assert not [key for key in alone if name in key]
+        assert both[f"mean_dq_{name}"] == pytest.approx(alone["mean_dq"])
+        assert both[f"rate_{name}"] == pytest.approx(alone["rate"])
+        assert both[f"squared_{name}"] >= alone["mean_dq"] ** 2
+    assert both["rate"] == pytest.approx(np.average([both["rate_game"], both["rate_aside"]], weights=[2, 1]), abs=1e-3)
 
 
 def test_a_net_that_is_only_flatter_has_no_candidates_after_calibration(samples: Samples) -> None:

@@ -20,7 +20,7 @@ from scipy import stats
 from tests.chunk_games import ENDING, ENDING_START, GAME
 from tests.cli_tree import SAMPLE
 from tests.expanded_store import expanded_store
-from tests.training_doubles import store_source
+from tests.training_doubles import store_beside_games, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch, decode_move
@@ -461,6 +461,25 @@ def test_what_cannot_be_drawn_by_is_said(tmp_path: Path) -> None:
     pd.DataFrame({"position": ids}).to_parquet(path)
     with pytest.raises(ValueRepairError, match="cannot be read"):
         store_source(SAMPLE, Question(threshold=0.3), share=0.1, holdout=0, seed=0, draw=str(path))
+
+
+@pytest.mark.parametrize("expanded", ["no", "searched"])
+def test_positions_beside_the_games_are_learned_and_judged_with_their_games(expanded: Any, tmp_path: Path) -> None:
+    """Once in a pass like all others, whatever is asked of what was reached."""
+    db = store_beside_games(tmp_path)
+    with sqlite3.connect(db) as sql:
+        rows = sql.execute("SELECT p.id, p.kind, p.game_id FROM positions p JOIN deep_values v ON v.position_id = p.id")
+        kinds, games = zip(*(((number, kind), (number, game)) for number, kind, game in rows), strict=True)
+    source = store_source(db, Question(threshold=0.3, expanded=expanded), share=None, holdout=0.3)
+    draw = source.draw
+    assert dict(zip(draw.ids.tolist(), draw.kind.tolist(), strict=True)) == dict(kinds)
+    assert set(Counter(dict(kinds).values())) == {"game", "aside", "search"}
+    trained, held = draw.ids[source.one_pass(0).units], draw.ids[draw.held_out]
+    assert sorted([*trained, *held]) == sorted(dict(kinds))
+    assert not {dict(games)[number] for number in trained.tolist()} & {dict(games)[number] for number in held.tolist()}
+    judged = source.held_out()
+    assert judged.kind.tolist() == [dict(kinds)[number] for number in held.tolist()]
+    assert {"aside", "search"} <= set(judged.kind)
 
 
 def test_other_positions_are_drawn_anew_for_each_pass_and_by_the_seed() -> None:

@@ -38,17 +38,17 @@ class Simulated(StoreDraw):
         n = 400_000
         self.ids = np.arange(n)
         self.keys, self.games = mix(self.ids.astype(np.uint64)), self.ids.astype(np.uint64)
-        self.best, self.fill = np.zeros(n, np.uint16), "fen_only"
-        self.kind = np.where(self.ids % 2, -1.0, 1.0)
-        self.deep_q = ERROR * self.kind + np.random.default_rng(1).normal(0, SPREAD, n)
-        self.weight, self.ordinary, self._sampled = np.ones(n), np.ones(n), np.ones(n, np.bool_)
+        self.best, self.fill, self.weight = np.zeros(n, np.uint16), "fen_only", np.ones(n)
+        self.sign = np.where(self.ids % 2, -1.0, 1.0)
+        self.deep_q = ERROR * self.sign + np.random.default_rng(1).normal(0, SPREAD, n)
+        self.ordinary, self._sampled = np.ones(n), np.ones(n, np.bool_)
         self.rung, self.is_candidate = np.full(n, np.nan), np.abs(self.deep_q) >= THRESHOLD
 
 
 def learned(draw: Simulated, rows: NDArray[np.int64], weight: Floats) -> Floats:
     """[2] the values of both kinds at which the loss of training, which is quadratic, has its minimum."""
     target = np.stack([(1 + draw.deep_q[rows]) / 2, 0 * rows, (1 - draw.deep_q[rows]) / 2], 1)
-    kind = jax.numpy.asarray((draw.kind[rows] < 0).astype(np.int64))
+    kind = jax.numpy.asarray((draw.sign[rows] < 0).astype(np.int64))
 
     def loss(values: Any) -> Any:
         each = losses.scalar(values[kind], jax.numpy.asarray(target)) * jax.numpy.asarray(weight)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.cli_tree import SAMPLE
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -39,6 +42,21 @@ def store_source(path: str | Path, question: Question, **options: Any) -> StoreS
         return StoreSource(StoreDraw(store, question, **options), 1)
 
 
+def store_beside_games(folder: Path) -> Path:
+    """The sample's store as if a third of what was searched in full had been drawn beside the games, in two kinds."""
+    db = Path(shutil.copy(SAMPLE, folder / "beside.db"))
+    with sqlite3.connect(db) as sql:
+        sql.execute(
+            "UPDATE positions SET kind = CASE id % 6 WHEN 0 THEN 'aside' ELSE 'search' END, played = NULL "
+            "WHERE id % 3 = 0 AND id IN (SELECT position_id FROM deep_values WHERE stage = 'full')"
+        )
+        of_kind = "position_id IN (SELECT id FROM positions WHERE kind <> 'game')"
+        sql.execute(f"DELETE FROM deep_values WHERE stage <> 'full' AND {of_kind}")
+        sql.execute(f"UPDATE deep_values SET stage = 'expanded' WHERE {of_kind}")
+        sql.execute(f"DELETE FROM screened WHERE {of_kind}")
+    return db
+
+
 def learn(samples: Samples, wdl: NDArray[np.float64]) -> Samples:
     """The same positions with other values to learn, and judged by these."""
     return replace(samples, wdl=wdl.astype(np.float32), deep_q=(wdl[:, 0] - wdl[:, 2]).astype(np.float32))
@@ -64,7 +82,8 @@ class InMemory:
         return self._samples.take(np.sort(units))
 
     def held_out(self) -> Held:
-        return Held(self._samples, np.arange(len(self._samples)).astype(np.uint64))
+        n = len(self._samples)
+        return Held(self._samples, np.arange(n).astype(np.uint64), np.full(n, "game", object))
 
 
 def as_held(samples: Samples) -> Held:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -73,15 +74,15 @@ class StoreDraw:
     With a `split` all are of its `part`, of whose games those of `holdout` are taken too; 0 holds none out.
     What a ladder cut is there by the value of its last rung, and is no candidate (docs/methods.md, "Training"). With it
     the positions are all that were sampled, so that each has weight 1 and audited ones stand for no others. Positions
-    that `vr expand` reached are there, candidates or not, where the question takes them in.
-
-    Attributes: columns [n] of the positions with a deep Q, by position_id, which all rows are numbers in: `ids` int64,
-    `keys` uint64 of the positions, `best` uint16 the judge's moves as in `chess.positions` (0: it gave none), `games`
-    uint64 of their games, `net_d` the net's draws (NaN: it has none), `deep_q` in [-1, 1] from the side to move, `rung`
-    the nodes of the last rung (NaN: searched in full), `weight` as `queries.frame` has it, or 1, `is_candidate` bool;
-    `ordinary`, how often a position comes in a pass of ordinary drawing: its weight, of reached ones the inverse
-    probability of their search; and `inverse`, means of 1 over a pass, 0 where a row is not drawn. Rows int64:
-    `held_out`, `candidates` and `others` to train on. `share` is that of candidates among what is drawn,
+    beside the games (`vr mine --aside`) are positions like the others; those that `vr expand` reached are there,
+    candidates or not, where the question takes them in.  Attributes: columns [n] of the positions with a deep Q, by
+    position_id, which all rows are numbers in: `ids` int64, `keys` uint64 of the positions, `best` uint16 the judge's
+    moves as in `chess.positions` (0: it gave none), `games` uint64 of their games, `net_d` the net's draws (NaN: it has
+    none), `deep_q` in [-1, 1] from the side to move, `rung` the nodes of the last rung (NaN: searched in full),
+    `weight` as `queries.frame` has it, or 1, `is_candidate` bool, `kind` object as `queries.frame` has it; `ordinary`,
+    how often a position comes in a pass of ordinary drawing: its weight, of reached ones the inverse probability of
+    their search; and `inverse`, means of 1 over a pass, 0 where a row is not drawn. Rows int64: `held_out`,
+    `candidates` and `others` to train on. `share` is that of candidates among what is drawn,
     `ordinary_share` that of ordinary drawing. `fill` is the net's history fill. `identity` says what passes are drawn
     from, whatever the file is called.
     """
@@ -104,6 +105,8 @@ class StoreDraw:
         Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
         """
         self.path, self._seed, self._threshold = store.path, seed, question.threshold
+        # Positions beside the games are there whatever is asked of those that were reached.
+        self.question = question if question.expanded != "no" else replace(question, expanded="searched")
         self._read(store, question, split, part)
         held = is_held(self.games, holdout)
         self.game_count, self.held_game_count = len(np.unique(self.games)), len(np.unique(self.games[held]))
@@ -128,7 +131,6 @@ class StoreDraw:
 
     def _read(self, store: Store, question: Question, split: Split | None, part: str) -> None:
         """Reads the columns of the positions of the part. Raises ValueRepairError where there are none."""
-        extra = () if question.expanded == "no" else ("step", "inferred")
         judged = ("deep_w", "deep_d", "deep_l")
         import pandas as pd
 
@@ -143,10 +145,11 @@ class StoreDraw:
             "rung",
             "deep_best",
             *judged,
-            *extra,
+            *("kind", "step", "inferred"),
         )
-        frame = store.frame(question, only=names, cut=True)
-        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna()]
+        frame = store.frame(self.question, only=names, cut=True)
+        asked = frame["kind"].notna() | (question.expanded != "no")
+        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna() & asked]
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
         ids = usable["position_id"].to_numpy(np.int64)
@@ -172,9 +175,10 @@ class StoreDraw:
         codes, moves = pd.factorize(usable["deep_best"])
         # A missing move's code is -1, which is the 0 at the end.
         self.best = np.append(encode_moves(moves), np.uint16(0))[codes]
-        self._sampled = usable["step"].isna().to_numpy() if extra else np.ones(len(usable), np.bool_)
+        self.kind = usable["kind"].to_numpy(object)
+        self._sampled = usable["kind"].notna().to_numpy()
         self.ordinary = self.weight.astype(np.float64)
-        if extra:
+        if not self._sampled.all():
             reached = np.flatnonzero(~self._sampled)
             self.ordinary[reached] = _standing(store, question, usable.iloc[reached])
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import ply_priorities, salt
+from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.store.store import Store
@@ -45,10 +46,12 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Positions to judge by, of games that are not trained on; `game` uint64[n] is a key of each one's game."""
+    """Positions to judge by, of games that are not trained on; `game` uint64[n] is a key of each one's game, `kind`
+    object[n] how it came about (`chess.origins.KINDS`)."""
 
     samples: Samples
     game: Keys
+    kind: NDArray[np.object_]
 
 
 class Source(Protocol):
@@ -140,7 +143,7 @@ class ChunkSource:
         unit = np.repeat(units, counts)[chosen]
         rows = {int(each): row[chosen[unit == each]] for each in np.unique(unit)}
         parts = self._read(np.array(sorted(rows)), lambda unit, samples: samples.take(rows[unit]))
-        return Held(Samples.concat(list(parts)), game[chosen])
+        return Held(Samples.concat(list(parts)), game[chosen], np.full(len(chosen), GAME, object))
 
     def _read(self, units: Index, of: Callable[[int, Samples], Samples]) -> Iterator[Samples]:
         """What `of` makes of the positions of each unit, in order, on all cores."""
@@ -234,7 +237,7 @@ class StoreSource:
             raise ValueRepairError(f"{self.name}: no sampled position is among the games held out; give a --holdout")
         samples = self.read(rows)
         samples.weight[:], samples.value_weight[:] = self.draw.weight[rows], 1
-        return Held(samples, self.draw.games[rows])
+        return Held(samples, self.draw.games[rows], self.draw.kind[rows])
 
     def _read(self, store: Store, rows: Index) -> Samples:
         draw = self.draw

@@ -189,7 +189,7 @@ def write_chunks(
         part=options.part,
     )
     facts = RecordFacts(net.identity.input_format, drawn.fill, 1.0)
-    judge = _JudgedRows.of(store, drawn, question, options)
+    judge = _JudgedRows.of(store, drawn, options)
     run = {
         "store": drawn.identity,
         "net": {"name": net.identity.name, "sha256": net.identity.key},
@@ -234,11 +234,10 @@ class _JudgedRows:
             )
 
     @staticmethod
-    def of(store: Store, drawn: StoreDraw, question: Question, options: ChunkOptions) -> _JudgedRows:
+    def of(store: Store, drawn: StoreDraw, options: ChunkOptions) -> _JudgedRows:
         """Reads what is known of the positions drawn."""
-        step = () if question.expanded == "no" else ("step",)
-        names = ("position_id", "fen", "side", "ply", "nodes", "deep_best", "played", "result", "game_id", *step)
-        frame = store.frame(question, only=names, cut=True)
+        names = ("position_id", "fen", "side", "ply", "nodes", "deep_best", "played", "result", "game_id", "step")
+        frame = store.frame(drawn.question, only=names, cut=True)
         return _JudgedRows(frame, drawn, plies_of_games(store, frame["game_id"].tolist()), options)
 
     def parts(self, store: Store, begin: int) -> Iterator[JudgedPositions]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import __version__
+from valuerepair.chess.origins import BESIDE, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
@@ -96,10 +97,19 @@ class Training:
                 f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}",
                 f"{'':30}{'old':>10}{'new':>10}",
             ]
-            for name, (words, form) in _LINES.items():
+            for name, (words, form) in _of_kinds(self.rows[0]).items():
                 if self.rows[0][name] is not None:
                     said.append(f"{words:30}{self.rows[0][name]:>10{form}}{best[name]:>10{form}}")
         return said
+
+
+def _of_kinds(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """`_LINES`, and behind the net's error and its candidates those of each kind of positions."""
+    found = {}
+    for name, line in _LINES.items():
+        found[name] = line
+        found |= {f"{name}_{kind}": (f"  {kind}", line[1]) for kind in KINDS if f"{name}_{kind}" in row}
+    return found
 
 
 def train(
@@ -249,6 +259,9 @@ def _shares(draw: StoreDraw) -> str:
 def _of_store(draw: StoreDraw) -> Iterator[str]:
     """How many of the rows to train on are candidates, and how many a ladder cut."""
     rows = draw.rows()
+    beside = {kind: int((draw.kind[rows] == kind).sum()) for kind in BESIDE}
+    if any(beside.values()):
+        yield f"{sum(beside.values()):,} beside them"
     yield f"{int(draw.is_candidate[rows].sum()):,} candidates"
     if cut := int(np.isfinite(draw.rung[rows]).sum()):
         yield f"{cut:,} that screening cut, by their last rung"

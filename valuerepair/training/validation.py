@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import calibration
+from valuerepair.chess.origins import KINDS
 from valuerepair.errors import ValueRepairError
 from valuerepair.training.learner import Learner
 from valuerepair.training.losses import LossWeights
@@ -23,6 +24,8 @@ MEASURES = (
     *("loss", "value", "policy", "moves_left", "policy_kl"),
     *("top_1", "judge_move", "mean_dq", "rate", "rate_calibrated", "newly_wrong"),
 )
+# Of each kind of positions, where there are several: mean |net Q - deep Q|, mean of its square, share of candidates.
+OF_KINDS = ("mean_dq", "squared", "rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,10 @@ class Validation:
         """`old` are the trained parameters before the first step."""
         self._samples = Samples.concat([each.samples for each in held])
         self._game = np.concatenate([each.game for each in held])
+        kind = np.concatenate([each.kind for each in held])
+        among = {name: kind == name for name in KINDS}
+        # One kind alone is what all measures are of.
+        self._kinds = {name: rows for name, rows in among.items() if rows.any() and not rows.all()}
         self._learner, self._weights, self._threshold, self._batch = learner, weights, threshold, batch
         self._deep, self._weight = (
             column.astype(np.float64) for column in (self._samples.deep_q, self._samples.weight)
@@ -56,7 +63,10 @@ class Validation:
         self._old = self._answers(old)
 
     def measure(self, parameters: Mapping[str, Any]) -> dict[str, float]:
-        """`MEASURES` of the net with these trained parameters, means by weight; NaN where something is not known."""
+        """`MEASURES` of the net with these trained parameters, means by weight; NaN where something is not known.
+
+        Where there are several kinds of positions, `OF_KINDS` of each, too: ``mean_dq_aside`` and the like.
+        """
         now = self._answers(parameters)
         means = {name: self._mean(each) for name, each in now.parts.items()}
         found = dict.fromkeys(MEASURES, np.nan) | means
@@ -77,6 +87,10 @@ class Validation:
             found["rate"] = self._mean(wrong, known)
             found["newly_wrong"] = self._mean(wrong & (np.abs(before) < self._threshold), known)
             found["rate_calibrated"] = self._calibrated_rate(now.q, known)
+        for kind, rows in self._kinds.items():
+            columns = (np.abs(off), off**2, np.abs(off) >= self._threshold)
+            for name, column in zip(OF_KINDS, columns, strict=True):
+                found[f"{name}_{kind}"] = self._mean(column, known & rows)
         return found
 
     def loss(self, parameters: Mapping[str, Any]) -> float:
