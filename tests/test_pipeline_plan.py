@@ -25,7 +25,8 @@ from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
-from valuerepair.pipeline.settings import Mining, Playing, Settings, Sizes, Training, seconds_of
+from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Playing, Settings, Sizes, Training, seconds_of
+from valuerepair.runs.rejudge import FEWEST
 from valuerepair.training.options import Only
 
 # Two cores with maia-1900 and Stockfish at 20,000 nodes, as they were measured once.
@@ -150,7 +151,7 @@ def test_a_size_that_is_given_is_taken_and_the_others_fit_around_it(name: str) -
 
 
 def test_sizes_that_stand_need_no_budget() -> None:
-    sizes = Sizes(positions=10**6, steps=10**5, rejudge=100, games=10**4)
+    sizes = Sizes(positions=10**6, steps=10**5, rejudge=0, games=10**4)
     found = plan(replace(SETTINGS, sizes=sizes, budget="1m"), MEASURED, FOLDER)
     assert found.settings.sizes == sizes
     assert found.seconds > 10**4
@@ -269,6 +270,11 @@ def test_the_deeper_judge_is_asked_about_what_is_held_out_alone() -> None:
     assert said["--split"] == "out/split.json"
     assert said["--rejudge"] == SETTINGS.test_deep
     assert stage.seconds == pytest.approx(int(said["--rejudge-positions"]) * 1e6 / MEASURED.nodes, rel=0.2)
+    # Where there is no time for as many as it needs, nothing is judged again.
+    assert FEWEST_REJUDGED == FEWEST
+    small = plan(replace(SETTINGS, budget="10m"), MEASURED, FOLDER)
+    assert small.settings.sizes.rejudge == 0
+    assert "rejudge" not in by_name(small)
 
 
 def test_a_deeper_search_is_with_the_net_that_mined() -> None:

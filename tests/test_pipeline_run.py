@@ -27,7 +27,7 @@ from valuerepair.pipeline.plan import PAGE
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
 
-SIZES = Sizes(positions=5000, steps=20, rejudge=10, games=10)
+SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
 STAGES = 12
 DIGEST_OF = running.digest_of

@@ -61,7 +61,7 @@ def tiny(folder: Path) -> Settings:
         budget="5m",
         test_deep="mcts:nodes=20",
         control=True,
-        sizes=Sizes(positions=2000, steps=4, rejudge=20, games=4),
+        sizes=Sizes(positions=2000, steps=4, rejudge=100, games=4),
         train=Training(batch=64, lr=5e-6),
         play=Playing(match_nodes=4),
     )
@@ -116,7 +116,7 @@ def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Outcom
     assert counts[0] == counts[1]
 
 
-def test_without_a_control_nothing_is_said_of_one(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
+def test_one_net_alone_has_no_word_of_another_one(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
     """Of the same files: the first comparison of each part is that of the old net and the repaired one."""
     folder = tmp_path / "repair"
     shutil.copytree(whole[0], folder)
@@ -189,7 +189,7 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
                 abs(value) for which, number, value, kind in values
                 if which == name and part_of[number] == part and kind == "game"
             ]  # fmt: skip
-            assert net["candidates"]["total"] == len(off) > 100
+            assert net["candidates"]["total"] == len(off) > 90
             assert net["candidates"]["count"] == sum(value >= THRESHOLD - 1e-9 for value in off)
     against = judged["families", "the control", "the repaired net"]
     assert against.found == read(folder / "families-control.json")["comparisons"][0]

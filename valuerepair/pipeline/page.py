@@ -104,20 +104,16 @@ class Outcome:
         is shown to be worse by the deeper judge."""
         pairs = [each for each in self.judged if (each.first, each.second) == (OLD, NEW)]
         doubts = [
-            f"{WORDS[row['kind']]} ({_error(row['change'])})" + f" on {_PLACES[each.part]}"
+            f"on {_PLACES[each.part]} {_named(doubtful)}"
             for each in pairs
-            for row in each.rows
-            if not _below_zero(row["change"])
+            if (doubtful := [row for row in each.rows if not _below_zero(row["change"])])
         ]
-        doubts += [
-            f"{WORDS[row['kind']]} by the deeper judge ({_error(row['change'])})"
-            for row in self._by_deeper_judge
-            if _above_zero(row["change"])
-        ]
+        if worse := [row for row in self._by_deeper_judge if _above_zero(row["change"])]:
+            doubts.append(f"by the deeper judge {_named(worse)}")
         if not all(each.found["judge"]["beside"] for each in pairs):
-            doubts.append("beside the games, where a search looks most: no such position was judged")
+            doubts.append("beside the games, where a search looks most, no position was judged")
         if doubts:
-            return Claim("better judge", False, f"not for positions {'; '.join(doubts)}")
+            return Claim("better judge", False, f"the squared error is not shown to be smaller {'; '.join(doubts)}")
         where = " and on ".join(_PLACES[each.part] for each in pairs)
         return Claim("better judge", True, f"the squared error is smaller for each kind of position, on {where}")
 
@@ -179,7 +175,7 @@ class Outcome:
         """The result as text for a terminal."""
         said = [claim.line for claim in self.claims]
         for each in self.judged:
-            said += ["", *_table_lines(f"{each.second} against {each.first}, on {_PLACES[each.part]}", each.rows)]
+            said += ["", *_table_lines(_title(each), each.rows)]
         if self.rejudged is not None:
             said += ["", *_table_lines(_rejudged_title(self.rejudged), self._by_deeper_judge)]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
@@ -228,6 +224,11 @@ def _error(interval: Mapping[str, float | None]) -> str:
     return f"{middle}, 95 %: {low} to {high}"
 
 
+def _named(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Kinds of positions, with the difference of the squared errors."""
+    return ", ".join(f"{WORDS[row['kind']]} ({_error(row['change'])})" for row in rows)
+
+
 _INTERVAL = ("low", "difference", "high")
 
 
@@ -261,28 +262,34 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     return [
         WORDS[row["kind"]],
         f"{row['positions']:,}",
-        f"{_number(first, '.4f')} to {_number(second, '.4f')}",
+        _number(first, ".4f"),
+        _number(second, ".4f"),
         _error(row["change"]),
         *(_points(at["change"]) for at in row["candidates"]),
     ]
 
 
 def _heads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    at = [f"candidates at {at['threshold']:g}" for at in rows[0]["candidates"]] if rows else []
-    return ["positions", "number", "squared error", "difference", *at]
+    at = [f"candidates at {at['threshold']:g}, B - A" for at in rows[0]["candidates"]] if rows else []
+    return ["positions", "number", "error A", "error B", "B - A", *at]
 
 
 def _table_lines(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The rows by kind of two nets, as a table for a terminal."""
     table = [_heads(rows), *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    yield f"{title} (differences below 0 are better; 95 % by games)"
+    yield f"{title} (squared errors; B - A below 0 is better; 95 % by games)"
     for row in table:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
+def _title(each: Judged) -> str:
+    return f"A = {each.first}, B = {each.second}, on {_PLACES[each.part]}"
+
+
 def _rejudged_title(found: Mapping[str, Any]) -> str:
-    return f"{NEW} against {OLD}, by {found['judge']}, which judged {found['judged']:,} of {found['positions']:,}"
+    judged = f"by {found['judge']}, which judged {found['judged']:,} of {found['positions']:,}"
+    return f"A = {OLD}, B = {NEW}, {judged}"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -296,7 +303,8 @@ def finish(repair: Repair) -> Outcome:
     folder, settings = repair.folder, repair.plan.settings
     try:
         judged = list(_judged(folder, settings.control))
-        rejudged = _read(folder / REJUDGED)["rejudged"] if settings.test_deep else None
+        again = any(stage.output == REJUDGED for stage in repair.plan.stages)
+        rejudged = _read(folder / REJUDGED)["rejudged"] if again else None
         opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
         matches = {words: _read(folder / f"match-{name}.json") for name, words in opponents.items()}
         noted = [noted for stage in repair.plan.stages if (noted := repair.notes.of(stage)) is not None]
@@ -383,9 +391,8 @@ def _claims(outcome: Outcome) -> str:
 def _by_kind(outcome: Outcome) -> str:
     tables = []
     for each in outcome.judged:
-        title = f"{each.second} against {each.first}, on {_PLACES[each.part]}"
         beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(each.sentence)}.</p>'
-        tables.append(f"<h3>{escape(title)}</h3>\n{_table_by_kind(each.rows)}\n{beyond}")
+        tables.append(f"<h3>{escape(_title(each))}</h3>\n{_table_by_kind(each.rows)}\n{beyond}")
     note = (
         "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
         "other games, so that a mere change of scale does not count. Candidates: those whose scaled Q is off by the "
@@ -401,7 +408,7 @@ def _table_by_kind(rows: Sequence[Mapping[str, Any]]) -> str:
 def _by_deeper_judge(outcome: Outcome) -> str:
     """What the judge of the tests says."""
     if (found := outcome.rejudged) is None:
-        return "<p>No deeper judge was asked (test_deep).</p>"
+        return "<p>No deeper judge was asked.</p>"
     heads = ("net", f"candidates in games at {found['threshold']:g}", "of the first judge's, also by this one",
              "of this one's, found by the first")  # fmt: skip
     rows = [

@@ -10,7 +10,7 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import UsageError
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
-from valuerepair.pipeline.settings import OWN_Q, Mining, Settings, Sizes, seconds_of
+from valuerepair.pipeline.settings import FEWEST_REJUDGED, OWN_Q, Mining, Settings, Sizes, seconds_of
 from valuerepair.training.options import PASSES, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
@@ -24,7 +24,7 @@ Q_SCALE = "Q_SCALE"
 # that look around candidates: nets that learned what lies there were no better judges, or worse (docs/proof.md).
 _SHARES = {"positions": 50, "steps": 24, "rejudge": 8, "games": 18}
 _SHARES_NORMAL = {"positions": 30, "expand": 8, "book": 22, "steps": 18, "rejudge": 6, "games": 16}
-_LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "rejudge": 10, "games": 10}
+_LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "games": 10}
 _MOST = {"book": 2_000, "rejudge": 2_000, "games": 2_000}
 _TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
 _TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before, of half of a search of 30 nodes
@@ -105,10 +105,13 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
     for at, name in enumerate(lacking):
         most = int(_most(name, settings, rates, found))
         part = max(left, 0.0) * shares[name] / sum(shares[each] for each in lacking[at:])
-        if (size := min(int(part / cost[name]), most)) < min(_LEAST[name], most):
+        size = min(int(part / cost[name]), most)
+        if name == "rejudge":
+            size = size if size >= FEWEST_REJUDGED else 0
+        elif size < min(_LEAST[name], most):
             whole = sum(shares.values())
             given = sum((getattr(settings.sizes, each) or 0) * cost[each] for each in shares)
-            least = fixed + given + max(_LEAST[each] * cost[each] * whole / shares[each] for each in lacking)
+            least = fixed + given + max(_LEAST.get(each, 0) * cost[each] * whole / shares[each] for each in lacking)
             raise UsageError(
                 f"--budget {settings.budget}: is too little; with this net and this judge it takes about "
                 f"{format_duration(least)} at the least"
@@ -134,7 +137,7 @@ def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int |
     if name == "expand":
         return max(positions * rates.nodes / rates.searches, _LEAST["expand"])
     if name == "rejudge":
-        return max(min(_HELD_OUT * positions, _MOST["rejudge"]), _LEAST["rejudge"])
+        return min(_HELD_OUT * positions, _MOST["rejudge"])
     return _MOST[name]
 
 
@@ -311,7 +314,7 @@ class _Stages:
                           f"held-out {part}, against the control", self._reading("games"),
                           output=f"{part}-control.json")
                 )  # fmt: skip
-        if s.test_deep:
+        if s.test_deep and self._sizes.rejudge != 0:
             count = self._sizes.rejudge or 0
             again = ("--rejudge", _with_net(s.test_deep, old), "--rejudge-positions", str(count))
             found.append(

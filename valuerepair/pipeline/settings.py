@@ -28,7 +28,7 @@ BUDGET = "1h"
 # The recipe, by what was measured (docs/proof.md). Of a position in training a fiftieth of what `vr mine` judges a
 # candidate by, as more positions help more; the tests are judged by the deep judge, whose errors no net has learned.
 STOCKFISH_NODES, TEST_NODES = 20_000, 1_000_000
-FEWEST_REJUDGED = 10  # as `vr remeasure --rejudge` has it
+FEWEST_REJUDGED = 100  # as `vr remeasure --rejudge` has it
 TEST_FACTOR = 10  # the same for judges that have a Q of their own, which are slower
 ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
@@ -42,7 +42,8 @@ Table = TypeVar("Table")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """How much of each: `positions` to mine; engine nodes to `expand` and lines of the `book`, where games are played
-    from it; `steps` of a training; held-out positions to `rejudge`; `games` of a match. None: by the budget."""
+    from it; `steps` of a training; held-out positions to `rejudge`, 0 for none; `games` of a match. None: by the
+    budget."""
 
     positions: int | None = None
     expand: int | None = None
@@ -53,10 +54,10 @@ class Sizes:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            if (number := getattr(self, each.name)) is not None and number < 1:
+            if (number := getattr(self, each.name)) is not None and number < (each.name != "rejudge"):
                 raise UsageError(f"[sizes] {each.name} = {number}: must be at least 1")
-        if self.rejudge is not None and self.rejudge < FEWEST_REJUDGED:
-            raise UsageError(f"[sizes] rejudge = {self.rejudge}: must be at least {FEWEST_REJUDGED}")
+        if self.rejudge and self.rejudge < FEWEST_REJUDGED:
+            raise UsageError(f"[sizes] rejudge = {self.rejudge}: must be 0, or at least {FEWEST_REJUDGED}")
         if self.games is not None and self.games % 2:
             raise UsageError(f"[sizes] games = {self.games}: must be even, as each opening is played with both colours")
 
@@ -257,7 +258,7 @@ _COMMENTS = {
     "expand": "engine nodes for what lies around the candidates",
     "book": "lines of the book that is played",
     "steps": "of training",
-    "rejudge": "held-out positions that test_deep judges",
+    "rejudge": "held-out positions that test_deep judges; 0 for none",
     "games": "of a match",
     "aside": "share of the positions that lie beside the games, or of each kind",
     "policy": "the policy target: net, or a share of the judge's moves",
