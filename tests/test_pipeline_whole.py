@@ -208,6 +208,8 @@ def test_no_game_that_judges_was_trained_on(whole: tuple[Path, Outcome]) -> None
         curve = read(folder / net.replace(".pb.gz", ".training.json"))
         assert curve["games"]["all"] == len(train)
         assert curve["curve"][-1]["step"] == 4
+        # All kinds of positions are learned, and so judged on the way.
+        assert {f"squared_{kind}" for kind in ("game", "aside", "policy", "search")} <= curve["curve"][0].keys()
 
 
 def test_a_command_can_be_run_alone_and_says_the_same(whole: tuple[Path, Outcome]) -> None:

@@ -281,8 +281,7 @@ class _Stages:
         ]
         common = (*self._net, *self._asked, *how, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)
-        # Searched without a candidate that led there are the positions beside the games, as `Question.expanded` says.
-        store = ("--store", self._at(STORE), *self._split, *self._alpha, "--expanded", "searched", *policy)
+        store = ("--store", self._at(STORE), *self._split, *self._alpha, *policy)
         sources = {REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share)}
         if s.control:
             sources[CONTROL] = s.normal if s.normal else (*store, "--share", "0")
