@@ -167,12 +167,13 @@ def test_a_share_is_a_number_or_one_for_each_kind() -> None:
         ("aside:much", "give a share"),
         ("aside:0.5,aside:0.1", "gives a kind twice"),
         ("aside:0.7,search:0.7", "together they are at most 1"),
+        (True, "what True was before is aside:1 now"),
         ("0", "shares lie above 0"),
         ("nan", "shares lie above 0"),
         ("2", "shares lie above 0"),
     ],
 )
-def test_other_shares_are_refused_in_one_line(asked: str, why: str) -> None:
+def test_other_shares_are_refused_in_one_line(asked: str | bool, why: str) -> None:
     with pytest.raises(UsageError, match=why) as caught:
         SampleOptions(aside=asked)
     assert "\n" not in str(caught.value)

@@ -161,7 +161,8 @@ def test_an_empty_table_costs_one_look(path: Path, tmp_path: Path) -> None:
         store.connection.set_trace_callback(asked.append)
         found = store_figures(store, ASKED)
     assert found["expanded"] is None
-    assert [text for text in asked if "expanded" in text] == [
+    # The word is a stage of deep values, too.
+    assert [text for text in asked if re.search(r"\b(FROM|JOIN)\s+expanded\b", text)] == [
         "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = 1 AND oracle_id = 1)"
     ]
     assert not any("expand" in line for line in stats_lines(found))

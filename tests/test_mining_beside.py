@@ -17,7 +17,7 @@ import pytest
 from tests.lc0_oracle import backend, game_state
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from tests.vr_runs import here
-from valuerepair.archives.aside import beside
+from valuerepair.archives.aside import beside, drawn_kinds
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
@@ -30,6 +30,7 @@ from valuerepair.question import Question
 from valuerepair.report.alpha_table import alpha_table
 from valuerepair.report.stats import stats_lines, store_figures
 from valuerepair.runs.beside import NODES, LinesOfNet
+from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.integrity import integrity_checks
@@ -415,3 +416,32 @@ def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
         (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE kind = 'aside'").fetchone()
     said = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
     assert "reached   beside the game, by a random legal move (aside)" in said.stdout.splitlines()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(tmp_path: Path, seed: int) -> None:
+    """All first moves are played, and drawn at random as well: whichever comes first, its whole search is a game's."""
+    board, path = chess.Board(), tmp_path / "a.db"
+    texts = [f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves]
+    archives = [tmp_path / "start.pgn", tmp_path / "moves.pgn"]
+    for archive, moves in zip(archives, (['[Result "*"]\n\n1. e4 *\n\n'], texts), strict=True):
+        archive.write_text("".join(moves))
+    sample = SampleOptions(per_game=None, min_ply=0, aside="aside:0.5", seed=seed)
+    with Store.open(path, create=True) as store, KeyOracle(delay=0.01) as oracle:
+        mine([str(archive) for archive in archives], MineOptions(sample=sample), store, KeyNet(), oracle)
+        assert [check.name for check in integrity_checks(store) if check.wrong] == []
+        query = "SELECT p.key, p.kind, v.stage FROM positions p LEFT JOIN deep_values v ON v.position_id = p.id"
+        rows = store.connection.execute(query).fetchall()
+        failed = {stage for (stage,) in store.connection.execute("SELECT DISTINCT stage FROM failures")}
+    drawn = [chess.Board(), *(after(board, move) for move in board.legal_moves)]
+    keys = np.array([chess.polyglot.zobrist_hash(each) for each in drawn], np.uint64)
+    stays = keys[drawn_kinds(keys, {"aside": 0.5}, seed) == len(BESIDE)].view(np.int64).tolist()
+    assert {key for key, kind, _ in rows if kind == "game"} == {*stays}
+    assert {(kind, stage) for _, kind, stage in rows if stage} <= {("game", "full"), ("aside", "expanded")}
+    assert failed <= {"full", "expanded"}
+
+
+def after(board: chess.Board, move: chess.Move) -> chess.Board:
+    reached = board.copy()
+    reached.push(move)
+    return reached

@@ -60,6 +60,8 @@ def parse_shares(asked: float | str | Mapping[str, float]) -> dict[Kind, float]:
         except ValueError:
             old = "; --aside without a value was what --aside aside:1 is now" if ":" not in asked else ""
             raise UsageError(f"--aside {asked}: {_EXAMPLES}{old}") from None
+    if isinstance(asked, bool):
+        raise UsageError(f"--aside {asked}: {_EXAMPLES}; what True was before is aside:1 now")
     if not isinstance(asked, Mapping):
         return parse_shares({kind: float(asked) * part for kind, part in MIXTURE.items()})
     if unknown := [kind for kind in asked if kind not in BESIDE]:
