@@ -27,9 +27,11 @@ from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.queries import load_json
 from valuerepair.store.rows import (
     AFTER,
+    CHOSEN,
     EXPANDED,
     FULL,
     POSITION_CELLS,
+    REJUDGED,
     SECOND,
     DeepResult,
     OracleIdentity,
@@ -410,9 +412,9 @@ def _check_oracle(
 ) -> StoreCheck:
     title = f"deep values made again: {oracle.label}"
     keys = store.connection.execute(
-        "SELECT position_id, stage FROM deep_values WHERE oracle_id = ? AND (stage IN (?, ?, ?) OR stage LIKE ?) "
+        "SELECT position_id, stage FROM deep_values WHERE oracle_id = ? AND (stage IN (?, ?, ?, ?, ?) OR stage LIKE ?) "
         "ORDER BY stage, position_id",
-        (oracle.id, FULL, EXPANDED, SECOND, AFTER + "%"),
+        (oracle.id, FULL, EXPANDED, SECOND, CHOSEN, REJUDGED, AFTER + "%"),
     ).fetchall()
     drawn = _drawn(keys, sample, np.random.default_rng(seed))
     if not drawn:
