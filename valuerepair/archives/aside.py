@@ -95,7 +95,7 @@ def beside(
     """The positions, of which these shares are followed by moves; which rows these are, int64[m], in their order; and
     why others are left out: the game is over after the move, or there is no such move.
 
-    `net` is needed for the kinds of `OF_NET`.
+    Raises UsageError for the kinds of `OF_NET` without a `net`.
     """
     kinds, lost = drawn_kinds(batch.key, shares, seed), Counter[str]()
     stays = np.flatnonzero(kinds == len(BESIDE))
@@ -118,7 +118,8 @@ def _followed(
     if kind == "aside":
         lines: Sequence[Moves] = random_moves(batch, draws)
     else:
-        assert net is not None, "the kinds of a net need one"
+        if net is None:
+            raise UsageError(f"--aside: the kind {kind} needs a net")
         lines = getattr(net, kind)(batch, draws)
     there = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
     reached, rows = followed(batch.take(there), [lines[i] for i in there.tolist()])
