@@ -107,13 +107,15 @@ def command(
 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, as vr mix makes them; --store
     trains on mined positions, without self-play. The net is judged on the way on games held out, by all positions and
-    not only by candidates; the best of these nets is written, read again by lc0 and compared. Stop with Ctrl-C; the
-    same command continues. Needs pip install 'valuerepair[train]'.
+    not only by candidates. Of the change to the best of these nets as much is written as those games support; the
+    file is read again by lc0 and compared. Stop with Ctrl-C; the same command continues. Needs
+    pip install 'valuerepair[train]'.
 
     \b
     Example:
       vr train mixture --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --policy judge:0.3 --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --share 0 --net old.pb.gz -o control.pb.gz
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --average ema

@@ -177,7 +177,7 @@ class Outcome:
         for each in self.judged:
             said += ["", *_table_lines(_title(each), each.rows)]
         if self.rejudged is not None:
-            said += ["", *_table_lines(_rejudged_title(self.rejudged), self._by_deeper_judge)]
+            said += ["", *_table_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
         said.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
@@ -256,27 +256,29 @@ def _breadth(found: Mapping[str, Any]) -> str:
     return said
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    """A row by kind: which, how many positions, the squared errors, and the candidates at each threshold."""
-    first, second = row["squared_error"]
+def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
+    """A row by kind: which, how many positions, the squared errors, and the candidates at each threshold.
+
+    Of `sampled` positions there are only differences: an error itself is estimated too coarsely by few of them.
+    """
+    errors = [] if sampled else [_number(error, ".4f") for error in row["squared_error"]]
     return [
         WORDS[row["kind"]],
         f"{row['positions']:,}",
-        _number(first, ".4f"),
-        _number(second, ".4f"),
+        *errors,
         _error(row["change"]),
         *(_points(at["change"]) for at in row["candidates"]),
     ]
 
 
-def _heads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _heads(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> list[str]:
     at = [f"candidates at {at['threshold']:g}, B - A" for at in rows[0]["candidates"]] if rows else []
-    return ["positions", "number", "error A", "error B", "B - A", *at]
+    return ["positions", "number", *([] if sampled else ["error A", "error B"]), "error, B - A", *at]
 
 
-def _table_lines(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _table_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
     """The rows by kind of two nets, as a table for a terminal."""
-    table = [_heads(rows), *map(_cells, rows)]
+    table = [_heads(rows, sampled=sampled), *(_cells(row, sampled=sampled) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     yield f"{title} (squared errors; B - A below 0 is better; 95 % by games)"
     for row in table:
@@ -401,8 +403,9 @@ def _by_kind(outcome: Outcome) -> str:
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
 
-def _table_by_kind(rows: Sequence[Mapping[str, Any]]) -> str:
-    return _table(_heads(rows), [[escape(cell) for cell in _cells(row)] for row in rows])
+def _table_by_kind(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> str:
+    cells = ([escape(cell) for cell in _cells(row, sampled=sampled)] for row in rows)
+    return _table(_heads(rows, sampled=sampled), cells)
 
 
 def _by_deeper_judge(outcome: Outcome) -> str:
@@ -419,7 +422,7 @@ def _by_deeper_judge(outcome: Outcome) -> str:
         "Judged again are positions where both nets' verdicts differ, some that are near the threshold and some of all "
         "others, drawn by known chances and weighed by these. No net was trained on what this judge says."
     )
-    table = _table_by_kind(found["comparisons"][0]["by_kind"])
+    table = _table_by_kind(found["comparisons"][0]["by_kind"], sampled=True)
     title = f"<h3>{escape(_rejudged_title(found))}</h3>"
     return f'{title}\n{table}\n{_table(heads, rows)}\n<p class="small">{note}</p>'
 
