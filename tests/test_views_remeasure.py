@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from valuerepair.chess.origins import GAME
 from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Interval, Table, newcombe, wilson
-from valuerepair.judge.by_kind import GAME, better_judge
+from valuerepair.judge.by_kind import better_judge
 from valuerepair.judge.compare import (
     CATEGORIES,
     AtOtherAlpha,
