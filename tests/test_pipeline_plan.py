@@ -21,10 +21,12 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training, seconds_of
+from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Playing, Settings, Sizes, Training, seconds_of
+from valuerepair.runs.rejudge import FEWEST
 from valuerepair.training.options import Only
 
 # Two cores with maia-1900 and Stockfish at 20,000 nodes, as they were measured once.
@@ -104,11 +106,12 @@ def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(
     assert sizes.games % 2 == 0
     games = sizes.games * 120 / machine.moves
     assert stages["match-old"].seconds == pytest.approx(games, abs=4 * machine.start)
-    searched = sizes.positions / machine.searches + sizes.positions / machine.net
+    # An eighth of them is found by a search, whose half has 15 evaluations, and an eighth by the policy.
+    evaluated = sizes.positions * (1 + 15 / 8 + 1 / 8)
+    searched = sizes.positions / machine.searches + evaluated / machine.net
     assert stages["mine"].seconds == pytest.approx(searched, abs=2 * machine.start)
     assert sizes.steps is not None
     assert stages["repaired"].seconds >= sizes.steps * 256 / machine.train
-    assert stages["repaired"].seconds == stages["control"].seconds
     assert found.seconds == pytest.approx(sum(stage.seconds for stage in found.stages))
 
 
@@ -121,22 +124,22 @@ def test_a_larger_budget_has_no_less_of_anything(machine: Rates, minutes: int) -
         )
     except UsageError:
         assume(False)
-    for name in ("positions", "expand", "confirm", "steps", "games"):
+    for name in ("positions", "steps", "rejudge", "games"):
         assert getattr(large, name) >= getattr(small, name), name
 
 
-@given(machine=MACHINES, sizes=st.sampled_from([Sizes(), Sizes(positions=500_000), Sizes(expand=10**11, games=300)]))
+@given(machine=MACHINES, sizes=st.sampled_from([Sizes(), Sizes(positions=500_000), Sizes(rejudge=10**5, games=300)]))
 def test_what_is_said_to_be_the_least_is_enough(machine: Rates, sizes: Sizes) -> None:
     settings = replace(SETTINGS, sizes=sizes)
     with pytest.raises(UsageError, match="is too little") as error:
         plan(replace(settings, budget="10s"), machine, FOLDER)
     *hours, minutes, seconds = map(int, str(error.value).split("about ")[1].split(" ")[0].split(":"))
     least = 3600 * sum(hours) + 60 * minutes + seconds
-    found = plan(replace(settings, budget=f"{1.1 * least:.0f}s"), machine, FOLDER)
-    assert found.seconds <= 1.1 * least
+    budget = round(1.1 * least)
+    assert plan(replace(settings, budget=f"{budget}s"), machine, FOLDER).seconds <= budget
 
 
-@pytest.mark.parametrize("name", ["positions", "expand", "confirm", "steps", "games"])
+@pytest.mark.parametrize("name", ["positions", "steps", "rejudge", "games"])
 def test_a_size_that_is_given_is_taken_and_the_others_fit_around_it(name: str) -> None:
     usual = plan(SETTINGS, MEASURED, FOLDER).settings.sizes
     half = getattr(usual, name) // 4 * 2
@@ -148,7 +151,7 @@ def test_a_size_that_is_given_is_taken_and_the_others_fit_around_it(name: str) -
 
 
 def test_sizes_that_stand_need_no_budget() -> None:
-    sizes = Sizes(positions=10**6, expand=10**10, confirm=100, steps=10**5, games=10**4)
+    sizes = Sizes(positions=10**6, steps=10**5, rejudge=0, games=10**4)
     found = plan(replace(SETTINGS, sizes=sizes, budget="1m"), MEASURED, FOLDER)
     assert found.settings.sizes == sizes
     assert found.seconds > 10**4
@@ -158,8 +161,11 @@ def test_sizes_that_stand_need_no_budget() -> None:
 
 VARIANTS = {
     "stockfish": SETTINGS,
-    "own search": replace(SETTINGS, deep="mcts:nodes=200", threshold=0.4, seed=3),
+    "own search": replace(SETTINGS, deep="mcts:nodes=200", test_deep="mcts:nodes=2000", threshold=0.4, seed=3),
     "normal games": replace(SETTINGS, normal=("chunks", "more.tar"), train=Training(share=0.3), budget="4h"),
+    "a control": replace(SETTINGS, control=True),
+    "normal games and a control": replace(SETTINGS, normal=("chunks",), control=True, budget="4h"),
+    "no deeper judge": replace(SETTINGS, test_deep=""),
     "a store": replace(SETTINGS, archives=(), store="valuerepair.db"),
     "a comma": replace(SETTINGS, net="old,er.pb.gz", play=Playing(match_nodes=50)),
 }
@@ -180,7 +186,7 @@ def test_every_command_is_understood(settings: Settings) -> None:
         said = options(stage)
         assert said.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
         assert said.get("--seed", str(settings.seed)) == str(settings.seed)
-        if stage.name in ("mine", "split", "expand", "confirm", "books", "games", "families-control") or (
+        if stage.name in ("mine", "split", "expand", "books", "games", "families-control", "rejudge") or (
             "--store" in stage.words
         ):
             assert said.get("--alpha") == (f"{settings.alpha:g}" if settings.by_centipawns else None)
@@ -193,19 +199,25 @@ def test_every_command_is_understood(settings: Settings) -> None:
 def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     found = plan(SETTINGS, MEASURED, FOLDER)
     assert [stage.name for stage in found.stages] == [
-        "mine", "split", "expand", "confirm", "books", "repaired", "control",
-        "games", "games-control", "families", "families-control", "match-old", "match-control",
+        "mine", "split", "books", "repaired", "games", "families", "rejudge", "match-old",
+    ]  # fmt: skip
+    assert not any("control" in word for stage in found.stages for word in stage.words)
+    found = plan(replace(SETTINGS, control=True), MEASURED, FOLDER)
+    assert [stage.name for stage in found.stages] == [
+        "mine", "split", "books", "repaired", "control",
+        "games", "games-control", "families", "families-control", "rejudge", "match-old", "match-control",
     ]  # fmt: skip
     stages = by_name(found)
+    assert stages["repaired"].seconds == stages["control"].seconds
     repaired, control = stages["repaired"].words, stages["control"].words
     place = control.index("--share")
     without = control[:place] + control[place + 2 :]
     differ = [(a, b) for a, b in zip(repaired, without, strict=True) if a != b]
     assert differ == [("out/repaired.pb.gz", "out/control.pb.gz")]
     assert options(stages["control"])["--share"] == "0"
-    asked = plan(replace(SETTINGS, train=Training(share=0.05)), MEASURED, FOLDER)
+    asked = plan(replace(SETTINGS, control=True, train=Training(share=0.05)), MEASURED, FOLDER)
     assert options(by_name(asked)["repaired"])["--share"] == "0.05"
-    for name in ("expand", "books", "repaired", "control", "games", "families"):
+    for name in ("books", "repaired", "control", "games", "families"):
         assert options(stages[name])["--split"] == "out/split.json"
     assert {options(stages[name])["--part"] for name in ("games", "games-control")} == {"games"}
     assert {options(stages[name])["--part"] for name in ("families", "families-control")} == {"families"}
@@ -218,20 +230,55 @@ def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:
     assert not any("valuerepair.db" in stage.words for stage in given.stages[1:])
     assert given.settings.sizes.positions == MEASURED.positions
     assert given.seconds <= 3600
-    assert (given.settings.sizes.expand or 0) > (mined.settings.sizes.expand or 0)
+    assert (given.settings.sizes.games or 0) > (mined.settings.sizes.games or 0)
 
 
 def test_with_normal_games_the_book_is_played_and_the_control_has_them_alone() -> None:
-    found = plan(VARIANTS["normal games"], MEASURED, FOLDER)
+    found = plan(replace(VARIANTS["normal games"], control=True), MEASURED, FOLDER)
     stages = by_name(found)
-    assert [name for name in stages if name in ("books", "selfplay", "mix", "repaired")] == [
-        "books", "selfplay", "mix", "repaired",
-    ]  # fmt: skip
+    assert list(stages)[:7] == ["mine", "split", "expand", "books", "selfplay", "mix", "repaired"]
     assert stages["mix"].words.count("--normal") == 2
     assert options(stages["mix"])["--share"] == "0.3"
     assert stages["repaired"].words[1:2] == ("out/mixture",)
     assert stages["control"].words[1:3] == ("chunks", "more.tar")
     assert "--store" not in stages["repaired"].words + stages["control"].words
+
+
+def test_without_a_control_there_is_more_of_the_rest() -> None:
+    without, with_it = (
+        plan(replace(SETTINGS, control=control), replace(MEASURED, positions=10**6), FOLDER).settings.sizes
+        for control in (False, True)
+    )
+    for name in ("positions", "steps", "games"):
+        assert getattr(without, name) > getattr(with_it, name), name
+
+
+def test_positions_are_mined_beside_the_games_and_learned() -> None:
+    stages = by_name(plan(SETTINGS, MEASURED, FOLDER))
+    assert options(stages["mine"])["--aside"] == "0.5"
+    assert options(stages["repaired"])["--policy"] == "judge:0.3"
+    alone = by_name(plan(replace(SETTINGS, mine=Mining(aside="")), MEASURED, FOLDER))
+    assert "--aside" not in alone["mine"].words
+    head = by_name(plan(replace(SETTINGS, train=Training(only="value")), MEASURED, FOLDER))
+    assert "--policy" not in head["repaired"].words
+
+
+def test_the_deeper_judge_is_asked_about_what_is_held_out_alone() -> None:
+    (stage,) = (stage for stage in plan(SETTINGS, MEASURED, FOLDER).stages if "stockfish:nodes=1000000" in stage.words)
+    said = options(stage)
+    assert said["--split"] == "out/split.json"
+    assert said["--rejudge"] == SETTINGS.test_deep
+    assert stage.seconds == pytest.approx(int(said["--rejudge-positions"]) * 1e6 / MEASURED.nodes, rel=0.2)
+    # Where there is no time for as many as it needs, nothing is judged again.
+    assert FEWEST_REJUDGED == FEWEST
+    small = plan(replace(SETTINGS, budget="10m"), MEASURED, FOLDER)
+    assert small.settings.sizes.rejudge == 0
+    assert "rejudge" not in by_name(small)
+
+
+def test_a_deeper_search_is_with_the_net_that_mined() -> None:
+    own = by_name(plan(replace(VARIANTS["own search"], net="a,b.pb.gz"), MEASURED, FOLDER))["rejudge"]
+    assert parse_spec(options(own)["--rejudge"]).weights == "a,b.pb.gz"
 
 
 def test_steps_follow_from_what_there_is_to_learn() -> None:

@@ -27,10 +27,11 @@ from valuerepair.pipeline.plan import PAGE
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
 
-SIZES = Sizes(positions=5000, expand=10**6, confirm=10, steps=20, games=10)
-SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", sizes=SIZES)
-STAGES = 13
+SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
+SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
+STAGES = 12
 DIGEST_OF = running.digest_of
+OLD = hashlib.sha256(b"old").hexdigest()[:16]
 
 
 class Killed(BaseException):
@@ -45,6 +46,7 @@ class Commands:
         self.run: list[str] = []
         self.env: dict[str, dict[str, str]] = {}
         self.code = 0
+        self.trains: str | None = None  # what a training writes, None for another net each time
         self.interrupted = False
         self.dies: Callable[[], bool] = lambda: False
 
@@ -68,7 +70,7 @@ class Commands:
             net.with_name(net.name.replace(".pb.gz", ".checkpoint")).touch()
             self._live()
             net.with_name(net.name.replace(".pb.gz", ".training.json")).write_text(digest)
-            net.write_text(digest)
+            net.write_text(self.trains or digest)
             self._live()
             net.with_name(net.name.replace(".pb.gz", ".checkpoint")).unlink()
         if words[0] == "books":
@@ -78,7 +80,9 @@ class Commands:
             target.write_text(digest)
         self._live()
         if not isinstance(out, int | None):
-            out.write(json.dumps({"digest": digest}).encode())
+            # Q of the repaired net is twice as steep as the old net's, and a quarter steeper than the control's.
+            scale = 0.8 if "control.pb.gz" in words[2] else 0.5
+            out.write(json.dumps({"digest": digest, "comparisons": [{"q_scale": {"value": scale}}]}).encode())
         self._live()
         return 0, False
 
@@ -104,7 +108,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     found.folder = tmp_path
     monkeypatch.setattr(running, "_to_its_end", found)
     monkeypatch.setattr(running, "rates", lambda *given, **named: MEASURED)
-    monkeypatch.setattr(running, "digest_of", lambda net: "0123456789abcdef")
+    monkeypatch.setattr(running, "digest_of", lambda net: DIGEST_OF(net) if Path(net).exists() else OLD)
     return found
 
 
@@ -134,6 +138,7 @@ def variants() -> list[Settings]:
         replace(SETTINGS, train=Training(share=0.2)),
         replace(SETTINGS, play=Playing(match_nodes=5)),
         replace(SETTINGS, sizes=replace(SIZES, games=20)),
+        replace(SETTINGS, test_deep="stockfish:nodes=3000"),
     ]
 
 
@@ -188,8 +193,8 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
     [
         (replace(SETTINGS, sizes=replace(SIZES, games=20)), 2),
         (replace(SETTINGS, play=Playing(match_nodes=5)), 2),
-        (replace(SETTINGS, train=Training(share=0.2)), 8),
-        (replace(SETTINGS, sizes=replace(SIZES, confirm=20)), 10),
+        (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 3),
+        (replace(SETTINGS, train=Training(share=0.2)), 9),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
         (replace(SETTINGS, alpha=113.0), STAGES),
         (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
@@ -229,7 +234,7 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
     run(of(SETTINGS, tmp_path))
     assert "VALUEREPAIR_MINE_LIMIT" not in commands.env["mine"]
     assert commands.env["mine"]["VALUEREPAIR_STOCKFISH"] == "none"
-    assert commands.env.keys() == {"mine", "split", "expand", "confirm", "books", "train", "remeasure", "match"}
+    assert commands.env.keys() == {"mine", "split", "books", "train", "remeasure", "match"}
 
 
 def test_somebodys_report_is_not_removed(tmp_path: Path, commands: Commands) -> None:
@@ -341,4 +346,34 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
     run(found, quiet=True)
     # What was worked out by the budget stands there now.
     assert toml.read(tmp_path / "new" / toml.FILE) == run_it
-    assert None not in [getattr(run_it.sizes, name) for name in ("positions", "expand", "confirm", "steps", "games")]
+    assert None not in [getattr(run_it.sizes, name) for name in ("positions", "steps", "rejudge", "games")]
+
+
+def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
+    """By the spreads that the comparison on held-out games says: before it was made no number stands there."""
+    found = of(SETTINGS, tmp_path)
+    assert all("q_scale=Q_SCALE" in found.command(stage) for stage in found.plan.stages[-2:])
+    run(found, quiet=True)
+    old, control = (each["command"] for each in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"][-2:])
+    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.500 net=old.pb.gz,nodes=100 " in old
+    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.800 net={tmp_path}/control.pb.gz,nodes=100 " in control
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"comparisons": []}', '{"comparisons": [{"q_scale": null}]}'])
+def test_a_comparison_without_spreads_is_one_line(content: str, tmp_path: Path, commands: Commands) -> None:
+    run(of(SETTINGS, tmp_path), quiet=True)
+    (tmp_path / "games.json").write_text(content)
+    (tmp_path / "match-old.json").unlink()
+    with pytest.raises(ValueRepairError, match=r"games\.json: ") as error:
+        run(of(SETTINGS, tmp_path), quiet=True)
+    assert "\n" not in str(error.value)
+
+
+def test_a_training_that_changed_nothing_is_said_and_no_match_is_played(tmp_path: Path, commands: Commands) -> None:
+    commands.trains = "old"
+    with pytest.raises(ValueRepairError, match=r"repaired\.pb\.gz is the old net: no step of the training was better"):
+        run(of(SETTINGS, tmp_path), quiet=True)
+    assert commands.run[-1] == "train"
+    commands.trains = None
+    run(of(replace(SETTINGS, sizes=replace(SIZES, steps=40)), tmp_path), quiet=True)
+    assert commands.run[-1] == "match"

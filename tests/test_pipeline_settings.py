@@ -17,7 +17,17 @@ from valuerepair.errors import UsageError
 from valuerepair.oracles.open import chosen_spec
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.settings import Kept, Playing, Settings, Sizes, Training, default_deep, seconds_of
+from valuerepair.pipeline.settings import (
+    Kept,
+    Mining,
+    Playing,
+    Settings,
+    Sizes,
+    Training,
+    default_deep,
+    default_test_deep,
+    seconds_of,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,12 +44,27 @@ SETTINGS = st.builds(
     threshold=st.floats(0.01, 2),
     alpha=st.floats(1e-9, 1e12),
     seed=st.integers(0, 10**9),
+    test_deep=st.sampled_from(["", "stockfish:nodes=100000", "mcts:nodes=2000"]),
+    control=st.booleans(),
     normal=st.lists(FILE, max_size=2).map(tuple),
     sizes=st.builds(
-        Sizes, positions=SIZE, expand=SIZE, confirm=SIZE, book=SIZE, steps=SIZE, games=SIZE.map(lambda n: n and 2 * n)
+        Sizes,
+        positions=SIZE,
+        expand=SIZE,
+        book=SIZE,
+        steps=SIZE,
+        rejudge=st.sampled_from([None, 0, 100, 2000]),
+        games=SIZE.map(lambda n: n and 2 * n),
     ),
     split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
-    train=st.builds(Training, share=st.none() | st.floats(0.01, 0.99), batch=st.integers(1, 4096), lr=st.floats(0, 1)),
+    mine=st.builds(Mining, aside=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
+    train=st.builds(
+        Training,
+        policy=st.sampled_from(["net", "judge", "judge:0.3"]),
+        share=st.none() | st.floats(0.01, 0.99),
+        batch=st.integers(1, 4096),
+        lr=st.floats(0, 1),
+    ),
     play=st.builds(Playing, match_nodes=st.integers(1, 10**6)),
 )
 
@@ -62,7 +87,34 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     path = tmp_path / "repair.toml"
     path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\n')
     usual = Settings(archives=("games.pgn",))
-    assert toml.read(path) == replace(usual, deep=default_deep(), train=Training(share=0.2))
+    deep = default_deep()
+    assert toml.read(path) == replace(usual, deep=deep, test_deep=default_test_deep(deep), train=Training(share=0.2))
+
+
+@pytest.mark.parametrize(
+    ("deep", "tests"),
+    [
+        ("stockfish:nodes=20000", "stockfish:nodes=1000000"),
+        ("stockfish:nodes=20k,path=/opt/sf,option.Threads=2", "stockfish:path=/opt/sf,option.Threads=2,nodes=1000000"),
+        ("uci:/opt/a\\,b,nodes=5000", "uci:/opt/a\\,b,nodes=1000000"),
+        ("mcts:nodes=200", "mcts:nodes=2000"),
+        ("stockfish:nodes=1M", ""),
+        ("stockfish", ""),
+    ],
+)
+def test_the_judge_of_the_tests_is_the_same_one_and_deeper(deep: str, tests: str) -> None:
+    assert default_test_deep(deep) == tests
+    if tests:
+        before, after = parse_spec(deep), parse_spec(tests)
+        assert after.limits["nodes"] > before.limits["nodes"]
+        assert replace(after, limits=before.limits, where="") == replace(before, where="")
+
+
+def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path: Path) -> None:
+    path = tmp_path / "repair.toml"
+    path.write_text('archives = ["a.pgn"]\n[sizes]\npositions = 49000\nexpand = 360000000\nconfirm = 200\n')
+    with pytest.raises(UsageError, match=r"an older version of vr repair began this folder; .*--store .*store\.db"):
+        toml.read(path)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +135,18 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
         (f'archives = ["a"]\n[train]\nshare = {10**400}', "[train] share: is too large a number"),
         ('archives = ["a"]\nseed = true', "seed = true: must be a whole number"),
         ('archives = ["a"]\nbudget = "soon"', "--budget soon: give a time"),
-        ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: cannot look around"),
+        ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: searches nothing"),
         ('archives = ["a"]\ndeep = "stockfish:depth=10"', "give nodes=N"),
+        ('archives = ["a"]\ntest_deep = "stockfish:depth=10"', "--test-deep stockfish:depth=10: give nodes=N"),
+        ('archives = ["a"]\ntest_deep = "komodo:nodes=1"', "--test-deep 'komodo:nodes=1': 'komodo' is none of"),
+        ('archives = ["a"]\ncontrol = "yes"', 'control = "yes": must be true or false'),
+        ('archives = ["a"]\ncontrol = 1', "control = 1: must be true or false"),
+        ('archives = ["a"]\n[mine]\naside = "some"', "[mine] aside some: give a share of the positions, as 0.5"),
+        ('archives = ["a"]\n[mine]\naside = 0.5', "[mine] aside = 0.5: must be a text"),
+        ('archives = ["a"]\n[train]\npolicy = "judges"', "[train] policy judges: give net, judge or judge:SHARE"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
         ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),
+        ('archives = ["a"]\n[sizes]\nrejudge = 9', "[sizes] rejudge = 9: must be 0, or at least 100"),
         ('archives = ["a"]\n[sizes]\ngames = 11', "[sizes] games = 11: must be even"),
         ('archives = ["a"]\nnormal = ["b"]\n[train]\nshare = 1', "[train] share = 1: must be below 1 where"),
         ('archives = ["a"]\n[sizes]\nsteps = 1.5', "[sizes] steps = 1.5: must be a whole number"),

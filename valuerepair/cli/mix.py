@@ -40,7 +40,7 @@ def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, json:
 
     \b
     Example:
-      vr mix --repair repair-chunks --normal lc0-data --share 0.40 -o mixture
+      vr mix --repair repair-chunks --normal lc0-data --share 0.10 -o mixture
       vr mix --repair repair-chunks --normal lc0-data --share 0.05 --by positions --form links -o mixture
     """
     from json import dumps

@@ -27,6 +27,12 @@ from valuerepair.question import DEFAULT_THRESHOLD
 @NET
 @click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
 @DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
+@click.option(
+    "--test-deep",
+    metavar="TEXT",
+    help="The deeper judge of the tests, '' for none.  [default: as --deep, with 1,000,000 nodes]",
+)
+@click.option("--control", is_flag=True, help="Also train a net without candidates: are they what repaired?")
 @click.option("--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="|net Q - deep Q| of a candidate.")
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
 @SEED(help="Seed of all random choices.")
@@ -46,14 +52,15 @@ def command(
     threshold: float | Worst,
     **given: str | float | None,
 ) -> None:
-    """Repair a net: mine, expand, train, compare and play, and write a report on the result.
+    """Repair a net: mine, train, compare and play, and report whether it is a better judge and a better player.
 
     With --store nothing is mined: the repair begins with a copy of that store.
 
     Each stage is a command of vr on a store in DIR, printed so that it can be run alone. A share of the games and of
-    the families of openings and material is held out from training to judge by; a second net, trained without
-    candidates, is the control. With --normal, games are played from a book of the candidates and mixed with those
-    chunks; without it, the nets learn the judge's values from the store.
+    the families of openings and material is held out from training to judge by. The net learns the judge's values and
+    moves from the store. With --normal, games are played from a book of the candidates and mixed with those chunks,
+    and the net learns from the mixture. With --control a second net, trained without candidates, shows what they add;
+    an hour is seldom enough to show it.
 
     Sizes follow from --budget and the speed of this machine, which is measured first. They are written with all other
     settings to DIR/repair.toml, which can be edited: later runs follow that file. Stop with Ctrl-C; `vr repair -o DIR`

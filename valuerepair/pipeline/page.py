@@ -1,4 +1,4 @@
-"""The result of a repair: the page, and the last lines on a terminal. The claim and the controls come first."""
+"""The result of a repair: the page, and the last lines on a terminal. What is claimed comes first."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge import verdict
-from valuerepair.mcts.params import SearchParams
-from valuerepair.pipeline.plan import CONFIRMED, CONTROL, PAGE, PARTS, REPAIRED, SPLIT, STORE
+from valuerepair.judge.by_kind import WORDS
+from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
 
@@ -25,135 +25,187 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PLACES = {
-    "games": "games that training never saw",
+    "games": "held-out games",
     "families": "opening and material families that training never saw",
 }
+OLD, CONTROLLING, NEW = "the old net", "the control", "the repaired net"
 # Of each part the pairs that are compared: the file, the comparison's number in it, and who is A and B.
-_PAIRS = (
-    ("-control", 0, "the control", "the repaired net"),
-    ("", 1, "the old net", "the repaired net"),
-    ("", 0, "the old net", "the control"),
-)
+_PAIRS = (("", 0, OLD, NEW),)
+_PAIRS_CONTROL = (*_PAIRS, ("-control", 0, CONTROLLING, NEW), ("", 1, OLD, CONTROLLING))
+_OPPONENTS = {"old": OLD, "control": CONTROLLING}
+# By how much fewer candidates a net that learned them had than the control, at most: docs/proof.md, `sampled`.
+BEST_KNOWN = 0.076
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is claimed of the repaired net: a `name`, whether it is `shown`, and by which figures (`why`)."""
+
+    name: str
+    shown: bool
+    why: str
+
+    @property
+    def line(self) -> str:
+        """The claim, the answer and the figures."""
+        return f"{self.name}: {'shown' if self.shown else 'not shown'}; {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Two nets, `first` (A) and `second` (B), on the positions of a part of the split: `found` is the comparison as
-    `vr remeasure --json` has it, `rates` are both nets' shares of candidates as they are."""
+    `vr remeasure --json` has it."""
 
     part: str
     first: str
     second: str
-    rates: tuple[float, float]
     found: Mapping[str, Any]
 
     @property
-    def finding(self) -> str:
-        """Whether B has fewer candidates than A, each recalibrated; see `judge.recalibration.Recalibration`."""
-        found = self.found["recalibrated"]
-        return "cannot tell" if found is None else str(found["finding"])
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """A row for each kind of position; see `judge.by_kind.KindRow`."""
+        rows: Sequence[Mapping[str, Any]] = self.found["by_kind"]
+        return rows
 
     @property
-    def raw(self) -> str:
-        """The difference of the shares of candidates, as the nets are."""
-        return _points(self.found["share_by_games"])
-
-    @property
-    def recalibrated(self) -> str:
-        """The same, each net recalibrated."""
-        return (
-            "too few positions" if self.found["recalibrated"] is None else _points(self.found["recalibrated"]["share"])
-        )
-
-    @property
-    def mean(self) -> str:
-        """The difference of the means of abs(net Q - deep Q), each recalibrated."""
-        if self.found["recalibrated"] is None:
-            return "-"
-        low, middle, high = (_number(self.found["recalibrated"]["mean_abs"][k], "+.4f") for k in _INTERVAL)
-        return f"{middle} ({low} to {high})"
+    def recalibrated(self) -> Mapping[str, Any] | None:
+        """The candidates among positions of games, each net recalibrated; see `judge.recalibration.Recalibration`."""
+        found: Mapping[str, Any] | None = self.found["recalibrated"]
+        return found
 
     @property
     def sentence(self) -> str:
         """What it shows beyond scale, in words."""
-        if self.found["recalibrated"] is None:
+        if self.recalibrated is None:
             return "too few positions for curves"
         words = {"A": self.first, "B": self.second}
-        return re.sub(r"\b[AB]\b", lambda match: words[match[0]], self.found["recalibrated"]["sentence"])
+        return re.sub(r"\b[AB]\b", lambda match: words[match[0]], self.recalibrated["sentence"])
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a repair: the two nets, what was `judged`, games before families, the control first of each; what
-    `vr match --json` said of the repaired net's `matches`, by opponent; how many times as `steep` its Q is as the
-    opponent's, by the spread on held-out games; the verdicts of `second_looks` at the worst candidates, as `vr confirm
-    --json` has them; the `page` that shows it."""
+    """The result of a repair: the nets (`control` is None where none was trained), what was `judged`, games before
+    families, the old net first of each; `rejudged`, what a deeper judge says; what `vr match --json` said of the
+    repaired net's `matches`, by opponent; the seconds that were `planned`, and those it `took`; the `page` that shows
+    it."""
 
     page: Path
     repaired: Path
-    control: Path
+    control: Path | None
     judged: Sequence[Judged]
+    rejudged: Mapping[str, Any] | None
     matches: Mapping[str, Mapping[str, Any]]
-    steep: Mapping[str, float]
-    second_looks: Mapping[str, Any]
+    planned: float
+    took: float
 
     @property
-    def verdict(self) -> str:
-        """Whether it repaired, in one sentence: by families, each net recalibrated, against both controls."""
-        control, old = (each for each in self.judged if each.part == "families" and each.second == "the repaired net")
-        if control.finding == old.finding == "cannot tell":
-            return "Whether it repaired cannot be told: too few games of these families were held out."
-        said = f"({control.recalibrated} against the control, {old.recalibrated} against the old net)"
-        where = f"on {_PLACES['families']}, each net recalibrated, the repaired net has"
-        if control.finding == old.finding == "fewer":
-            return f"Repaired: {where} fewer candidates than the control and than the old net {said}."
-        if worse := [each.first for each in (control, old) if each.finding == "more"]:
-            return f"Not repaired: {where} more candidates than {' and '.join(worse)} {said}."
-        doubtful = [each.first for each in (control, old) if each.finding != "fewer"]
-        return (
-            f"Not shown: on {_PLACES['families']}, each net recalibrated, it cannot be said that the repaired net has "
-            f"fewer candidates than {' or than '.join(doubtful)} {said}."
-        )
+    def better_judge(self) -> Claim:
+        """Whether its values are nearer to the judge's than the old net's, for each kind of held-out position; and none
+        is shown to be worse by the deeper judge."""
+        pairs = [each for each in self.judged if (each.first, each.second) == (OLD, NEW)]
+        doubts = [
+            f"on {_PLACES[each.part]} {_named(doubtful)}"
+            for each in pairs
+            if (doubtful := [row for row in each.rows if not _below_zero(row["change"])])
+        ]
+        if worse := [row for row in self._by_deeper_judge if _above_zero(row["change"])]:
+            doubts.append(f"by the deeper judge {_named(worse)}")
+        if not all(each.found["judge"]["beside"] for each in pairs):
+            doubts.append("beside the games, where a search looks most, no position was judged")
+        if doubts:
+            return Claim("better judge", False, f"the squared error is not shown to be smaller {'; '.join(doubts)}")
+        where = " and on ".join(_PLACES[each.part] for each in pairs)
+        return Claim("better judge", True, f"the squared error is smaller for each kind of position, on {where}")
 
     @property
-    def breadth(self) -> str:
-        """How the scales of the nets differ, which a match at the same cpuct does not allow for."""
-        times = " and ".join(f"{times:.2f} times as steep as {name}'s" for name, times in self.steep.items())
-        cpuct = SearchParams().cpuct / self.steep[_OPPONENTS["old"]]
-        return (
-            f"Q of the repaired net is {times}; at the same cpuct a steeper Q is searched more narrowly: for a "
-            f"match at equal breadth give the old net cpuct={cpuct:.2f}"
-        )
+    def _by_deeper_judge(self) -> Sequence[Mapping[str, Any]]:
+        """Its rows by kind; none where there is no such judge."""
+        rows: Sequence[Mapping[str, Any]] = [] if self.rejudged is None else self.rejudged["comparisons"][0]["by_kind"]
+        return rows
+
+    @property
+    def better_player(self) -> Claim:
+        """Whether it wins against the old net where both are searched as broadly."""
+        match = self.matches[OLD]
+        elo = _elo(match)
+        return Claim("better player", elo["low"] is not None and elo["low"] > 0, f"at equal breadth {_match(match)}")
+
+    @property
+    def owed_to_candidates(self) -> Claim | None:
+        """Whether the candidates did it: the repaired net against the control on families; None without a control."""
+        pair = next((j for j in self.judged if (j.part, j.first, j.second) == ("families", CONTROLLING, NEW)), None)
+        if pair is None:
+            return None
+        name, where = "owed to the candidates", f"on {_PLACES['families']}"
+        if (found := pair.recalibrated) is None:
+            return Claim(name, False, f"too few positions {where} for curves")
+        said = f"{where}, each net recalibrated, {_points(found['share'])} against the control"
+        if (power := power_of(found)) is None:
+            return Claim(name, False, f"{said}; too few games to tell")
+        best = f"{100 * BEST_KNOWN:g} % fewer candidates"
+        said += f"; the best effect known ({best}) would be shown with a probability of {100 * power:.0f} %"
+        return Claim(name, found["finding"] == "fewer", said)
+
+    @property
+    def claims(self) -> list[Claim]:
+        """All that is claimed, in the order of importance."""
+        found = [self.better_judge, self.better_player, self.owed_to_candidates]
+        return [claim for claim in found if claim is not None]
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, JSON-able; `judged` with the comparisons as `vr remeasure --json` has them."""
+        owed = self.owed_to_candidates
         return {
-            "verdict": self.verdict,
+            "better_judge": asdict(self.better_judge),
+            "better_player": asdict(self.better_player),
+            "owed_to_candidates": None if owed is None else asdict(owed),
             "judged": [
-                {"part": each.part, "first": each.first, "second": each.second, "rates": each.rates, **each.found}
-                for each in self.judged
+                {"part": each.part, "first": each.first, "second": each.second, **each.found} for each in self.judged
             ],
+            "rejudged": None if self.rejudged is None else dict(self.rejudged),
             "matches": dict(self.matches),
-            "steep": dict(self.steep),
-            "second_looks": dict(self.second_looks),
+            "planned": self.planned,
+            "took": self.took,
             "repaired": str(self.repaired),
-            "control": str(self.control),
+            "control": None if self.control is None else str(self.control),
             "report": str(self.page),
         }
 
     def lines(self) -> list[str]:
         """The result as text for a terminal."""
-        said = [self.verdict, "", f"{'candidates, B - A, 95 % by games':<46}{'as they are':<32}each recalibrated"]
-        said += [
-            f"{f'{each.part}: {each.second} - {each.first}':<46}{each.raw:<32}{each.recalibrated}"
-            for each in self.judged
-        ]
+        said = [claim.line for claim in self.claims]
+        for each in self.judged:
+            said += ["", *_table_lines(_title(each), each.rows)]
+        if self.rejudged is not None:
+            said += ["", *_table_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
-        said += [self.breadth, verdict.summary(self.second_looks)]
-        return [*said, f"nets: {self.repaired}, {self.control}", f"report: {self.page}"]
+        nets = [str(net) for net in (self.repaired, self.control) if net is not None]
+        said.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
+        return [*said, f"nets: {', '.join(nets)}" if len(nets) > 1 else f"net: {nets[0]}", f"report: {self.page}"]
 
 
-_INTERVAL = ("low", "difference", "high")
+def power_of(found: Mapping[str, Any]) -> float | None:
+    """The probability that the control's test shows the best effect known, given how wide its interval came out.
+
+    `found` is a recalibrated comparison with the control, as JSON. None where it has no interval.
+    """
+    low, high, rate = found["share"]["low"], found["share"]["high"], found["first"]["candidates"]["rate"]
+    if None in (low, high, rate) or low == high:
+        return None
+    normal = NormalDist()
+    z = normal.inv_cdf(0.975)
+    error = (high - low) / (2 * z)
+    return normal.cdf(BEST_KNOWN * rate / error - z)
+
+
+def _below_zero(interval: Mapping[str, float | None]) -> bool:
+    high = interval["high"]
+    return high is not None and high < 0
+
+
+def _above_zero(interval: Mapping[str, float | None]) -> bool:
+    low = interval["low"]
+    return low is not None and low > 0
 
 
 def _number(value: float | None, form: str) -> str:
@@ -166,14 +218,80 @@ def _points(interval: Mapping[str, float | None]) -> str:
     return f"{middle} points ({low} to {high})"
 
 
+def _error(interval: Mapping[str, float | None]) -> str:
+    """A difference of squared errors with its interval."""
+    low, middle, high = (_number(interval[k], "+.4f") for k in _INTERVAL)
+    return f"{middle}, 95 %: {low} to {high}"
+
+
+def _named(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Kinds of positions, with the difference of the squared errors."""
+    return ", ".join(f"{WORDS[row['kind']]} ({_error(row['change'])})" for row in rows)
+
+
+_INTERVAL = ("low", "difference", "high")
+
+
+def _elo(match: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(each for each in match["elo"] if each["level"] == 0.95)
+    return found
+
+
 def _match(found: Mapping[str, Any]) -> str:
     """The result of a match."""
-    score, elo = found["score"], next(each for each in found["elo"] if each["level"] == 0.95)
+    score, elo = found["score"], _elo(found)
     middle, low, high = (_number(elo[k], "+.0f") for k in ("value", "low", "high"))
     return (
-        f"{found['games']:,} games, +{score['wins']} ={score['draws']} -{score['losses']}; "
-        f"Elo {middle} (95 %: {low} to {high}), {elo['verdict']}"
+        f"Elo {middle} (95 %: {low} to {high}), {found['games']:,} games, "
+        f"+{score['wins']} ={score['draws']} -{score['losses']}; {_breadth(found)}"
     )
+
+
+def _breadth(found: Mapping[str, Any]) -> str:
+    """How broadly both sides of a match searched."""
+    first, second = (_number(each, ".2f") for each in found["effective_root_moves"])
+    said = f"effective root moves {first}, the opponent's {second}"
+    if advised := found.get("advised"):
+        said += f"; by the searches of its games q_scale={advised['q_scale']:g} for {advised['player']} would be due"
+    return said
+
+
+def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
+    """A row by kind: which, how many positions, the squared errors, and the candidates at each threshold.
+
+    Of `sampled` positions there are only differences: an error itself is estimated too coarsely by few of them.
+    """
+    errors = [] if sampled else [_number(error, ".4f") for error in row["squared_error"]]
+    return [
+        WORDS[row["kind"]],
+        f"{row['positions']:,}",
+        *errors,
+        _error(row["change"]),
+        *(_points(at["change"]) for at in row["candidates"]),
+    ]
+
+
+def _heads(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> list[str]:
+    at = [f"candidates at {at['threshold']:g}, B - A" for at in rows[0]["candidates"]] if rows else []
+    return ["positions", "number", *([] if sampled else ["error A", "error B"]), "error, B - A", *at]
+
+
+def _table_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
+    """The rows by kind of two nets, as a table for a terminal."""
+    table = [_heads(rows, sampled=sampled), *(_cells(row, sampled=sampled) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    yield f"{title} (squared errors; B - A below 0 is better; 95 % by games)"
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _title(each: Judged) -> str:
+    return f"A = {each.first}, B = {each.second}, on {_PLACES[each.part]}"
+
+
+def _rejudged_title(found: Mapping[str, Any]) -> str:
+    judged = f"by {found['judge']}, which judged {found['judged']:,} of {found['positions']:,}"
+    return f"A = {OLD}, B = {NEW}, {judged}"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -184,28 +302,34 @@ def finish(repair: Repair) -> Outcome:
 
     Raises ValueRepairError where a stage's file is not what it should be.
     """
-    folder = repair.folder
+    folder, settings = repair.folder, repair.plan.settings
     try:
-        judged = list(_judged(folder))
-        matches = {words: _read(folder / f"match-{name}.json") for name, words in _OPPONENTS.items()}
-        old, control, repaired = (net["spread"] for net in _read(folder / f"{PARTS[0]}.json")["nets"])
-        if not old * control * repaired:
-            raise ValueError("one of the nets says the same of every position")
-        steep = {_OPPONENTS["old"]: repaired / old, _OPPONENTS["control"]: repaired / control}
-        looks = _read(folder / CONFIRMED)["verdicts"]
+        judged = list(_judged(folder, settings.control))
+        again = any(stage.output == REJUDGED for stage in repair.plan.stages)
+        rejudged = _read(folder / REJUDGED)["rejudged"] if again else None
+        opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
+        matches = {words: _read(folder / f"match-{name}.json") for name, words in opponents.items()}
+        noted = [noted for stage in repair.plan.stages if (noted := repair.notes.of(stage)) is not None]
+        outcome = Outcome(
+            folder / PAGE,
+            folder / REPAIRED,
+            folder / CONTROL if settings.control else None,
+            judged,
+            rejudged,
+            matches,
+            sum(each.expected for each in noted),
+            sum(each.seconds for each in noted),
+        )
+        document = _document(repair, outcome)
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ValueRepairError(f"{folder}: what the stages found cannot be read: {error}") from None
-    outcome = Outcome(folder / PAGE, folder / REPAIRED, folder / CONTROL, judged, matches, steep, looks)
     with written_whole(outcome.page) as partial:
-        partial.write_text(_document(repair, outcome), "utf-8")
+        partial.write_text(document, "utf-8")
     return outcome
 
 
-_OPPONENTS = {"old": "the old net", "control": "the control"}
-
-
-def _held_out(repair: Repair) -> Iterator[pd.DataFrame]:
-    """What the store has of the old net, the control and the repaired net on all positions that were held out."""
+def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each net's name, and what the store has of it on all positions of games that were held out."""
     import numpy as np
 
     from valuerepair.judge.split import HELD_OUT, read_split
@@ -214,19 +338,18 @@ def _held_out(repair: Repair) -> Iterator[pd.DataFrame]:
 
     folder, settings = repair.folder, repair.plan.settings
     split = read_split(folder / SPLIT)
+    nets = [settings.net, str(folder / REPAIRED), *([str(folder / CONTROL)] if settings.control else [])]
     with Store.open(str(folder / STORE)) as store:
-        for net in (settings.net, str(folder / CONTROL), str(folder / REPAIRED)):
+        for net in nets:
             question = Question(net=net, alpha=settings.alpha, threshold=settings.threshold)
             frame = store.frame(question, text=False)
-            yield frame[np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)]
+            yield net, frame[np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)]
 
 
-def _judged(folder: Path) -> Iterator[Judged]:
+def _judged(folder: Path, control: bool) -> Iterator[Judged]:
     for part in PARTS:
-        for name, number, first, second in _PAIRS:
-            found = _read(folder / f"{part}{name}.json")
-            rates = [net["candidates"]["rate"] for net in found["nets"]]
-            yield Judged(part, first, second, (rates[0], rates[number + 1]), found["comparisons"][number])
+        for name, number, first, second in _PAIRS_CONTROL if control else _PAIRS:
+            yield Judged(part, first, second, _read(folder / f"{part}{name}.json")["comparisons"][number])
 
 
 def _read(path: Path) -> Any:
@@ -234,14 +357,15 @@ def _read(path: Path) -> Any:
 
 
 def _document(repair: Repair, outcome: Outcome) -> str:
-    settings, looks = repair.plan.settings, "\n".join(verdict.lines(outcome.second_looks))
+    settings = repair.plan.settings
     sections = (
-        ("Did it repair?", _claim(outcome)),
+        ("Is it repaired?", _claims(outcome)),
+        ("By kind of position", _by_kind(outcome)),
+        ("By the deeper judge", _by_deeper_judge(outcome)),
         ("Matches", _matches(outcome)),
-        ("Was the judge right?", f"<pre>{escape(looks)}</pre>"),
         ("Before and after", _before_and_after(repair)),
         ("Training", _training(outcome)),
-        ("Stages", _stages(repair)),
+        ("Stages", _stages(repair, outcome)),
         ("Settings", f"<pre>{escape((repair.folder / 'repair.toml').read_text('utf-8'))}</pre>"),
     )
     body = "".join(f"<section><h2>{title}</h2>\n{content}\n</section>\n" for title, content in sections)
@@ -256,47 +380,76 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table>"
 
 
-def _claim(outcome: Outcome) -> str:
-    heads = ("B against A", "candidates A", "B", "B - A", "each recalibrated", "mean |net Q - deep Q|, recalibrated",
-             "newly wrong", "in words")  # fmt: skip
-    tables = []
-    for part in PARTS:
-        rows = [
-            (
-                f"{each.second} against {each.first}",
-                *(f"{100 * rate:.2f} %" for rate in each.rates),
-                each.raw,
-                each.recalibrated,
-                each.mean,
-                _number(each.found["newly"]["rate"] and 100 * each.found["newly"]["rate"], ".2f") + " %",
-                each.sentence,
-            )
-            for each in outcome.judged
-            if each.part == part
-        ]
-        tables.append(f"<h3>On {_PLACES[part]}</h3>\n{_table(heads, [[escape(c) for c in row] for row in rows])}")
+def _claims(outcome: Outcome) -> str:
     note = (
-        "Below 0 is a repair; intervals are at 95 %, of resampled games. Recalibrated: each net's Q goes through a "
-        "curve of its own, which other games drew, so that what is left is more than scale. The control had the same "
-        "training without candidates; of each the step is taken that validation games like best. It is one training of "
-        "each: another seed gives other figures."
+        "A better judge has a smaller squared error for each kind of position, in games and beside them, with the "
+        "whole interval below 0; a better player wins with the whole interval above 0. It is one training: another "
+        "seed gives other figures."
     )
-    return f'<p class="verdict">{escape(outcome.verdict)}</p>\n' + "\n".join(tables) + f'\n<p class="small">{note}</p>'
+    said = "\n".join(f'<p class="verdict">{escape(claim.line)}</p>' for claim in outcome.claims)
+    return f'{said}\n<p class="small">{note}</p>'
+
+
+def _by_kind(outcome: Outcome) -> str:
+    tables = []
+    for each in outcome.judged:
+        beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(each.sentence)}.</p>'
+        tables.append(f"<h3>{escape(_title(each))}</h3>\n{_table_by_kind(each.rows)}\n{beyond}")
+    note = (
+        "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
+        "other games, so that a mere change of scale does not count. Candidates: those whose scaled Q is off by the "
+        "threshold. Differences below 0 are better; intervals are at 95 %, of resampled games."
+    )
+    return "\n".join(tables) + f'\n<p class="small">{note}</p>'
+
+
+def _table_by_kind(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> str:
+    cells = ([escape(cell) for cell in _cells(row, sampled=sampled)] for row in rows)
+    return _table(_heads(rows, sampled=sampled), cells)
+
+
+def _by_deeper_judge(outcome: Outcome) -> str:
+    """What the judge of the tests says."""
+    if (found := outcome.rejudged) is None:
+        return "<p>No deeper judge was asked.</p>"
+    heads = ("net", f"candidates in games at {found['threshold']:g}", "of the first judge's, also by this one",
+             "of this one's, found by the first")  # fmt: skip
+    rows = [
+        (escape(net["name"]), *(_rate(net[name]) for name in ("candidates", "precision", "recall")))
+        for net in found["nets"]
+    ]
+    note = (
+        "Judged again are positions where both nets' verdicts differ, some that are near the threshold and some of all "
+        "others, drawn by known chances and weighed by these. No net was trained on what this judge says."
+    )
+    table = _table_by_kind(found["comparisons"][0]["by_kind"], sampled=True)
+    title = f"<h3>{escape(_rejudged_title(found))}</h3>"
+    return f'{title}\n{table}\n{_table(heads, rows)}\n<p class="small">{note}</p>'
+
+
+def _rate(rate: Mapping[str, Any]) -> str:
+    share, low, high = (_number(v if (v := rate[k]) is None else 100 * v, ".2f") for k in ("rate", "low", "high"))
+    return f"{share} % ({low} to {high})"
 
 
 def _matches(outcome: Outcome) -> str:
     rows = [(escape(name), escape(_match(found))) for name, found in outcome.matches.items()]
-    return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{escape(outcome.breadth)}.</p>'
+    note = (
+        "The repaired net's Q is multiplied by a number that spreads it as widely as the opponent's, on held-out "
+        "games: a steeper Q would be searched more narrowly."
+    )
+    return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{note}</p>'
 
 
-def _stages(repair: Repair) -> str:
+def _stages(repair: Repair, outcome: Outcome) -> str:
     rows = []
     for stage in repair.plan.stages:
         noted = repair.notes.of(stage)
         took = format_duration(noted.seconds) if noted is not None else "-"
         command = f"<code>{escape(repair.command(stage))}</code>"
         rows.append((escape(stage.name), f"{escape(stage.size)}<br>{command}", format_duration(stage.seconds), took))
-    return _table(("stage", "what", "expected", "took"), rows)
+    rows.append(("all", "", format_duration(outcome.planned), format_duration(outcome.took)))
+    return _table(("stage", "what", "planned", "took"), rows)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -315,20 +468,32 @@ def _image(figure: Figure, said: str) -> str:
 
 
 def _training(outcome: Outcome) -> str:
+    """The curve of each training, and how much of what it learned was written."""
     from valuerepair.report import training
+    from valuerepair.training.train import read_curve
 
-    drawn = [training.drawing(str(net)) for net in (outcome.repaired, outcome.control)]
-    return "\n".join(_image(each.figure, each.said) for each in drawn)
+    said = []
+    for net in (outcome.repaired, outcome.control):
+        if net is None:
+            continue
+        drawn, amplitude = training.drawing(str(net)), read_curve(str(net)).about.get("amplitude")
+        said.append(_image(drawn.figure, drawn.said))
+        if amplitude is not None:
+            words = (
+                f"Amplitude: lambda {amplitude['lambda']:.2f}, which fitted games best that were held out of training"
+            )
+            said.append(f'<p class="small">{words}.</p>')
+    return "\n".join(said)
 
 
 def _before_and_after(repair: Repair) -> str:
     """Net Q against deep Q of each net, on all positions that were held out."""
     from valuerepair.report import scatter
 
-    settings, images = repair.plan.settings, []
-    nets = (settings.net, str(repair.folder / CONTROL), str(repair.folder / REPAIRED))
-    for net, frame in zip(nets, _held_out(repair), strict=True):
+    settings, images, names = repair.plan.settings, [], []
+    for net, frame in _held_out(repair):
         figure, counts = scatter.draw(frame, settings.threshold)
         images.append(_image(figure, f"{net}: {counts.candidates:,} candidates of {counts.positions:,} positions"))
-    words = '<p class="small">All positions that were held out: the old net, the control, the repaired net.</p>'
+        names.append(net)
+    words = f'<p class="small">All positions of games that were held out: {escape(", ".join(names))}.</p>'
     return f'<div class="row">{"".join(images)}</div>\n{words}\n'

@@ -10,23 +10,27 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import UsageError
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
-from valuerepair.pipeline.settings import Settings, Sizes, seconds_of
+from valuerepair.pipeline.settings import FEWEST_REJUDGED, OWN_Q, Mining, Settings, Sizes, seconds_of
 from valuerepair.training.options import PASSES, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
-CONFIRMED, PAGE = "confirm.json", "report.html"
+REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
+# Stands in the words of a match for the number that its first net's Q is multiplied by: see `run.q_scale`.
+Q_SCALE = "Q_SCALE"
 
-# Of the time that can be given to work, and what brings no more: see `_most`. What lies around candidates goes to the
-# book alone: nets that learned it were no better judges than by the archive's own candidates, or worse (docs/proof.md).
-_SHARES = {"positions": 40, "expand": 5, "confirm": 5, "book": 0, "steps": 31, "games": 19}
-_SHARES_NORMAL = {"positions": 25, "expand": 10, "confirm": 4, "book": 25, "steps": 22, "games": 14}
-_LEAST = {"positions": 500, "expand": 20_000, "confirm": 5, "book": 20, "steps": 20, "games": 10}
-_MOST = {"confirm": 200, "book": 2_000, "games": 400}
+# Of the time that can be given to work, and what brings no more: see `_most`. Only a book that is played has stages
+# that look around candidates: nets that learned what lies there were no better judges, or worse (docs/proof.md).
+_SHARES = {"positions": 50, "steps": 24, "rejudge": 8, "games": 18}
+_SHARES_NORMAL = {"positions": 30, "expand": 8, "book": 22, "steps": 18, "rejudge": 6, "games": 16}
+_LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "games": 10}
+_MOST = {"book": 2_000, "rejudge": 2_000, "games": 2_000}
 _TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
-_LOOKS = 3 * 10  # a second look: three searches of ten times the nodes
-_MOST_JUDGED, _HELD, _JUDGEMENTS = 8192, 0.1, 7  # of training: the old net, twice, and five on the way
+_TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before, of half of a search of 30 nodes
+_HELD_OUT = 0.3  # of the positions, at most
+_MOST_JUDGED, _HELD = 8192, 0.1  # positions that training is judged by
+_JUDGEMENTS = 2 + 5 + 15  # the old net, on the way, and of the amplitude step
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
 # Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
 _STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
@@ -39,7 +43,7 @@ class Stage:
     `output` is the file that gets its standard output. `makes` are its other files and folders, all there once it is
     done; `whole` the one of them that is there only then. `leaves` is what it has besides while it is unfinished. None
     of these can be there when it is begun anew. `elsewhere` are words that say where it runs, and change nothing of the
-    result.
+    result. `scaled_by` is the comparison of nets that says which number `Q_SCALE` stands for.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Stage:
     leaves: tuple[str, ...] = ()
     whole: str = ""
     elsewhere: tuple[str, ...] = ()
+    scaled_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,9 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
     Each gets its share of the time that is left once what goes by anyway is taken off, and those before it have what
     they need: so what one has no use for goes to the next. Raises UsageError for a budget that is too small.
     """
-    shares, cost = _SHARES_NORMAL if settings.normal else _SHARES, _costs(settings, rates)
+    shares, cost = dict(_SHARES_NORMAL if settings.normal else _SHARES), _costs(settings, rates)
+    if not settings.test_deep:
+        del shares["rejudge"]
     found: dict[str, int | None] = {name: getattr(settings.sizes, name) for name in shares}
     mining, after = _overhead(settings, rates)
     fixed = mining + after
@@ -94,14 +101,17 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
         fixed += many - after - 1000 * cost["book"]
     cost["positions"] += (_overhead(settings, rates, positions=1001)[1] - after) / 1000
     left = seconds_of(settings.budget) - fixed - sum((size or 0) * cost[name] for name, size in found.items())
-    lacking = [name for name, share in shares.items() if share and found[name] is None]
+    lacking = [name for name in shares if found[name] is None]
     for at, name in enumerate(lacking):
         most = int(_most(name, settings, rates, found))
         part = max(left, 0.0) * shares[name] / sum(shares[each] for each in lacking[at:])
-        if (size := min(int(part / cost[name]), most)) < min(_LEAST[name], most):
+        size = min(int(part / cost[name]), most)
+        if name == "rejudge":
+            size = size if size >= FEWEST_REJUDGED else 0
+        elif size < min(_LEAST[name], most):
             whole = sum(shares.values())
             given = sum((getattr(settings.sizes, each) or 0) * cost[each] for each in shares)
-            least = fixed + given + max(_LEAST[each] * cost[each] * whole / shares[each] for each in lacking)
+            least = fixed + given + max(_LEAST.get(each, 0) * cost[each] * whole / shares[each] for each in lacking)
             raise UsageError(
                 f"--budget {settings.budget}: is too little; with this net and this judge it takes about "
                 f"{format_duration(least)} at the least"
@@ -123,9 +133,11 @@ def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int |
         return rates.positions
     positions = found["positions"] or rates.positions
     if name == "steps":
-        return max(PASSES * _learned(settings, positions, found["book"]) / settings.train.batch, _LEAST["steps"])
+        return max(PASSES * _learned(settings, positions, found.get("book")) / settings.train.batch, _LEAST["steps"])
     if name == "expand":
         return max(positions * rates.nodes / rates.searches, _LEAST["expand"])
+    if name == "rejudge":
+        return min(_HELD_OUT * positions, _MOST["rejudge"])
     return _MOST[name]
 
 
@@ -137,20 +149,26 @@ def _learned(settings: Settings, positions: int | None, book: int | None) -> flo
 
 
 def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
-    """Seconds for one of each."""
+    """Seconds for one of each; of steps and games for one of each net that is trained."""
+    nets = 2 if settings.control else 1
     return {
-        "positions": 0.0 if settings.store else 1 / rates.searches + 1 / rates.net,
+        "positions": 0.0 if settings.store else 1 / rates.searches + _evaluated(settings.mine) / rates.net,
         "expand": 1.1 / rates.nodes,  # neighbours are evaluated by the net before they are searched
-        "confirm": _LOOKS / rates.searches,
+        "rejudge": parse_spec(settings.test_deep).limits["nodes"] / rates.nodes if settings.test_deep else 0.0,
         "book": _BOOK_PLIES * settings.play.book_nodes / settings.play.match_nodes / rates.moves,
-        "steps": 2 * settings.train.batch / rates.train,
-        "games": 2 * _PLIES / rates.moves,
+        "steps": nets * settings.train.batch / rates.train,
+        "games": nets * _PLIES / rates.moves,
     }
+
+
+def _evaluated(mining: Mining) -> float:
+    """How many positions the net evaluates for each that is mined: itself, and what leads to it beside a game."""
+    return 1 + sum(_TO_FIND.get(kind, 0) * share for kind, share in mining.shares().items())
 
 
 def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int = 1) -> tuple[float, float]:
     """Seconds that go by with so many positions and lines, and next to nothing of all else: to mine, and after that."""
-    chosen = Sizes(positions=positions, expand=1, confirm=1, book=book, steps=1, games=2)
+    chosen = Sizes(positions=positions, expand=1, book=book, steps=1, games=2)
     mine, *others = stages(replace(settings, sizes=chosen), rates, Path(), None)
     return mine.seconds, sum(stage.seconds for stage in others)
 
@@ -161,7 +179,7 @@ def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int
 def stages(settings: Settings, rates: Rates, folder: Path, cluster: str | None) -> tuple[Stage, ...]:
     """All stages, whose sizes are numbers."""
     made = _Stages(settings, rates, folder)
-    found = [*made.of_store(cluster), *made.of_book()]
+    found = [*made.of_store(cluster), *(made.around() if settings.normal else []), made.of_book()]
     if settings.normal:
         found += made.of_games()
     return (*found, *made.of_training(), *made.of_judgement(), *made.of_matches())
@@ -179,19 +197,20 @@ class _Stages:
         self._seed = ("--seed", str(settings.seed))
         self._split = ("--split", self._at(SPLIT))
         self._net = ("--net", settings.net)
+        self._of_store = (*self._db, *self._net, *self._asked, *self._alpha)
         share = settings.train.share
         self._share = () if share is None else ("--share", f"{share:g}")
 
     def of_store(self, cluster: str | None) -> list[Stage]:
-        """From the archives to a store with a split and the neighbours of the candidates of its part train."""
-        s, rates, sizes = self._settings, self._rates, self._sizes
-        deep, positions, expand, confirm = s.deep, sizes.positions or 0, sizes.expand or 0, sizes.confirm or 0
-        nodes = f"{parse_spec(deep).limits['nodes']:,} nodes"
-        mine = ("mine", *s.archives, *self._net, "--deep", deep, "--positions", str(positions), "--screen", "off")
+        """From the archives to a store with a split."""
+        s, rates, positions = self._settings, self._rates, self._sizes.positions or 0
+        nodes = f"{parse_spec(s.deep).limits['nodes']:,} nodes"
+        aside = ("--aside", s.mine.aside) if s.mine.aside else ()
+        sizes = ("--positions", str(positions), *aside, "--screen", "off")
+        mine = ("mine", *s.archives, *self._net, "--deep", s.deep, *sizes)
         kept = s.split
         archives = tuple(word for each in kept.archives for word in ("--archive", each))
         shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
-        asked = (*self._db, *self._net, *self._asked, *self._alpha)
         first = Stage(
             "mine", (*mine, *self._asked, *self._alpha, *self._seed, *self._db),
             f"{positions:,} positions, {nodes} each",
@@ -204,27 +223,29 @@ class _Stages:
         return [
             first,
             Stage(
-                "split", ("split", *asked, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
+                "split", ("split", *self._of_store, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
                 f"{100 * kept.games:g} % of the games, {100 * kept.families:g} % by family", self._reading("split"),
                 makes=(SPLIT,),
             ),
-            Stage(
-                "expand", ("expand", *asked, *self._split, "--nodes", str(expand), *self._seed),
-                f"{expand:,} nodes at most", 3 * rates.start + expand * self._cost["expand"],
-            ),
-            Stage(
-                "confirm", ("confirm", *asked, "--limit", str(confirm), "--json"), f"{confirm:,} candidates",
-                rates.start + confirm * self._cost["confirm"], output=CONFIRMED,
-            ),
         ]  # fmt: skip
 
-    def of_book(self) -> list[Stage]:
+    def around(self) -> list[Stage]:
+        """What lies around the candidates of the part train, for a book that is played."""
+        nodes = self._sizes.expand or 0
+        return [
+            Stage(
+                "expand", ("expand", *self._of_store, *self._split, "--nodes", str(nodes), *self._seed),
+                f"{nodes:,} nodes at most", 3 * self._rates.start + nodes * self._cost["expand"],
+            )
+        ]  # fmt: skip
+
+    def of_book(self) -> Stage:
         """The book of the part train."""
-        asked = (*self._db, *self._net, *self._asked, *self._alpha, "--expanded", "all", *self._split)
-        limit = ("--order", "shuffled", "--limit", str(self._sizes.book)) if self._settings.normal else ()
-        said = f"{self._sizes.book:,} lines at most" if limit else "all candidates"
-        words = ("books", *asked, *limit, *self._seed, "-o", self._at("books"))
-        return [Stage("books", words, said, self._reading("books"), makes=("books",))]
+        played = ("--expanded", "all", "--order", "shuffled", "--limit", str(self._sizes.book))
+        said = f"{self._sizes.book:,} lines at most" if self._settings.normal else "all candidates"
+        asked = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
+        words = ("books", *asked, *self._seed, "-o", self._at("books"))
+        return Stage("books", words, said, self._reading("books"), makes=("books",))
 
     def of_games(self) -> list[Stage]:
         """Games from the book, and their mixture with normal ones."""
@@ -252,18 +273,18 @@ class _Stages:
         held = min(_MOST_JUDGED, _HELD * learned)
         kept = learned / rates.net if options.only == "value" else 0  # what the value head is given, computed once
         seconds = rates.compile + 4 * rates.start + kept
-        seconds += steps * self._cost["steps"] / 2 + _JUDGEMENTS * held / rates.judge
+        seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * held / rates.judge
         how = [
             word
             for name in ("only", "steps", "batch", "lr", "warmup", "every", "patience")
             for word in (f"--{name}", f"{getattr(options, name)}")
         ]
         common = (*self._net, *self._asked, *how, *self._seed)
-        store = ("--store", self._at(STORE), *self._split, *self._alpha)
-        sources = {
-            REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share),
-            CONTROL: s.normal if s.normal else (*store, "--share", "0"),
-        }
+        policy = () if options.policy is None else ("--policy", options.policy)
+        store = ("--store", self._at(STORE), *self._split, *self._alpha, *policy)
+        sources = {REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share)}
+        if s.control:
+            sources[CONTROL] = s.normal if s.normal else (*store, "--share", "0")
         said = {REPAIRED: "with candidates", CONTROL: "without candidates"}
         return [
             Stage(
@@ -275,34 +296,54 @@ class _Stages:
         ]  # fmt: skip
 
     def of_judgement(self) -> list[Stage]:
-        """Nets on what was kept: each against the old one, then the repaired one against the control."""
-        found, positions = [], self._sizes.positions or 0
-        old, control, repaired = self._settings.net, self._at(CONTROL), self._at(REPAIRED)
-        pairs = {"": (old, control, repaired), "-control": (control, repaired)}
-        names = {"": "the nets against the old one", "-control": "the repaired net against the control"}
+        """Nets on what was kept: against the old one, then, of two, one against the other; and a deeper judge."""
+        s, found = self._settings, list[Stage]()
+        old, repaired, control = s.net, self._at(REPAIRED), self._at(CONTROL)
+        new = _HELD_OUT * (self._sizes.positions or 0) / self._rates.net  # the values of a net on all that is held out
         for part in PARTS:
-            for name, nets in pairs.items():
-                output = f"{part}{name}.json"
-                asked = (*self._db, *self._asked, *self._alpha, *self._split, "--part", part)
-                words = ("remeasure", *(word for net in nets for word in ("--net", net)), *asked, "--json")
-                new = 0.3 * positions * 2 / self._rates.net if not name else 0
+            nets = (old, repaired, control) if s.control else (old, repaired)
+            held = ("--part", part)
+            found.append(
+                Stage(part, self._remeasured(nets, held), f"held-out {part}, against the old net",
+                      self._reading("games") + (len(nets) - 1) * new, output=f"{part}.json")
+            )  # fmt: skip
+            if s.control:
                 found.append(
-                    Stage(f"{part}{name}", words, f"held-out {part}, {names[name]}",
-                          self._reading("games") + new, output=output)
+                    Stage(f"{part}-control", self._remeasured((control, repaired), held),
+                          f"held-out {part}, against the control", self._reading("games"),
+                          output=f"{part}-control.json")
                 )  # fmt: skip
+        if s.test_deep and self._sizes.rejudge != 0:
+            count = self._sizes.rejudge or 0
+            again = ("--rejudge", _with_net(s.test_deep, old), "--rejudge-positions", str(count))
+            found.append(
+                Stage("rejudge", self._remeasured((old, repaired), again),
+                      f"{count:,} held-out positions, {parse_spec(s.test_deep).limits['nodes']:,} nodes each",
+                      self._reading("games") + count * self._cost["rejudge"], output=REJUDGED)
+            )  # fmt: skip
         return found
 
+    def _remeasured(self, nets: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+        asked = (*self._db, *self._asked, *self._alpha, *self._split)
+        return ("remeasure", *(word for net in nets for word in ("--net", net)), *asked, *more, "--json")
+
     def of_matches(self) -> list[Stage]:
-        """Of the repaired net against the old one and against the control."""
+        """Of the repaired net against the old one, and against the control, with its Q on their scale."""
         nodes, games = self._settings.play.match_nodes, self._sizes.games or 0
+        others = [("match-old", self._settings.net, PARTS[0])]
+        if self._settings.control:
+            others.append(("match-control", self._at(CONTROL), f"{PARTS[0]}-control"))
         found = []
-        for name, other in (("match-old", self._settings.net), ("match-control", self._at(CONTROL))):
-            sides = tuple(f"net={_side(net)},nodes={nodes}" for net in (self._at(REPAIRED), other))
-            words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{name}.pgn"), "--json")
+        for match, other, compared in others:
+            sides = (
+                f"net={_side(self._at(REPAIRED))},nodes={nodes},q_scale={Q_SCALE}",
+                f"net={_side(other)},nodes={nodes}",
+            )
+            words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{match}.pgn"), "--json")
             found.append(
-                Stage(name, words, f"{games:,} games at {nodes:,} nodes",
-                      3 * self._rates.start + games * self._cost["games"] / 2,
-                      output=f"{name}.json", makes=(f"{name}.pgn",))
+                Stage(match, words, f"{games:,} games at {nodes:,} nodes",
+                      3 * self._rates.start + games * _PLIES / self._rates.moves,
+                      output=f"{match}.json", makes=(f"{match}.pgn",), scaled_by=f"{compared}.json")
             )  # fmt: skip
         return found
 
@@ -315,6 +356,12 @@ class _Stages:
         return self._rates.start * (anyway + of_thousand * (self._sizes.positions or 0) / 1000)
 
 
+def _with_net(deep: str, net: str) -> str:
+    """The text of a judge that searches with a net, with the net that it would have in `vr mine`."""
+    judge = parse_spec(deep)
+    return f"{deep},weights={_side(net)}" if judge.kind in OWN_Q and judge.weights is None else deep
+
+
 def _side(net: str) -> str:
-    """A net's name in the text of a match's side."""
+    """A net's name in the text of a match's side, or of a judge."""
     return net.replace(",", "\\,")

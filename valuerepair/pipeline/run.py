@@ -23,7 +23,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE, STORE, Plan, Stage, plan
+from valuerepair.pipeline.plan import PAGE, Q_SCALE, REPAIRED, STORE, Plan, Stage, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
 
@@ -114,8 +114,11 @@ class Repair:
         return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
 
     def words(self, stage: Stage) -> list[str]:
-        """The words of the command."""
-        return [*stage.words, *stage.elsewhere]
+        """The words of the command; in a match with the number that puts both nets' Q on one scale, if it is known."""
+        words = [*stage.words, *stage.elsewhere]
+        if not stage.scaled_by or (number := q_scale(self.folder, stage)) is None:
+            return words
+        return [word.replace(f"q_scale={Q_SCALE}", f"q_scale={number:.3f}") for word in words]
 
     def as_dict(self) -> dict[str, Any]:
         """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
@@ -145,6 +148,20 @@ class Repair:
         return [*said, f"{'':<17}{what:<58}{format_duration(left):>12}"]
 
 
+def q_scale(folder: Path, stage: Stage) -> float | None:
+    """What the repaired net's Q is multiplied by in a match to be as steep as its opponent's, on held-out games.
+
+    None where the nets were not compared yet. Raises ValueRepairError where their comparison does not say it.
+    """
+    path = folder / stage.scaled_by
+    if not path.exists():
+        return None
+    try:
+        return float(json.loads(path.read_text("utf-8"))["comparisons"][0]["q_scale"]["value"])
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ValueRepairError(f"{path}: does not say how steep the nets are ({error}); remove it") from None
+
+
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     """The settings of a folder; where it has none those that are `given`, and for the others the usual ones.
 
@@ -154,10 +171,12 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     if not path.exists():
         if not given.get("archives") and not given.get("store"):
             raise UsageError(f"{folder}: there is no repair to go on with; give archives of games, and --net")
-        settings = Settings(**{"deep": toml.default_deep(), **given})
-        if settings.store:
-            return replace(settings, deep=judge_of(settings.store, settings.net, given.get("deep")))
-        return settings
+        deep = given.get("deep") or toml.default_deep()
+        if given.get("store"):
+            # What makes no sense is said before the store is opened.
+            settings = Settings(**given)
+            deep = judge_of(settings.store, settings.net, given.get("deep"))
+        return Settings(**{"test_deep": toml.default_test_deep(deep), **given, "deep": deep})
     found = toml.read(path)
     for line in toml.differing(given, found):
         log.info(line)
@@ -238,6 +257,7 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
         _begin_anew(repair, begin)
         for number, stage in enumerate(repair.plan.stages[begin:], begin + 1):
             which = f"[{number}/{len(repair.plan.stages)}] {stage.name}"
+            _check_trained(repair, stage)
             log.info(f"{which}: {stage.size}; expected: {format_duration(stage.seconds)}")
             log.info(f"$ {repair.command(stage)}")
             _run_stage(repair, stage, lock, quiet)
@@ -272,8 +292,18 @@ def _check_store(repair: Repair, begin: int) -> None:
 
 
 def _without_size(words: list[str]) -> list[str]:
-    free = ("--positions", "--threshold", "--alpha")
+    free = ("--positions", "--aside", "--threshold", "--alpha")
     return [word for i, word in enumerate(words) if word not in free and (not i or words[i - 1] not in free)]
+
+
+def _check_trained(repair: Repair, stage: Stage) -> None:
+    """Raises ValueRepairError where nets are to be compared, and training has written the old one again."""
+    repaired = str(repair.folder / REPAIRED)
+    if stage.words[0] in ("remeasure", "match") and digest_of(repaired) == digest_of(repair.plan.settings.net):
+        raise ValueRepairError(
+            f"{repaired} is the old net: no step of the training was better on held-out games, so there is nothing to "
+            f"compare; give it more positions, or change [train] or steps in {repair.folder / toml.FILE}"
+        )
 
 
 def _begin_anew(repair: Repair, begin: int) -> None:

@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from valuerepair.archives.aside import parse_shares
+from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
@@ -22,9 +24,15 @@ from valuerepair.question import DEFAULT_THRESHOLD, Question
 from valuerepair.training.options import Only, TrainOptions
 
 FILE = "repair.toml"
-# Of a position in training a fiftieth of what `vr mine` judges a candidate by: more positions help more.
-STOCKFISH_NODES = 20_000
 BUDGET = "1h"
+# The recipe, by what was measured (docs/proof.md). Of a position in training a fiftieth of what `vr mine` judges a
+# candidate by, as more positions help more; the tests are judged by the deep judge, whose errors no net has learned.
+STOCKFISH_NODES, TEST_NODES = 20_000, 1_000_000
+FEWEST_REJUDGED = 100  # as `vr remeasure --rejudge` has it
+TEST_FACTOR = 10  # the same for judges that have a Q of their own, which are slower
+ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
+POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
+OWN_Q = (MCTS, LC0)  # judges with a Q of their own: no alpha makes it of centipawns
 _LARGEST = sys.float_info.max
 
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -33,22 +41,42 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much of each: sampled `positions`; engine nodes to `expand`; candidates to `confirm`; lines of the `book`,
-    where games are played from it; `steps` of each training; `games` of each match. None: what the budget allows."""
+    """How much of each: `positions` to mine; engine nodes to `expand` and lines of the `book`, where games are played
+    from it; `steps` of a training; held-out positions to `rejudge`, 0 for none; `games` of a match. None: by the
+    budget."""
 
     positions: int | None = None
     expand: int | None = None
-    confirm: int | None = None
     book: int | None = None
     steps: int | None = None
+    rejudge: int | None = None
     games: int | None = None
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            if (number := getattr(self, each.name)) is not None and number < 1:
+            if (number := getattr(self, each.name)) is not None and number < (each.name != "rejudge"):
                 raise UsageError(f"[sizes] {each.name} = {number}: must be at least 1")
+        if self.rejudge and self.rejudge < FEWEST_REJUDGED:
+            raise UsageError(f"[sizes] rejudge = {self.rejudge}: must be 0, or at least {FEWEST_REJUDGED}")
         if self.games is not None and self.games % 2:
             raise UsageError(f"[sizes] games = {self.games}: must be even, as each opening is played with both colours")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mining:
+    """What is mined: `aside` is the share of positions beside the games, "" for none, or the share of each kind."""
+
+    aside: str = ASIDE
+
+    def __post_init__(self) -> None:
+        try:
+            self.shares()
+        except UsageError as error:
+            raise UsageError(f"[mine] {str(error).removeprefix('--')}") from None
+
+    def shares(self) -> dict[Kind, float]:
+        """The share of each kind of position beside the games."""
+        return parse_shares(self.aside) if self.aside else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +95,11 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How both nets are trained. `share` is of candidates, None: theirs among the sampled positions; with normal games
-    it is of repair games, None: that of `vr mix`."""
+    """How a net is trained. `policy` is the target of the policy head where it learns from the store, "net" for the
+    old policy alone. `share` is of candidates, None: theirs among the sampled positions; with normal games it is of
+    repair games, None: that of `vr mix`."""
 
+    policy: str = POLICY
     share: float | None = None
     only: Only = "all"
     batch: int = TrainOptions().batch
@@ -86,6 +116,7 @@ class Training:
     def options(self, steps: int) -> TrainOptions:
         """Of so many steps. None ends early; of each training the step is kept that held-out games like best."""
         return TrainOptions(
+            policy=None if self.only == "value" else self.policy,
             share=self.share,
             only=self.only,
             batch=self.batch,
@@ -111,20 +142,24 @@ class Playing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that a repair is to do. It mines `archives`, or begins with a copy of `store`. `normal` are training chunks
-    of ordinary games, without which it learns from the store alone. Raises UsageError, in the words of repair.toml, for
-    what makes no sense."""
+    """All that a repair is to do. It mines `archives`, or begins with a copy of `store`. `deep` judges all positions,
+    `test_deep` a part of those that are held out once more, "" for none. `control`: also train a net without candidates
+    and compare it. `normal` are training chunks of ordinary games, without which it learns from the store alone. Raises
+    UsageError, in the words of repair.toml, for what makes no sense."""
 
     archives: tuple[str, ...] = ()
     store: str = ""
     net: str = DEFAULT_NET
     deep: str = f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
+    test_deep: str = f"{STOCKFISH}:nodes={TEST_NODES}"
     threshold: float = DEFAULT_THRESHOLD
     alpha: float = DEFAULT_ALPHA
     seed: int = 0
     budget: str = BUDGET
+    control: bool = False
     normal: tuple[str, ...] = ()
     sizes: Sizes = field(default_factory=Sizes)
+    mine: Mining = field(default_factory=Mining)
     split: Kept = field(default_factory=Kept)
     train: Training = field(default_factory=Training)
     play: Playing = field(default_factory=Playing)
@@ -138,11 +173,8 @@ class Settings:
             name for name in (*self.archives, self.store, *self.normal) if name.startswith("-") and name != "-"
         ]:
             raise UsageError(f"{dashed[0]}: would be taken for an option; write ./{dashed[0]}")
-        judge = parse_spec(self.deep)
-        if judge.kind == RECORDED:
-            raise UsageError("--deep recorded: cannot look around the candidates; give a judge that searches")
-        if "nodes" not in judge.limits:
-            raise UsageError(f"--deep {self.deep}: give nodes=N, by which sizes are worked out")
+        for option, text in (("--deep", self.deep), ("--test-deep", self.test_deep)):
+            _check_judge(option, text)
         Question(threshold=self.threshold)
         if not 0 < self.alpha < float("inf"):
             raise UsageError(f"alpha = {self.alpha:g}: must be a positive number of centipawns")
@@ -154,7 +186,21 @@ class Settings:
     @property
     def by_centipawns(self) -> bool:
         """Whether the judge says centipawns, of which alpha makes Q, and has no Q of its own."""
-        return parse_spec(self.deep).kind not in (MCTS, LC0)
+        return parse_spec(self.deep).kind not in OWN_Q
+
+
+def _check_judge(option: str, text: str) -> None:
+    """Raises UsageError for a judge whose searches cannot be counted; there need not be one for the tests."""
+    if not text and option == "--test-deep":
+        return
+    try:
+        judge = parse_spec(text)
+    except UsageError as error:
+        raise UsageError(f"{option}{str(error).removeprefix('--deep')}") from None
+    if judge.kind == RECORDED:
+        raise UsageError(f"{option} recorded: searches nothing; give a judge that does")
+    if "nodes" not in judge.limits:
+        raise UsageError(f"{option} {text}: give nodes=N, by which sizes are worked out")
 
 
 def default_deep() -> str:
@@ -162,6 +208,19 @@ def default_deep() -> str:
     if find_engine(STOCKFISH) is not None:
         return f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
     return f"{MCTS}:nodes={DEFAULT_NODES[MCTS]}"
+
+
+def default_test_deep(deep: str) -> str:
+    """The same judge as `deep`, at the nodes of tests; "" if it has these already, or has no number of nodes."""
+    judge = parse_spec(deep)
+    if (nodes := judge.limits.get("nodes")) is None:
+        return ""
+    deeper = TEST_FACTOR * nodes if judge.kind in OWN_Q else TEST_NODES
+    if nodes >= deeper:
+        return ""
+    kind, _, settings = deep.partition(":")
+    others = [word for word in re.split(r"(?<!\\),", settings) if word and not word.strip().startswith("nodes=")]
+    return f"{kind}:{','.join([*others, f'nodes={deeper}'])}"
 
 
 def seconds_of(budget: str) -> float:
@@ -176,22 +235,33 @@ def seconds_of(budget: str) -> float:
 
 # -- repair.toml ------------------------------------------------------------------------------------------------------
 
-_TABLES: Mapping[str, type[Any]] = {"sizes": Sizes, "split": Kept, "train": Training, "play": Playing}
+_TABLES: Mapping[str, type[Any]] = {
+    "sizes": Sizes,
+    "mine": Mining,
+    "split": Kept,
+    "train": Training,
+    "play": Playing,
+}
+_OLD_SIZES = {"confirm"}  # of folders that another version began
 _COMMENTS = {
     "archives": "what is mined",
     "store": "what was mined already; it is copied",
     "net": "the net to repair",
     "deep": "who judges",
+    "test_deep": 'who judges once more what is close in the tests; "" for nobody',
     "threshold": "|net Q - deep Q| of a candidate",
     "alpha": "centipawns of the judge's Q, of candidates and targets",
     "budget": "for all of it, by the rates of this machine (rates.json)",
+    "control": "whether a second net is trained without candidates",
     "normal": "training chunks of ordinary games; without, the nets learn from the store alone",
     "positions": "drawn from the archives and judged",
     "expand": "engine nodes for what lies around the candidates",
-    "confirm": "candidates to look at a second time",
     "book": "lines of the book that is played",
-    "steps": "of each of the two trainings",
-    "games": "of each of the two matches",
+    "steps": "of training",
+    "rejudge": "held-out positions that test_deep judges; 0 for none",
+    "games": "of a match",
+    "aside": "share of the positions that lie beside the games, or of each kind",
+    "policy": "the policy target: net, or a share of the judge's moves",
     "share": "of candidates in training; with normal games, of repair games",
     "only": "all, heads or value",
     "match_nodes": "of a move",
@@ -246,11 +316,19 @@ def read(path: Path) -> Settings:
         found = read_toml(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+    if isinstance(sizes := found.get("sizes"), dict) and _OLD_SIZES & sizes.keys():
+        raise UsageError(
+            f"{path}: an older version of vr repair began this folder; give another by -o, or begin with what was "
+            f"mined in it: vr repair --store {path.parent / 'store.db'} -o ANOTHER"
+        )
     try:
         tables = {name: _made(_TABLES[name], found.pop(name), f"[{name}]") for name in _TABLES if name in found}
         if not found.keys() & set(_EITHER):
             raise UsageError("archives: is missing; which games are to be mined?")
-        return _made(Settings, {"deep": default_deep(), **found}, "", **tables)
+        found = {"deep": default_deep(), **found}
+        if "test_deep" not in found and isinstance(found["deep"], str):
+            found["test_deep"] = default_test_deep(found["deep"])
+        return _made(Settings, found, "", **tables)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -273,8 +351,8 @@ def _made(kind: type[Table], given: Any, where: str, **more: Any) -> Table:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    if isinstance(value, bool):
-        return False
+    if isinstance(value, bool) or hint is bool:
+        return isinstance(value, bool) and hint is bool
     if hint == tuple[str, ...]:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     if _takes(hint, float):
@@ -290,6 +368,8 @@ def _takes(hint: Any, kind: type[Any]) -> bool:
 def _words(hint: Any) -> str:
     if hint == tuple[str, ...]:
         return "a list of texts"
+    if hint is bool:
+        return "true or false"
     return "a number" if _takes(hint, float) else "a whole number" if _takes(hint, int) else "a text"
 
 

@@ -23,8 +23,8 @@ _WARMUP = 100
 # What a store's positions teach the policy where `TrainOptions.policy` does not say (`training.records.parse_policy`).
 POLICY = "net"
 
-# Of repair games among those of a mixture: that of the value-repair description (docs/recipe.md).
-SHARE_OF_GAMES = 0.40
+# Of repair games among those of a mixture: what others ended at (docs/recipe.md).
+SHARE_OF_GAMES = 0.10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

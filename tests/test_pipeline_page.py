@@ -1,0 +1,171 @@
+"""What a repair claims, by figures made by hand: of kinds of positions, of a match, of a control."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+from valuerepair.pipeline.page import BEST_KNOWN, CONTROLLING, NEW, OLD, Judged, Outcome, power_of
+
+BETTER = {"difference": -0.0089, "low": -0.0113, "high": -0.0066}
+UNCLEAR = {"difference": -0.0007, "low": -0.0057, "high": 0.0046}
+WORSE = {"difference": 0.0068, "low": 0.0020, "high": 0.0122}
+TOO_FEW = {"difference": -0.0100, "low": None, "high": None}
+BESIDE = ("aside", "policy", "search")
+
+
+Figures: TypeAlias = Mapping[str, float | None]
+
+
+def row(kind: str, change: Figures) -> dict[str, Any]:
+    points = {"difference": -0.01, "low": -0.02, "high": 0.0025}
+    candidates = [{"threshold": threshold, "change": points} for threshold in (0.3, 0.55)]
+    return {
+        "kind": kind, "positions": 2200, "squared_error": [0.0662, 0.0573], "change": change, "candidates": candidates,
+    }  # fmt: skip
+
+
+def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Figures | None = None) -> Judged:
+    share = share or {"difference": -0.001, "low": -0.0041, "high": 0.0036}
+    high, low = share["high"], share["low"]
+    finding = "cannot tell" if high is None or low is None else "fewer" if high < 0 else "not shown"
+    found = {
+        "by_kind": [row(kind, change) for kind, change in kinds.items()],
+        "judge": {"beside": any(kind != "game" for kind in kinds)},
+        "recalibrated": {
+            "share": share, "finding": finding, "first": {"candidates": {"rate": 0.04}}, "sentence": "B is as A",
+        },
+    }  # fmt: skip
+    return Judged(part, first, NEW, found)
+
+
+def match(low: float | None, value: float, high: float | None) -> dict[str, Any]:
+    elo = [{"level": 0.9, "value": 0, "low": 1, "high": 2}, {"level": 0.95, "value": value, "low": low, "high": high}]
+    score = {"wins": 200, "draws": 90, "losses": 100}
+    return {"games": 390, "score": score, "elo": elo, "effective_root_moves": [3.434, 3.466]}
+
+
+def outcome(*pairs: Judged, elo: dict[str, Any] | None = None) -> Outcome:
+    return Outcome(Path("r"), Path("a"), None, pairs, None, {OLD: elo or match(60, 91, 124)}, 3600, 3540)
+
+
+ALL: Mapping[str, Figures] = dict.fromkeys(("game", *BESIDE), BETTER)
+
+
+def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
+    found = outcome(judged("games", ALL), judged("families", ALL))
+    assert found.better_judge.shown
+    assert found.better_judge.line.startswith("better judge: shown; ")
+    assert found.owed_to_candidates is None
+    assert len(found.claims) == 2
+
+
+@pytest.mark.parametrize("part", ["games", "families"])
+@pytest.mark.parametrize("kind", ["game", *BESIDE])
+@pytest.mark.parametrize(
+    ("change", "figures"),
+    [
+        (UNCLEAR, "-0.0007, 95 %: -0.0057 to +0.0046"),
+        (WORSE, "+0.0068, 95 %: +0.0020 to +0.0122"),
+        (TOO_FEW, "-0.0100, 95 %: ? to ?"),
+    ],
+)
+def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str, change: Figures, figures: str) -> None:
+    one = {**ALL, kind: change}
+    found = outcome(*(judged(each, one if each == part else ALL) for each in ("games", "families"))).better_judge
+    assert not found.shown
+    assert found.line.startswith("better judge: not shown; ")
+    assert found.why.count("95 %") == 1
+    assert found.why.startswith("the squared error is not shown to be smaller on ")
+    assert figures in found.why
+    words = {"game": "in games", "aside": "random legal move", "policy": "policy's", "search": "in searches"}
+    assert words[kind] in found.why
+    assert ("families" in found.why) == (part == "families")
+
+
+def test_better_on_games_alone_is_not_better() -> None:
+    """As in issue 34: the first hour's net was a better judge of games, and worse beside them."""
+    found = outcome(judged("games", {"game": BETTER}), judged("families", {"game": BETTER})).better_judge
+    assert not found.shown
+    assert "no position was judged" in found.why
+
+
+def test_the_deeper_judge_can_only_take_it_back() -> None:
+    """It judges few positions: it need not show it once more, but it must not show the opposite."""
+    pairs = [judged(part, ALL) for part in ("games", "families")]
+    for change, shown in ((UNCLEAR, True), (BETTER, True), (WORSE, False)):
+        again = {"judge": "deep", "judged": 9, "positions": 99, "comparisons": [{"by_kind": [row("aside", change)]}]}
+        found = replace(outcome(*pairs), rejudged=again)
+        assert found.better_judge.shown is shown
+        assert ("by the deeper judge after a random legal move (+0.0068" in found.better_judge.why) is not shown
+        assert any("by deep, which judged 9 of 99" in line for line in found.lines())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [(60, 124, True), (0.1, 9, True), (-13, 65, False), (-72, -33, False), (None, None, False)],
+)
+def test_a_better_player_wins_with_the_whole_interval(low: float | None, high: float | None, shown: bool) -> None:
+    found = outcome(judged("games", ALL), elo=match(low, 26, high)).better_player
+    assert found.shown is shown
+    assert found.line.startswith(
+        f"better player: {'shown' if shown else 'not shown'}; at equal breadth Elo +26 (95 %: "
+    )
+
+
+def test_how_broadly_both_searched_stands_beside_the_result() -> None:
+    found = match(60, 91, 124)
+    assert outcome(judged("games", ALL), elo=found).better_player.line == (
+        "better player: shown; at equal breadth Elo +91 (95 %: +60 to +124), 390 games, +200 =90 -100; "
+        "effective root moves 3.43, the opponent's 3.47"
+    )
+    found["advised"] = {"player": "repaired", "q_scale": 0.81}
+    said = outcome(judged("games", ALL), elo=found).better_player.line
+    assert said.endswith("; by the searches of its games q_scale=0.81 for repaired would be due")
+
+
+def test_what_is_owed_to_candidates_is_said_with_the_power_of_the_test() -> None:
+    few: Figures = {"difference": -0.005, "low": -0.008, "high": -0.002}
+    for share, shown in ((None, False), (few, True)):
+        pairs = [judged(part, ALL, first, share) for part in ("games", "families") for first in (OLD, CONTROLLING)]
+        claim = outcome(*pairs).owed_to_candidates
+        assert claim is not None
+        assert claim.shown is shown
+        assert "on opening and material families that training never saw" in claim.why
+        assert "(7.6 % fewer candidates) would be shown with a probability of" in claim.why
+    nothing: Figures = {"difference": -0.005, "low": None, "high": None}
+    claim = outcome(judged("families", ALL, CONTROLLING, nothing), judged("families", ALL)).owed_to_candidates
+    assert claim is not None
+    assert not claim.shown
+    assert claim.why.endswith("too few games to tell")
+
+
+@pytest.mark.parametrize("width", [0.0008, 0.0015, 0.003, 0.0077])
+def test_the_power_is_the_share_of_such_tests_that_would_show_it(width: float) -> None:
+    """By simulation: differences with that error around the effect, of which some intervals lie below 0."""
+    rate, rng = 0.04, np.random.default_rng(0)
+    share = {"difference": 0.0, "low": -width / 2, "high": width / 2}
+    error = width / 2 / 1.959964
+    drawn = rng.normal(-BEST_KNOWN * rate, error, 200_000)
+    found = power_of({"share": share, "first": {"candidates": {"rate": rate}}})
+    assert found == pytest.approx(np.mean(drawn + width / 2 < 0), abs=0.004)
+
+
+def test_both_thresholds_and_every_kind_stand_in_the_last_lines() -> None:
+    found = outcome(judged("games", ALL), judged("families", ALL))
+    said = found.lines()
+    heads = [line for line in said if "candidates at 0.3" in line]
+    assert len(heads) == 2
+    assert all("candidates at 0.55" in line for line in heads)
+    for words in ("in games", "after a random legal move", "after the policy's 3rd to 6th move", "in searches"):
+        assert sum(line.startswith(words) for line in said) == 2
+    (line,) = {line for line in said if line.startswith("in searches")}
+    assert "0.0662   0.0573   -0.0089, 95 %: -0.0113 to -0.0066  -1.00 points (-2.00 to +0.25)" in line
+    assert "time: 59:00; planned: 1:00:00" in said
+    assert json.loads(json.dumps(found.as_dict()))["better_judge"]["shown"] is True
