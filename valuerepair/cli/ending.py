@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import errno
 import os
 import re
 import signal
@@ -21,17 +22,16 @@ from valuerepair.errors import ValueRepairError
 _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)")
 
 
-class ReaderGoneError(Exception):
-    """Whoever read our output went away (`vr export | head`). No OSError: of that click would make exit code 1."""
-
-
 @contextmanager
 def reader_may_go() -> Iterator[None]:
-    """Within, an output that nobody reads any more is a `ReaderGoneError`."""
+    """Within, an output that nobody reads any more (`vr export | head`) is a ValueRepairError.
+
+    Of an OSError click would make exit code 1 and say nothing.
+    """
     try:
         yield
     except BrokenPipeError as error:
-        raise ReaderGoneError from error
+        raise ValueRepairError(f"{error.filename or 'standard output'}: nobody reads it any more") from error
 
 
 def run(group: click.Group) -> int:
@@ -42,26 +42,35 @@ def run(group: click.Group) -> int:
     code: object
     try:
         code = group.main(prog_name="vr", standalone_mode=False)
+        with reader_may_go():
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.ClickException as error:
         code = _end(_complaint(error), error.exit_code)
     except ValueRepairError as error:
         code = _end(f"vr: {error}", error.exit_code)
-    except ReaderGoneError:
-        _lead_nowhere(sys.stdout)
-        code = 0
     except (KeyboardInterrupt, click.Abort):
         code = _end("vr: interrupted", 130)
     except MemoryError:
         code = _end("vr: out of memory; try fewer at once: --jobs or --threads", 1)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        code = _end(f"vr: {where}{error.strerror or error}", 1)
+        code = _end(f"vr: {_where(error)}{error.strerror or error}", 1)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _lead_nowhere(sys.stdout)
     # Numba and tqdm start colorama where it is installed, and that ends with an escape sequence, NO_COLOR or not.
     if (colorama := sys.modules.get("colorama.initialise")) is not None:
         atexit.unregister(colorama.reset_all)
     return code if isinstance(code, int) else 0
+
+
+def _where(error: OSError) -> str:
+    """What an error is about. Whoever writes a file names it: a full disk without a name is standard output's."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN)
+    name = error.filename or ("standard output" if full else None)
+    return f"{name}: " if name else ""
 
 
 def _open_closed_streams() -> None:

@@ -191,7 +191,7 @@ class Session:
         best = max(rates.values())
         self._batch = max(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
         found = {"batch": self._batch, "rates": rates, "onnxruntime": version}
-        with written_whole(path) as temporary:
+        with written_whole(path, None) as temporary:
             temporary.write_text(json.dumps(found))
         log.debug("batches of %d, measured now: %s", self._batch, path)
 

@@ -80,7 +80,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         progress.stage("judge, net, training, games")
         found = _measured_apart({**asked, "part": min(1.0, seconds_of(settings.budget) / _WHOLE_S)})
     folder.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial:
+    with written_whole(path, None) as partial:
         partial.write_text(json.dumps({"of": asked, "rates": asdict(found)}, indent=2) + "\n", "utf-8")
     return found
 

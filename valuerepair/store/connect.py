@@ -83,6 +83,8 @@ def check_file(path: str, *, create: bool) -> bool:
         if not os.path.isdir(folder):
             raise ValueRepairError(f"the folder {folder} for the store does not exist; make it, or give another --db")
         return False
+    if not os.path.isfile(path):
+        raise ValueRepairError(f"{path} is no plain file, and so no valuerepair store; give another --db")
     if not create and os.path.getsize(path) == 0:
         raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; give another --db")
     return True
@@ -150,6 +152,8 @@ class WriteLock:
         self._held = ExitStack()
         try:
             self._descriptor = self._held.enter_context(claimed(path))
+            if (content := os.pread(self._descriptor, 20, 0)) and not content.isdigit():
+                raise OSError(errno.EEXIST, "it is no lock of vr, and stays as it is", path)
             self._held.callback(os.ftruncate, self._descriptor, 0)  # an empty file is removed
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import outputs
 from valuerepair.chess.progress import Interruptions, Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
@@ -240,7 +241,7 @@ def _save(
     """Writes a checkpoint whole or not at all; an older one stays where it cannot be. Raises ValueRepairError."""
     text = json.dumps({"identity": identity, "notes": notes})
     try:
-        with written_whole(path) as partial, partial.open("wb") as file:
+        with written_whole(path, outputs.CHECKPOINT) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **{_NOTES: np.frombuffer(text.encode(), np.uint8)}, **arrays)
     except OSError as error:
         raise ValueRepairError(
