@@ -19,8 +19,9 @@ import pytest
 from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output, OutputFolder
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import whole_folder, written_together, written_whole
+from valuerepair.store.store import Store
 
 ARCHIVE = SAMPLE.with_name("games.pgn.zst")
 Captured = pytest.CaptureFixture[str]
@@ -124,19 +125,26 @@ def test_every_output_is_found() -> None:
     assert set(OUTPUTS) - by_type == set(THEIR_OWN)
 
 
+def refused_in_place_of(name: str, foreign: Mapping[str, bytes], here: Path, captured: Captured) -> int:
+    """How many times an output was asked for in the place of something else, which was refused each time."""
+    tried = 0
+    for what, content in foreign.items():
+        for ending in endings(name):
+            target = here / f"mine.{ending}".rstrip(".")
+            target.write_bytes(content)
+            assert target.name in refused(words(name, target.name), captured)
+            assert tree(here) == {target.name: content}, what
+            target.unlink()
+            tried += 1
+    return tried
+
+
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_what_is_not_of_its_kind_stays(
     name: str, foreign: Mapping[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for what, content in foreign.items():
-        for ending in endings(name):
-            target = tmp_path / f"mine.{ending}".rstrip(".")
-            target.write_bytes(content)
-            said = refused(words(name, target.name), capsys)
-            assert target.name in said
-            assert tree(tmp_path) == {target.name: content}, what
-            target.unlink()
+    assert refused_in_place_of(name, foreign, tmp_path, capsys) >= len(foreign)
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -358,11 +366,30 @@ def test_a_new_folder_where_a_link_leads(tmp_path: Path) -> None:
         pytest.fail("began")
 
 
-@pytest.mark.parametrize("content", [b"Dear diary,\n", b"", b"\x1f\x8b" + bytes(50)])
-def test_a_store_is_made_in_the_place_of_nothing_else(content: bytes, tmp_path: Path, capsys: Captured) -> None:
-    """An empty file is taken for one that is to be; of it nothing can be lost."""
+def test_no_store_is_made_of_another_file(foreign: Mapping[str, bytes], tmp_path: Path) -> None:
     target = tmp_path / "mine.db"
-    target.write_bytes(content)
-    code, out, err = vr(["mine", str(ARCHIVE), "--db", str(target), "--positions", "0"], capsys)
-    assert (code != 0, out) == (True, ""), err
-    assert tree(tmp_path).get("mine.db", b"") == content
+    for what, content in foreign.items():
+        if what != "a store":
+            target.write_bytes(content)
+            with pytest.raises(ValueRepairError, match="valuerepair store; give another --db"):
+                Store.open(target, create=True)
+            assert tree(tmp_path) == {"mine.db": content}, what
+    target.unlink()
+    target.symlink_to("/dev/null")
+    (tmp_path / "pipe").symlink_to(tmp_path / "fifo")
+    os.mkfifo(tmp_path / "fifo")
+    for path in (target, tmp_path / "pipe"):
+        for how in ({"create": True}, {"write": True}, {}):
+            with pytest.raises(ValueRepairError, match="a pipe or a device"):
+                Store.open(path, **how)
+    assert sorted(os.listdir(tmp_path)) == ["fifo", "mine.db", "pipe"]
+
+
+def test_a_file_in_the_place_of_a_lock_stays(tmp_path: Path) -> None:
+    (tmp_path / "mine.db.lock").write_text("the combination is 1-2-3")
+    with pytest.raises(ValueRepairError, match=r"mine\.db\.lock; give another --db"):
+        Store.open(tmp_path / "mine.db", create=True)
+    assert tree(tmp_path) == {"mine.db.lock": b"the combination is 1-2-3"}
+    (tmp_path / "mine.db.lock").write_text("12345")  # left by a crash
+    Store.open(tmp_path / "mine.db", create=True).close()
+    assert tree(tmp_path) == {}

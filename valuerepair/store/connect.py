@@ -84,9 +84,12 @@ def check_file(path: str, *, create: bool) -> bool:
             raise ValueRepairError(f"the folder {folder} for the store does not exist; make it, or give another --db")
         return False
     if not os.path.isfile(path):
-        raise ValueRepairError(f"{path} is no plain file, and so no valuerepair store; give another --db")
+        raise ValueRepairError(f"{path} is a pipe or a device, not a valuerepair store; give another --db")
     if not create and os.path.getsize(path) == 0:
         raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; give another --db")
+    # SQLite takes a file of one byte for an empty one, and would make a database of it.
+    if os.path.getsize(path) == 1:
+        raise ValueRepairError(f"{path} is not a valuerepair store; give another --db")
     return True
 
 
