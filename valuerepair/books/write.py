@@ -7,6 +7,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -220,6 +221,7 @@ def _text(row: dict[Hashable, Any], name: str, missing: str = "?") -> str:
 
 
 def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
+    made = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         stale = _stale(directory, contents)
@@ -229,6 +231,9 @@ def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
         for path in stale:
             path.unlink(missing_ok=True)
     except OSError as error:
+        if made:
+            with suppress(OSError):
+                directory.rmdir()
         raise ValueRepairError(f"{directory}: cannot write the book: {error.strerror or error}") from None
 
 

@@ -7,6 +7,7 @@ no display is needed, and a figure is freed when nobody holds it.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -126,7 +127,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     kind = format_of(path)
     # No time of writing: the same store gives the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    content = io.BytesIO()  # matplotlib ends in an AttributeError where a disk is full
     with written_whole(path, outputs.PLOTS[kind]) as partial, house_style():
         # Axes of equal aspect find their place in the second round only; in the first a title may be cut.
         figure.draw_without_rendering()
-        figure.savefig(partial, format=kind, dpi=DPI, metadata=metadata)
+        figure.savefig(content, format=kind, dpi=DPI, metadata=metadata)
+        partial.write_bytes(content.getvalue())
