@@ -126,7 +126,7 @@ def reason(error: Exception) -> str:
 
 
 def read_arrays(path: str | os.PathLike[str], like: Mapping[str, NDArray[Any]], text: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that ``np.savez`` wrote: one of the shape and kind of each of `like`, and the bytes `text`.
+    """The arrays of a file that NumPy's savez wrote: of the shape and kind of each of `like`, and the bytes `text`.
 
     Nothing else is read, and no more than that takes. Raises OSError, and ValueRepairError for another content.
     """
