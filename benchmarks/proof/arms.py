@@ -70,13 +70,15 @@ _FAST = ("--device", "openvino")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of a program that makes `output`; nothing is to be done where that is there."""
+    """A command of a program that makes `output`, which is its standard output where it `saves` that; nothing is to be
+    done where it is there."""
 
     part: str
     name: str
     output: Path
     command: Sequence[str]
     program: str = "valuerepair"
+    saves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from benchmarks.proof.arms import BY_RESULTS, RESULTS_THRESHOLD
 from benchmarks.proof.tables import ORIGINAL, SAMPLED, against, run
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.judge.by_kind import WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,6 +165,65 @@ def matches(folder: Path) -> list[str]:
     return found
 
 
+def labels(folder: Path) -> list[str]:
+    """What is left of the error by each way to spend a budget of the judge's nodes."""
+    rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if not row.against]
+    found = _head(["labels", "nets", "positions", "nodes", "squared error (95 %)"])
+    for row in rows:
+        spent = [f"{row.positions:,}", f"{row.nodes / 1e6:.1f} million"] if row.nodes else ["", ""]
+        error = _numbers((row.value, row.low, row.high), ".4f")
+        found.append(_row([f"`{row.arm}`", str(row.seeds), *spent, error]))
+    return found
+
+
+def labels_compared(folder: Path) -> list[str]:
+    """The ladder against the others: its share of the largest budget, theirs, and its error less theirs."""
+    rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if row.against]
+    found = _head(["ladder, share of the budget", "against", "its share", "error, less the other's"])
+    for row in rows:
+        change = relative(row.value, row.low, row.high) + " %"
+        found.append(_row([f"{row.share:g}", f"`{row.against}`", f"{row.against_share:g}", change]))
+    return found
+
+
+def player_kinds(folder: Path) -> list[str]:
+    """A net against the old one by kind of position: squared errors, and candidates at both thresholds."""
+    found = _head(["net", "judge", "positions", "number", "error, old and new", "change",
+                   *(f"candidates at {bar:g}, points" for bar in THRESHOLDS)])  # fmt: skip
+    for row in _read(folder, "player-kinds").to_dict("records"):
+        errors = "" if isnan(row["old"]) else f"{row['old']:.4f}, {row['new']:.4f}"
+        points = [_points(row, f"_{bar:g}", 100, "+.2f") for bar in THRESHOLDS]
+        cells = [f"`{row['net']}`", row["judge"], WORDS[row["kind"]], f"{row['positions']:,}", errors]
+        found.append(_row([*cells, _points(row, "", 1, "+.4f"), *points]))
+    return found
+
+
+def player_matches(folder: Path) -> list[str]:
+    """The matches of nets against the old one."""
+    found = _head(["match", "games", "won", "drawn", "lost", "effective root moves", "Elo (95 %, by pairs)"])
+    for row in _rows(_read(folder, "player-matches")):
+        counts = (f"{count:,}" for count in (row.games, row.wins, row.draws, row.losses))
+        breadth = f"{row.moves:.2f}, {row.old:.2f}"
+        found.append(_row([f"`{row.match}`", *counts, breadth, _numbers((row.elo, row.low, row.high), "+.1f")]))
+    return found
+
+
+def player_regret(folder: Path) -> list[str]:
+    """The Q that both nets' moves lose where they differ."""
+    found = _head(["positions", "number", "judged", "old", "new", "new less old"])
+    for row in _read(folder, "player-regret").to_dict("records"):
+        cells = [WORDS[row["kind"]], f"{row['positions']:,}", f"{row['judged']:,}"]
+        found.append(_row([*cells, f"{row['old']:.4f}", f"{row['new']:.4f}", _points(row, "", 1, "+.4f")]))
+    return found
+
+
+def _points(row: dict[Any, Any], ending: str, times: float, form: str) -> str:
+    """A change with its interval; bold where that does not hold 0."""
+    middle, low, high = (times * row[f"{name}{ending}"] for name in ("change", "low", "high"))
+    said = _numbers((middle, low, high), form)
+    return f"**{said}**" if low > 0 or high < 0 else said
+
+
 def _numbers(value: tuple[float, float, float], form: str) -> str:
     middle, low, high = (format(each, form) for each in value)
     return f"{middle} ({low} to {high})"
@@ -183,6 +244,11 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "visits": visits,
     "noise": noise,
     "aside": aside,
+    "labels": labels,
+    "labels-compared": labels_compared,
+    "player-kinds": player_kinds,
+    "player-matches": player_matches,
+    "player-regret": player_regret,
 }
 
 
