@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD
-from benchmarks.proof.arms import NET, RESULTS_THRESHOLD, SHARES, Proof, Setting, Step, write_index
+from benchmarks.proof.arms import NET, RESULTS_THRESHOLD, SECOND, SHARES, Proof, Setting, Step, write_index
 from benchmarks.proof.labels import Labels
 from benchmarks.proof.lines import write_openings, write_ordinary
 from benchmarks.proof.player import Player
@@ -75,7 +75,7 @@ def command(parts: tuple[str, ...], data: Path, output: Path, results: Path, sca
         (output / folder).mkdir(parents=True, exist_ok=True)
     for part in parts or (*PARTS, *LATER):
         if part in LATER:
-            for phase in LATER[part](data, output, scale, results):
+            for phase in LATER[part](data, output, scale, results / SECOND):
                 show_or_run(phase, output, printed)
             continue
         if part not in ("mine", "expand"):

@@ -35,6 +35,7 @@ _USUAL_ALPHA = 170.0
 RESULTS = "results-"
 RESULTS_THRESHOLD = 0.55
 BY_RESULTS = "by-results"
+SECOND = "second"  # where the results of the second plan lie among the others
 _MORE = 0.15
 # Positions beside the games.
 _BESIDE = 100_000

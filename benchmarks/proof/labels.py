@@ -24,6 +24,7 @@ from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.nets import answers
 from valuerepair.calibration import FOLDS, fold_of
 from valuerepair.errors import ValueRepairError
+from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 SEEDS = (0, 1, 2, 3)
 # Shares of the largest budget: what the ladder does with 0.7 (goal) and 0.5 (moonshot) of it stands against the rest.
 SHARES = (0.5, 0.7, 1.0)
-BUDGET = 40_000_000  # nodes of an arm and a seed
+BUDGET = 20_000_000  # nodes of an arm and a seed
 FLAT = {"1000": 1_000, "2000": 2_000, "4000": 4_000}
 LADDER = "ladder"
 ARMS = (*FLAT, LADDER)
@@ -46,7 +47,7 @@ _LADDER = (
 )
 TEST_POSITIONS, TEST_NODES = 8_000, 200_000
 ALPHA = 170.0
-STEPS, LR = 600, 3e-4
+STEPS, LR = 400, 3e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +202,13 @@ def table(labels: Labels) -> pd.DataFrame:
 
 
 def pairs(arms: Iterable[tuple[str, float]]) -> Iterator[tuple[tuple[str, float], tuple[str, float]]]:
-    """The ladder against the others at its own share of the budget, and at all of it."""
+    """The ladder against the others at its own share of the budget, and at all of it; and, to see what a part of the
+    budget is worth, each of the others against itself with all of it."""
     there = set(arms)
     for share, flat in product(SHARES, FLAT):
-        for other in dict.fromkeys(((flat, share), (flat, 1.0))):
-            if {(LADDER, share), other} <= there:
-                yield (LADDER, share), other
+        wanted = [((LADDER, share), other) for other in dict.fromkeys(((flat, share), (flat, 1.0)))]
+        wanted += [((flat, share), (flat, 1.0))] if share < 1 else []
+        yield from (pair for pair in wanted if there.issuperset(pair))
 
 
 def row(
@@ -230,6 +232,16 @@ def row(
     }
 
 
+def hashes(labels: Labels) -> pd.DataFrame:
+    """The nets that are there: `arm`, `share`, `seed`, `sha256`."""
+    import pandas as pd
+
+    nets = [(at, labels.net(*at)) for at in product(ARMS, SHARES, SEEDS)]
+    rows = [(*at, read_net_file(net).sha256) for at, net in nets if net.exists()]
+    found: pd.DataFrame = pd.DataFrame(rows, columns=["arm", "share", "seed", "sha256"])
+    return found
+
+
 # -- from the command line --------------------------------------------------------------------------------------------
 
 
@@ -237,9 +249,11 @@ def row(
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def command(folder: Path, output: Path) -> None:
-    """Write labels.csv: the errors of all nets of FOLDER that are there, and what they cost."""
-    found = table(Labels(Path(), folder))
+    """Write labels.csv, the errors of all nets of FOLDER that are there and what they cost, and the nets' SHA-256."""
+    labels = Labels(Path(), folder)
+    found = table(labels)
     tables.write_table(found, output / "labels.csv")
+    tables.write_table(hashes(labels), output / "labels-nets.csv")
     click.echo(found.to_string(index=False))
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarks.proof.analysis import THRESHOLDS
-from benchmarks.proof.arms import BY_RESULTS, RESULTS_THRESHOLD
-from benchmarks.proof.tables import ORIGINAL, SAMPLED, against, run
+from benchmarks.proof.amplitude import learned, numbers_of
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, THRESHOLDS
+from benchmarks.proof.arms import BY_RESULTS, RESULTS_THRESHOLD, SECOND, SHARES
+from benchmarks.proof.tables import CONTROL, ORIGINAL, SAMPLED, against, run
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.by_kind import WORDS
@@ -165,6 +166,39 @@ def matches(folder: Path) -> list[str]:
     return found
 
 
+def by_amplitude(folder: Path) -> list[str]:
+    """How much a net corrects by each share of candidates, and what that does to their rate, against what it did."""
+    rates = _of(_read(folder, "measures"), "rate", "recalibrated", PRIMARY_THRESHOLD)
+    of = {(row.set, row.arm): float(row.value) for row in _rows(rates)}
+    sets = ("games", "families")
+    numbers = {name: numbers_of(of[name, ORIGINAL], of[name, SAMPLED]) for name in sets}
+    found = _head(
+        ["candidates drawn", *(f"{what}, {name}" for name in sets for what in ("amplitude", "due", "measured"))]
+    )
+    shares: list[tuple[str, float | None]] = [(CONTROL, 0.0), (SAMPLED, None)]
+    for arm, share in [*shares, *((f"{round(100 * share)}", share) for share in SHARES)]:
+        cells = []
+        for name in sets:
+            here, none = learned(*numbers[name], share), learned(*numbers[name], 0.0)
+            measured = of[name, arm] / of[name, CONTROL] - 1
+            cells += [f"{here.amplitude:.2f}", f"{100 * (here.rate / none.rate - 1):+.1f}", f"{100 * measured:+.1f}"]
+        found.append(_row([f"`{arm}`", *cells]))
+    return found
+
+
+def headline(folder: Path) -> list[str]:
+    """Training that is ordinary, that sees no candidates, and that sees more of them, at both thresholds."""
+    rows = _read(folder, "differences")
+    found = _head(["", "less", "threshold", *SETS])
+    for arm, other in ((SAMPLED, ORIGINAL), (CONTROL, ORIGINAL), (SAMPLED, CONTROL), ("5", SAMPLED), ("20", SAMPLED)):
+        for threshold in THRESHOLDS:
+            some = _of(rows, "rate", "recalibrated", threshold)
+            some = some[(some["arm"] == arm) & (some["against"] == other)]
+            of = {r.set: relative(r.relative, r.relative_low, r.relative_high) for r in _rows(some)}
+            found.append(_row([f"`{arm}`", f"`{other}`", f"{threshold:g}", *(of[name] for name in SETS)]))
+    return found
+
+
 def labels(folder: Path) -> list[str]:
     """What is left of the error by each way to spend a budget of the judge's nodes."""
     rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if not row.against]
@@ -177,12 +211,12 @@ def labels(folder: Path) -> list[str]:
 
 
 def labels_compared(folder: Path) -> list[str]:
-    """The ladder against the others: its share of the largest budget, theirs, and its error less theirs."""
+    """Ways to spend the budget against others: shares of the largest budget, and the error less the other's."""
     rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if row.against]
-    found = _head(["ladder, share of the budget", "against", "its share", "error, less the other's"])
+    found = _head(["labels", "share of the budget", "against", "its share", "error, less the other's"])
     for row in rows:
         change = relative(row.value, row.low, row.high) + " %"
-        found.append(_row([f"{row.share:g}", f"`{row.against}`", f"{row.against_share:g}", change]))
+        found.append(_row([f"`{row.arm}`", f"{row.share:g}", f"`{row.against}`", f"{row.against_share:g}", change]))
     return found
 
 
@@ -244,11 +278,13 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "visits": visits,
     "noise": noise,
     "aside": aside,
-    "labels": labels,
-    "labels-compared": labels_compared,
-    "player-kinds": player_kinds,
-    "player-matches": player_matches,
-    "player-regret": player_regret,
+    "headline": headline,
+    "amplitude": by_amplitude,
+    "labels": lambda folder: labels(folder / SECOND),
+    "labels-compared": lambda folder: labels_compared(folder / SECOND),
+    "player-kinds": lambda folder: player_kinds(folder / SECOND),
+    "player-matches": lambda folder: player_matches(folder / SECOND),
+    "player-regret": lambda folder: player_regret(folder / SECOND),
 }
 
 
