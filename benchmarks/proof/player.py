@@ -268,6 +268,7 @@ def write_openings(db: str, output: Path) -> None:
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def write_tables(folder: Path, output: Path) -> None:
     """Write player-kinds.csv, player-matches.csv and player-regret.csv, of what is there of FOLDER."""
+    output.mkdir(parents=True, exist_ok=True)
     for name, found in (("kinds", kinds(folder)), ("matches", matches(folder)), ("regret", regrets(folder))):
         if len(found):
             tables.write_table(found, output / f"player-{name}.csv")
