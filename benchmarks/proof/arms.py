@@ -35,6 +35,7 @@ _USUAL_ALPHA = 170.0
 RESULTS = "results-"
 RESULTS_THRESHOLD = 0.55
 BY_RESULTS = "by-results"
+SECOND = "second"  # where the results of the second plan lie among the others
 _MORE = 0.15
 # Positions beside the games.
 _BESIDE = 100_000
@@ -68,13 +69,15 @@ MATCHES = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of a program that makes `output`; nothing is to be done where that is there."""
+    """A command of a program that makes `output`, which is its standard output where it `saves` that; nothing is to be
+    done where it is there."""
 
     part: str
     name: str
     output: Path
     command: Sequence[str]
     program: str = "valuerepair"
+    saves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
