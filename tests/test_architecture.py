@@ -16,9 +16,9 @@ PACKAGE = "valuerepair"
 
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
-    {"errors"},
+    {"errors", "version"},
     {"outputs"},
-    {"files", "cores"},
+    {"files", "cores", "inputs"},
     {"chess"},
     {"question", "intervals", "calibration"},
     {"archives", "nets", "engines"},

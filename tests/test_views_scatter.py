@@ -249,7 +249,8 @@ def test_threshold_out_of_range(tmp_path: Path, threshold: float) -> None:
 
 def test_a_failure_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "plot.png"
-    path.write_text("an older plot")
+    old = b"\x89PNG\r\n\x1a\n" + b"Software\0Matplotlib"
+    path.write_bytes(old)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -257,7 +258,7 @@ def test_a_failure_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Figure, "savefig", full)
     with pytest.raises(OSError, match="No space left"):
         plot(scored(50), 0.55, path)
-    assert path.read_text() == "an older plot"
+    assert path.read_bytes() == old
     assert [p.name for p in tmp_path.iterdir()] == ["plot.png"]
 
 
