@@ -9,10 +9,8 @@ import os
 import secrets
 import shutil
 import stat
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
 
@@ -53,19 +51,6 @@ def file_sha256(path: str) -> str:
     except OSError as error:
         raise ValueRepairError(f"{path}: cannot read it: {error.strerror}") from None
     return digest.hexdigest()
-
-
-def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a TOML file says. Raises OSError, and UsageError for another kind of file."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        found: dict[str, Any] = tomllib.loads(Path(path).read_text("utf-8"))
-    except ValueError as error:  # TOML or UTF-8
-        raise UsageError(f"{os.fspath(path)}: is no TOML file: {' '.join(str(error).split())}") from None
-    return found
 
 
 @contextlib.contextmanager

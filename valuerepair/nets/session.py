@@ -7,21 +7,23 @@ few such streams keep the device fed.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
+from valuerepair.inputs import Record, read_json
 from valuerepair.nets import openvino_session
 from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, OPENVINO, TENSORRT, Device, Precision
 from valuerepair.nets.openvino_session import OpenVinoSession
@@ -36,6 +38,14 @@ GPU_STREAMS = 3
 TUNE_S = 0.25  # measured time per batch size
 TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
 GOOD_ENOUGH = 0.97  # of the batches within this share of the best rate the largest is taken: fewer trips
+
+
+class _Tuning(Record):
+    """The best batch size, the rows a second of each, and the version of the runtime that they are of."""
+
+    batch: Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]
+    rates: dict[int, float]
+    onnxruntime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,21 +188,18 @@ class Session:
         if self.tensors.fixed_batch or self._batch:
             return
         path, version = self._tuning_file(), self._version()
-        try:
-            known = json.loads(path.read_text())
-            if known["onnxruntime"] == version:
-                self._batch = int(known["batch"])
+        with suppress(OSError, ValueRepairError):  # not measured yet, or by another version
+            known = read_json(path, _Tuning, "batch size that was measured")
+            if known.onnxruntime == version:
+                self._batch = known.batch
                 log.debug("batches of %d, as measured before: %s", self._batch, path)
                 return
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not measured yet, or by another version
         log.info("measuring the best batch size; this is done once for this net and device")
         rates = self.measure(CPU_BATCHES if self.on_cpu else GPU_BATCHES)
         best = max(rates.values())
         self._batch = max(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
-        found = {"batch": self._batch, "rates": rates, "onnxruntime": version}
         with written_whole(path) as temporary:
-            temporary.write_text(json.dumps(found))
+            temporary.write_bytes(msgspec.json.encode(_Tuning(self._batch, rates, version)))
         log.debug("batches of %d, measured now: %s", self._batch, path)
 
     def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
