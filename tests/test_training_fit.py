@@ -21,8 +21,8 @@ from tests.training_doubles import InMemory, as_held, learn, positions  # noqa: 
 from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
 from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
+from valuerepair.training import checkpoint, kept  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
-from valuerepair.training import kept  # noqa: E402
 from valuerepair.training.fit import Fitted, fit  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
@@ -442,7 +442,7 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
             yield partial
 
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "written_whole", on_a_full_disk)
+        patch.setattr(checkpoint, "written_whole", on_a_full_disk)
         with pytest.raises(ValueRepairError, match="No space left on device: the checkpoint of step 30 is not written"):
             run(samples, tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["checkpoint"]

@@ -13,14 +13,12 @@ import numpy as np
 
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.devices import CPU, Precision
+from valuerepair.nets.devices import Precision
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.position_text import read_position
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from valuerepair.nets.session import Session
 
 
@@ -61,17 +59,18 @@ def apart(session: Session, reference: Session, input_format: int) -> Bound:
     return Bound(float(np.abs(ours.q.astype(np.float64) - theirs.q).max()), float(np.abs(priors[0] - priors[1]).max()))
 
 
-def check(session: Session, reference: Path, input_format: int) -> None:
-    """Compares a session with the CPU at float32, which runs the file `reference`.
+def check(session: Session, reference: Session, input_format: int) -> None:
+    """Compares a session with `reference`, the CPU at float32.
 
     Raises ValueRepairError where they are further apart than `BOUNDS`.
     """
-    from valuerepair.nets.session import Session
-
-    found = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
-    bound = BOUNDS[session.precision]
-    if not (found.q <= bound.q and found.prior <= bound.prior):  # not a number is apart, too
+    bound, name = BOUNDS[session.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
+    try:
+        found = apart(session, reference, input_format)
+    except ValueRepairError as error:  # not a number, or another shape
+        raise ValueRepairError(f"{name}: {error}; use --device cpu") from None
+    if not (found.q <= bound.q and found.prior <= bound.prior):
         raise ValueRepairError(
-            f"{session.onnx.name}: {session.device.name} computes it wrongly: Q is up to {found.q:.2g} and priors are "
-            f"up to {found.prior:.2g} from the CPU's (at most {bound.q:g}); use --device cpu"
+            f"{name}: Q is up to {found.q:.2g} and priors are up to {found.prior:.2g} from the CPU's (at most "
+            f"{bound.q:g}); use --device cpu"
         )

@@ -115,8 +115,8 @@ class OpenVinoSession:
     def get_outputs(self) -> list[TensorNamed]:
         return [_named(port) for port in self._net.outputs]
 
-    def run(self, wanted: Sequence[str], fed: Mapping[str, Any]) -> list[Any]:
-        """The outputs of those names, new arrays."""
+    def run(self, wanted: Sequence[str], fed: Mapping[str, Any], options: object = None) -> list[Any]:
+        """The outputs of those names, new arrays; it knows no options of a run."""
         try:
             request = self._idle.get_nowait()
         except queue.Empty:

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.progress import Interruptions, Progress
-from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
-from valuerepair.inputs import MOST_JSON, Count, Record, from_json, open_regular, reason
+from valuerepair.errors import ValueRepairError
+from valuerepair.training import checkpoint
 from valuerepair.training.amplitude import Amplitude, Trained, find_amplitude
 from valuerepair.training.learner import Learner, State, TrainableNet
 from valuerepair.training.losses import LossWeights
@@ -216,16 +214,15 @@ class _Loop:
         if not all(np.isfinite(array).all() for name, array in arrays.items() if name.startswith("state")):
             raise ValueRepairError(f"step {run.step:,}: parameters are no numbers any more; try a lower --lr")
         curve: list[dict[str, int | float | None]] = [dict(row) for row in run.curve]
-        notes = _Notes(run.step, run.best_step, run.best_loss, run.total, run.counted, curve)
-        _save(self._path, self._identity, notes, arrays)
+        notes = checkpoint.Notes(run.step, run.best_step, run.best_loss, run.total, run.counted, curve)
+        checkpoint.save(self._path, self._identity, notes, arrays)
 
     def _restored(self) -> _Run:
         begun = self._learner.begin()
+        run = _Run(begun, _copied(self._learner.judged(begun)))
         if not self._path.exists():
-            return _Run(begun, _copied(self._learner.judged(begun)))
-        notes, arrays = _load(
-            self._path, self._identity, self._arrays(_Run(begun, _copied(self._learner.judged(begun))))
-        )
+            return run
+        notes, arrays = checkpoint.load(self._path, self._identity, self._arrays(run))
         state = [jax.numpy.asarray(array) for name, array in arrays.items() if name.startswith("state")]
         best = {name: arrays[f"best{i}"] for i, name in enumerate(self._learner.trained)}
         return _Run(
@@ -243,78 +240,3 @@ class _Loop:
 def _copied(parameters: Mapping[str, Any]) -> Trained:
     """Copies in NumPy, which the next step does not change."""
     return {name: np.array(value, np.float32, copy=True) for name, value in parameters.items()}
-
-
-# -- the state of a training on disk ----------------------------------------------------------------------------------
-
-
-class _Notes(Record):
-    """What a checkpoint holds of a run beside its arrays; null stands for what is no number."""
-
-    step: Count
-    best_step: Count
-    best_loss: float | None
-    total: float
-    counted: Count
-    curve: list[dict[str, int | float | None]]
-
-
-class _Head(Record):
-    """The first line of a checkpoint; behind it are the bytes of the arrays, of which it has the kind and shape."""
-
-    identity: dict[str, Any]
-    notes: _Notes
-    arrays: dict[str, tuple[str, list[int]]]
-
-
-Arrays = Mapping[str, NDArray[Any]]
-
-
-def _forms(arrays: Arrays) -> dict[str, tuple[str, list[int]]]:
-    return {name: (array.dtype.str, list(array.shape)) for name, array in arrays.items()}
-
-
-def _save(path: Path, identity: Mapping[str, Any], notes: _Notes, arrays: Arrays) -> None:
-    """Writes a checkpoint whole or not at all; an older one stays where it cannot be. Raises ValueRepairError."""
-    try:
-        with written_whole(path) as partial, partial.open("wb") as file:
-            file.write(msgspec.json.encode(_Head(dict(identity), notes, _forms(arrays))) + b"\n")
-            for array in arrays.values():
-                file.write(array.tobytes())
-    except OSError as error:
-        raise ValueRepairError(
-            f"{path}: {error.strerror or error}: the checkpoint of step {notes.step:,} is not written; make room, "
-            "then run the same command again, which goes on from the one before"
-        ) from None
-
-
-def _load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[_Notes, dict[str, NDArray[Any]]]:
-    """Notes and arrays of a checkpoint, of the kinds and shapes of `like`.
-
-    Raises ValueRepairError for what is none, UsageError for another training's.
-    """
-    try:
-        with open_regular(path) as file:
-            head = from_json(file.readline(MOST_JSON), _Head, "its first line")
-            _check_identity(path, identity, head.identity)
-            if head.arrays != _forms(like):
-                raise ValueRepairError("its arrays are of other shapes")
-            arrays = {name: np.frombuffer(file.read(array.nbytes), array.dtype) for name, array in like.items()}
-            if [array.size for array in arrays.values()] != [array.size for array in like.values()] or file.read(1):
-                raise ValueRepairError("its arrays are cut off, or followed by something else")
-    except UsageError:
-        raise
-    except (OSError, ValueError, ValueRepairError) as error:
-        raise ValueRepairError(
-            f"{path}: is no checkpoint that can be read ({reason(error)}); remove it to begin anew"
-        ) from None
-    return head.notes, {name: array.reshape(like[name].shape) for name, array in arrays.items()}
-
-
-def _check_identity(path: Path, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-    other = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    if other:
-        raise UsageError(
-            f"{path}: is of a training that differs in {', '.join(map(reason, other))}; remove it to begin anew, or "
-            "give another -o"
-        )
