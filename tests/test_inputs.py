@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from valuerepair.cluster.connection import parse_cluster
@@ -23,12 +25,14 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import Split, read_split, write_split
 from valuerepair.nets import canary, onnx_model, session
 from valuerepair.nets.net import open_net
+from valuerepair.nets.position_text import read_position, read_source
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
 from valuerepair.pipeline.run import Noted, Notes, q_scale
 from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint
 from valuerepair.training.chunk_output import ChunkOutput
+from valuerepair.training.drawing import read_weights
 from valuerepair.training.train import Training, read_curve, write_curve
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
@@ -430,3 +434,59 @@ def test_a_packed_net_that_is_none(name: str, content: bytes, said: str, tmp_pat
 @pytest.mark.parametrize("kind", ["folder", "pipe", "/dev/zero", "/dev/urandom"])
 def test_a_net_is_a_regular_file(kind: str, tmp_path: Path) -> None:
     assert_refused(read_net_file, another_kind(tmp_path / "net.pb.gz", kind))
+
+
+# -- weights and positions --------------------------------------------------------------------------------------------
+
+
+def weights_file(path: Path, numbers: pa.Array, weights: pa.Array | None = None) -> str:
+    pq.write_table(pa.table({"position_id": numbers, "weight": numbers if weights is None else weights}), path)
+    return str(path)
+
+
+def test_a_billion_weights_are_refused_unread(tmp_path: Path) -> None:
+    """Runs of equal values: the file is small."""
+    path = tmp_path / "w.parquet"
+    many = pa.table({"position_id": np.zeros(1 << 20, np.int64), "weight": np.ones(1 << 20)})
+    with pq.ParquetWriter(path, many.schema) as file:
+        for _ in range(12):
+            file.write_table(many)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(ValueRepairError, match=r"--draw .*w.parquet: has 12,582,912 rows, more than"):
+        read_weights("--draw", str(path), "position_id", 10_000_000)
+
+
+@pytest.mark.parametrize(
+    "kind", ["text", "lists", "nulls", "not finite", "cut off", "not parquet", "folder", "pipe", "/dev/zero"]
+)
+def test_weights_that_are_none(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.parquet"
+    columns = {"text": pa.array(["a"]), "lists": pa.array([[1]]), "nulls": pa.array([None], pa.float64())}
+    if kind in columns:
+        weights_file(path, pa.array([1]), columns[kind])
+    elif kind == "not finite":
+        weights_file(path, pa.array([1]), pa.array([math.inf]))
+    elif kind == "cut off":
+        weights_file(path, pa.array([1]))
+        path.write_bytes(path.read_bytes()[:-20])
+    elif kind == "not parquet":
+        path.write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
+    else:
+        another_kind(path, kind)
+    assert "--draw" in assert_refused(lambda path: read_weights("--draw", str(path), "position_id", 100), path)
+
+
+@pytest.mark.parametrize("move", ["0000", "--", "Z0", "@@@@", "e2e9", "a1a1", "9" * 5000, "\x1b[31m", "e1e8"])
+def test_a_move_that_is_none(move: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not legal in"):
+        read_position(f"startpos moves {move}")
+    path = tmp_path / "a.epd"
+    path.write_text(f"startpos moves e2e4 {move}\n")
+    assert "line 1: move" in assert_refused(lambda path: list(read_source(str(path))), path)
+
+
+@pytest.mark.parametrize("fen", ["9" * 5000, "8/8/8/8/8/8/8/8 w - - 0 1", f"4k3/8/8/8/8/8/8/4K3 w - - {'9' * 5000} 1"])
+def test_a_fen_that_is_none(fen: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.epd"
+    path.write_text(f"{fen}\n")
+    assert_refused(lambda path: list(read_source(str(path))), path)

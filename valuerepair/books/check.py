@@ -397,6 +397,8 @@ def _operation(board: chess.Board, opcode: str, operand: str) -> None:
             try:
                 move = line.parse_san(san)
             except ValueError:
-                raise Refused(f"{opcode} {san[:20]}: no legal move") from None
+                move = chess.Move.null()
+            if not move:  # python-chess takes null moves, as --
+                raise Refused(f"{opcode} {san[:20]}: no legal move")
             if opcode == "pv":
                 line.push(move)
