@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.inputs import open_regular
 
 
 def cache_folder(part: str) -> Path:
@@ -45,7 +46,7 @@ def file_sha256(path: str) -> str:
     """SHA-256 of a file, in hex, read in pieces. Raises ValueRepairError when it cannot be read."""
     digest = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             while piece := file.read(1 << 20):
                 digest.update(piece)
     except OSError as error:

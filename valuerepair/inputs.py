@@ -23,7 +23,6 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 MOST_JSON = 16 << 20
 MOST_TOML = 1 << 20
 _SAID = 200  # characters of a reason: names in it come from the file
-_ROOM, _RATIO = 64 << 20, 16  # no data worth packing shrinks to less than a sixteenth, small files aside
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,9 +55,7 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def unpack_gzip(content: bytes, most: int) -> bytes:
-    """What gzip packed. Raises ValueError for damage, and where it unpacks to more than `most` bytes or than such data
-    can."""
-    most = min(most, _ROOM + _RATIO * len(content))
+    """What gzip packed. Raises ValueError for damage, and where it unpacks to more than `most` bytes."""
     try:
         with gzip.open(io.BytesIO(content)) as packed:
             unpacked = packed.read(most + 1)

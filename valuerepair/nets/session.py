@@ -127,13 +127,13 @@ class Session:
         """True when the processor computes the net: each stream keeps a core busy."""
         return self.provider in ON_CPU
 
-    def run(self, planes: NDArray[np.float32]) -> RawOutputs:
-        """One batch through the net; planes float32[n, 112, 8, 8]."""
+    def run(self, planes: NDArray[np.float32], options: Any = None) -> RawOutputs:
+        """One batch through the net; planes float32[n, 112, 8, 8], `options` as of `run_options`."""
         n, full = len(planes), self.full_rows(len(planes))
         if n > full:
-            return join_outputs([self.run(planes[i : i + full]) for i in range(0, n, full)])
+            return join_outputs([self.run(planes[i : i + full], options) for i in range(0, n, full)])
         fed = planes if n == full else np.concatenate([planes, np.zeros((full - n, *PLANES_SHAPE), np.float32)])
-        return self.read(self._plain_run(fed), n)
+        return self.read(self._plain_run(fed, options), n)
 
     def full_rows(self, n: int) -> int:
         """The rows that are run for n of them: TensorRT builds an engine for each new shape, some files fix it."""
@@ -177,9 +177,7 @@ class Session:
         timer.daemon = True
         timer.start()
         try:
-            rows = self.full_rows(1)
-            planes = np.zeros((rows, *PLANES_SHAPE), self.tensors.dtype)
-            answer = self.read(self._session.run(self.wanted, {self.tensors.planes: planes}, options), 1)
+            answer = self.run(np.zeros((1, *PLANES_SHAPE), np.float32), options)
         except ValueRepairError:
             raise
         except Exception as error:  # see above
@@ -285,8 +283,9 @@ class Session:
         results = [stream.result() for stream in streams]
         return sum(done / seconds for done, seconds, _ in results), max(slowest for *_, slowest in results)
 
-    def _plain_run(self, planes: NDArray[np.float32]) -> Any:
-        return self._session.run(self.wanted, {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)})
+    def _plain_run(self, planes: NDArray[np.float32], options: Any = None) -> Any:
+        fed = {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)}
+        return self._session.run(self.wanted, fed, options)
 
 
 def join_outputs(parts: list[RawOutputs]) -> RawOutputs:

@@ -72,6 +72,7 @@ Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, len
 # Field 1, fixed32, value 0x1c0: how every lc0 net begins.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
 MAX_NET = 1 << 31  # bytes: the limit of protobuf messages
+_ROOM, _RATIO = 64 << 20, 16  # no weights shrink to less than a sixteenth, those of small nets aside
 MOST_BLOCKS = 1000  # the largest nets have 40
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -120,7 +121,8 @@ class NetHeader:
 def unpack(content: bytes) -> bytes:
     """The protobuf of a net file: gunzipped if gzipped. Raises ValueError when the gzip data is damaged,
     or unpacks to more than a net can have."""
-    return unpack_gzip(content, MAX_NET) if content.startswith(GZIP_MAGIC) else content
+    most = min(MAX_NET, _ROOM + _RATIO * len(content))
+    return unpack_gzip(content, most) if content.startswith(GZIP_MAGIC) else content
 
 
 def read_header(message: bytes) -> NetHeader:
