@@ -383,17 +383,12 @@ def _same_again() -> Any:
         ("a huge batch", "runs 1,000,000 positions at once"),
     ],
 )
-@pytest.mark.parametrize("device", ["cpu", "openvino"])
-def test_an_onnx_net_that_is_none(
-    kind: str, said: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if device == "openvino":
-        pytest.importorskip("openvino")
+def test_an_onnx_net_that_is_none(kind: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "FIRST_ANSWER_S", 0.5)
     path = onnx_net(tmp_path / "odd.onnx", kind)
 
     def opened() -> None:
-        with open_net(str(path), device=device, threads=1) as net:
+        with open_net(str(path), device="cpu", threads=1) as net:
             net.evaluate(canary.positions())
 
     with pytest.raises(ValueRepairError) as caught:
@@ -401,11 +396,8 @@ def test_an_onnx_net_that_is_none(
     assert said in assert_one_line(caught.value, path)
 
 
-@pytest.mark.parametrize("device", ["cpu", "openvino"])
-def test_an_onnx_net_that_is_one(device: str, tmp_path: Path) -> None:
-    if device == "openvino":
-        pytest.importorskip("openvino")
-    with open_net(str(onnx_net(tmp_path / "good.onnx")), device=device) as net:
+def test_an_onnx_net_that_is_one(tmp_path: Path) -> None:
+    with open_net(str(onnx_net(tmp_path / "good.onnx")), device="cpu") as net:
         assert np.allclose(net.evaluate(canary.positions()).q, 0)
 
 
