@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
-from valuerepair import __version__
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, check_empty, claimed, written_whole
 from valuerepair.inputs import Count, Record, read_json, reason
+from valuerepair.version import __version__
 
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished.json"  # what a stopped run goes on from; gone when the manifest is there
