@@ -19,8 +19,8 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.chess.origins import OriginGame, Origins, Recorded
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import written_whole
-from valuerepair.inputs import Record, from_json, open_regular
+from valuerepair.files import open_regular, written_whole
+from valuerepair.inputs import Record, from_json
 
 EVERY_S = 30.0  # what a kill loses at most of the reading; a save of 100,000 positions takes about a second
 _TEXTS = ("fen", "start_fen")

@@ -18,7 +18,7 @@ import chess
 
 from valuerepair.books.lc0_reader import RESULTS, Refused, explain, no_game, read_move, start_board
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.inputs import open_regular
+from valuerepair.files import open_regular
 
 MAX_LINE = 1 << 24
 MOST_BOOK = 512 << 20  # bytes, unpacked

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.inputs import read_toml
+from valuerepair.files import read_toml
 
 FILE = "valuerepair.toml"
 DEFAULTS = "defaults"

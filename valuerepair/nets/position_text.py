@@ -13,8 +13,7 @@ import chess
 
 from valuerepair.chess.board import keys, parse_fens, status_error
 from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, commented_history, decode_moves
-from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.inputs import reason
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 
 _MOST_LINE = 1 << 20
 _QUOTED = re.compile(r'"[^"]*"')  # a comment of EPD says nothing here
@@ -86,7 +85,7 @@ def _move_of(board: chess.Board, word: str) -> chess.Move:
         with suppress(ValueError):
             if move := parse(word):  # python-chess takes null moves, 0000 and --
                 return move
-    raise ValueError(f"move {reason(word)!r} is not legal in {board.fen()}")
+    raise ValueError(f"move {one_line(word)!r} is not legal in {board.fen()}")
 
 
 def read_argument(text: str, moves: Iterable[str]) -> Position:
@@ -110,7 +109,7 @@ def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> 
         try:
             yield read_position(text, further)
         except ValueError as error:
-            raise ValueRepairError(f"{source}: line {number}: {reason(error)}") from None
+            raise ValueRepairError(f"{source}: line {number}: {one_line(error)}") from None
 
 
 def read_source(what: str, moves: Sequence[str] = ()) -> Iterator[Position]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.inputs import read_regular, unpack_gzip
+from valuerepair.files import read_regular, unpack_gzip
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
 
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.

@@ -12,9 +12,9 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.progress import format_duration
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import written_whole
-from valuerepair.inputs import read_json, reason
+from valuerepair.inputs import read_json
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
@@ -322,7 +322,7 @@ def finish(repair: Repair) -> Outcome:
         )
         document = _document(repair, outcome)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueRepairError(f"{folder}: what the stages found cannot be read: {reason(error)}") from None
+        raise ValueRepairError(f"{folder}: what the stages found cannot be read: {one_line(error)}") from None
     with written_whole(outcome.page) as partial:
         partial.write_text(document, "utf-8")
     return outcome

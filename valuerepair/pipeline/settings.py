@@ -18,8 +18,8 @@ from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
-from valuerepair.inputs import read_toml, reason
+from valuerepair.files import read_toml, written_whole
+from valuerepair.inputs import reason
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
 from valuerepair.question import DEFAULT_THRESHOLD, Question

@@ -32,7 +32,7 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.inputs import read_regular, unpack_gzip
+from valuerepair.files import read_regular, unpack_gzip
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.registry import locate

@@ -19,7 +19,7 @@ from valuerepair.books.lc0_reader import Refused
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
-from valuerepair.inputs import read_regular, unpack_gzip
+from valuerepair.files import read_regular, unpack_gzip
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import written_whole
-from valuerepair.inputs import MOST_JSON, read_regular
+from valuerepair.files import read_regular, written_whole
+from valuerepair.inputs import MOST_JSON
 from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, elo_words
 from valuerepair.report import style

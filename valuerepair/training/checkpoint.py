@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
-from valuerepair.inputs import MOST_JSON, Count, Record, from_json, open_regular, reason
+from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.files import open_regular, written_whole
+from valuerepair.inputs import MOST_JSON, Count, Record, from_json
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -72,7 +72,7 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
         raise
     except (OSError, ValueError, ValueRepairError) as error:
         raise ValueRepairError(
-            f"{path}: is no checkpoint that can be read ({reason(error)}); remove it to begin anew"
+            f"{path}: is no checkpoint that can be read ({one_line(error)}); remove it to begin anew"
         ) from None
     return head.notes, {name: array.reshape(like[name].shape) for name, array in arrays.items()}
 
@@ -81,6 +81,6 @@ def _check_identity(path: Path, ours: Mapping[str, Any], theirs: Mapping[str, An
     other = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     if other:
         raise UsageError(
-            f"{path}: is of a training that differs in {', '.join(map(reason, other))}; remove it to begin anew, or "
+            f"{path}: is of a training that differs in {', '.join(map(one_line, other))}; remove it to begin anew, or "
             "give another -o"
         )

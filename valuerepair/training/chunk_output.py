@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import HeldError, check_empty, claimed, written_whole
-from valuerepair.inputs import Count, Record, read_json, reason
+from valuerepair.inputs import Count, Record, read_json
 from valuerepair.version import __version__
 
 MANIFEST = "manifest.json"
@@ -225,7 +225,7 @@ class ChunkOutput:
         except ValueRepairError as error:
             raise UsageError(f"{error}; give a new folder") from None
         if before.run != self._run:
-            difference = reason(_difference(before.run, self._run))
+            difference = one_line(_difference(before.run, self._run))
             raise UsageError(f"{self._given}: holds chunks of another run ({difference}); give a new folder")
         for name, facts in before.files.items():
             shard = self.folder / name

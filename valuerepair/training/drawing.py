@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import in_share, salt
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.chess.positions import encode_moves
-from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.inputs import open_regular, reason
+from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.files import open_regular
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.question import Question
@@ -349,7 +349,7 @@ def read_weights(option: str, path: str, of: str, most: int) -> tuple[Index, Flo
     except ValueRepairError as error:
         raise ValueRepairError(f"{option} {error}") from None
     except (OSError, KeyError, pa.ArrowException) as error:
-        raise ValueRepairError(f"{option} {path}: cannot be read: {reason(error)}") from None
+        raise ValueRepairError(f"{option} {path}: cannot be read: {one_line(error)}") from None
     except (TypeError, ValueError, OverflowError):
         raise ValueRepairError(f"{option} {path}: the columns {of} and weight must be numbers") from None
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
