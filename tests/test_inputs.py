@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.cli_tree import SAMPLE
+from tests.vr_runs import here
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import Split, read_split, write_split
@@ -482,3 +484,51 @@ def test_a_fen_that_is_none(fen: str, tmp_path: Path) -> None:
     path = tmp_path / "a.epd"
     path.write_text(f"{fen}\n")
     assert_refused(lambda path: list(read_source(str(path))), path)
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+NESTED = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["eval", "startpos moves 0000", "--net", "good.onnx"], 2),
+        (["eval", "--net", "pipe.onnx"], 1),
+        (["eval", "--net", "zero.pb.gz"], 1),
+        (["eval", "--net", "NaN.onnx"], 1),
+        (["nets", "describe", "pipe.pb.gz"], 1),
+        (["--config", "nested.toml", "stats"], 2),
+        (["--config", "pipe.toml", "stats"], 2),
+        (["--config", "number.toml", "stats", "--db", str(SAMPLE)], 2),
+        (["plot", "training", "nested.json"], 1),
+        (["plot", "training", "pipe.json"], 1),
+        (["books", "check", "pipe.pgn"], 1),
+        (["books", "check", "zero.epd"], 1),
+        (["export", "--db", str(SAMPLE), "--split", "nested.json", "-o", "a.parquet"], 1),
+        (["export", "--db", str(SAMPLE), "--split", "pipe.json", "-o", "a.parquet"], 1),
+        (["export", "--db", str(SAMPLE), "--draw", "pipe.parquet", "--format", "chunks", "-o", "chunks"], 1),
+        (["mine", "a.pgn", "--cluster", "nested.json"], 2),
+        (["mine", "a.pgn", "--cluster", "pipe.json"], 2),
+        (["weights", "pipe.tar"], 1),
+    ],
+)
+def test_a_command_ends_in_one_line(words: list[str], code: int, tmp_path: Path) -> None:
+    folder = tmp_path
+    for name in ("onnx", "pb.gz", "toml", "json", "pgn", "parquet", "tar"):
+        os.mkfifo(folder / f"pipe.{name}")
+    for name in ("pb.gz", "epd"):
+        (folder / f"zero.{name}").symlink_to("/dev/zero")
+    (folder / "nested.json").write_text(NESTED)
+    (folder / "nested.toml").write_text(f"a = {NESTED}")
+    (folder / "number.toml").write_text(f"[stats]\nthreshold = 0x{'f' * 6000}\n")
+    (folder / "a.pgn").write_text("1. e4 e5 2. Nf3 Nc6 *\n")
+    onnx_net(folder / "good.onnx")
+    onnx_net(folder / "NaN.onnx", "NaN")
+    done = here(*words, cwd=folder)
+    assert done.returncode == code, done.stderr
+    *_, line = done.stderr.splitlines()
+    assert line.startswith("vr: ")
+    assert "Traceback" not in done.stderr
+    assert len(line) < 700

@@ -106,6 +106,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         import tomli as tomllib
     try:
         tables: dict[str, Any] = tomllib.loads(read_regular(path, MOST_TOML).decode())
+        repr(tables)  # which an integer with thousands of hexadecimal digits has not
     except (ValueError, RecursionError) as error:
         raise ValueRepairError(f"{os.fspath(path)}: is no TOML file: {one_line(error)}") from None
     return tables
