@@ -41,7 +41,7 @@ from valuerepair.pipeline.page import RepairOutcome, finish
 from valuerepair.pipeline.plan import plan
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.run import planned, read_settings, run
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
 
 GAMES = Path(__file__).parents[1] / "data" / "wild.pgn.zst"
 THRESHOLD = 0.1
@@ -62,7 +62,7 @@ def tiny(folder: Path) -> Settings:
         test_deep="mcts:nodes=20",
         control=True,
         sizes=Sizes(positions=2000, steps=4, rejudge=100, games=4),
-        train=Training(batch=64, lr=5e-6),
+        train=TrainSettings(batch=64, lr=5e-6),
         play=Playing(match_nodes=4),
     )
 

@@ -590,8 +590,9 @@ def repair(
     mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
 
     Returns the `RepairOutcome`: whether the net is shown to be a `better_judge` and a `better_player`, the net
-    `repaired`, what was `judged` with intervals, the `matches`, the `page`; its `lines()` are what `vr repair` says. Raises
-    UsageError for what makes no sense, ValueRepairError where a stage fails, whose message stands on standard error.
+    `repaired`, what was `judged` with intervals, the `matches`, the `page`; its `lines()` are what `vr repair` says.
+    Raises UsageError for what makes no sense, ValueRepairError where a stage fails, whose message stands on standard
+    error.
     """
     from pathlib import Path as Folder
 
