@@ -46,7 +46,8 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training import game_chunks
 from valuerepair.training.chunk_output import ChunkOutput
-from valuerepair.training.game_chunks import GameChunkOptions, JudgedBoards, write_game_chunks
+from valuerepair.training.game_chunks import GameChunkOptions, write_game_chunks
+from valuerepair.training.judged import JudgedBoards
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
