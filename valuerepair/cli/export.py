@@ -72,13 +72,20 @@ _OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form", "seed", "d
     default="sampled",
     help="result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
 )
-@click.option("--share", type=float, help="Share of candidates; chunks cannot weigh it back, as vr train does.")
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights; the same holds.")
+@click.option(
+    "--share", type=float, help="Draw this share of candidates. Chunks cannot weigh that back, as vr train does."
+)
+@click.option(
+    "--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights, in the place of --share."
+)
 @click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
 @SEED(help="Seed of the positions drawn.")
 @device_options(threads="Cores that the net may use.  [default: all]")
-@question("Only candidates; tables begin with the largest disagreement.", default=None)
+@question(
+    "Only candidates, the largest disagreement first; chunks have all positions, and --share draws candidates.",
+    default=None,
+)
 def command(
     db: str,
     format: str | None,
