@@ -43,7 +43,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import INPUT_FORMATS
 from valuerepair.question import Question
-from valuerepair.runs.mine import MineOptions
+from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 from valuerepair.training import game_chunks
 from valuerepair.training.chunk_output import ChunkOutput
