@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from valuerepair import __version__
 from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, plain_lines, signed
 from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import add_knowledge, file_name, games_of
@@ -30,6 +29,7 @@ from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.files import net_words, why_not
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
