@@ -411,6 +411,7 @@ OTHERS_OPTIONS = {
         "--parallelism",
         "--resign-percentage",
         "--show-hidden",
+        "--syzygy-paths",
         "--visits",
         "--weights",
     },
