@@ -673,7 +673,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
     if pair.q_scale is not None and pair.q_scale.differs:
-        yield f"  Q is as steep as A's with q_scale={pair.q_scale} for B: then a search is as broad (vr match)"
+        scale, net = (pair.q_scale, "B") if pair.q_scale.value < 1 else (pair.q_scale.inverse, "A")
+        yield f"  Q of both is as steep with q_scale={scale} for {net}: then a search is as broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
