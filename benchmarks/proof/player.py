@@ -51,7 +51,6 @@ _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 _TRIED = tuple(
     f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
-_FAST = ("--device", "openvino")
 PLAYER = "player"
 
 
@@ -140,7 +139,7 @@ class Player:
         """Against the old net, with more settings of each side."""
         sides = [f"net={self.net(net)},nodes={nodes}{new}", f"net={NET},nodes={nodes}{old}"]
         words = ["match", *sides, "--games", str(self._sized(games, 4) // 2 * 2), "--openings", str(self.openings)]
-        words += [*_FAST, "-o", str(self.out / f"match-{name}.pgn"), "--json"]
+        words += ["-o", str(self.out / f"match-{name}.pgn"), "--json"]
         return Step(PLAYER, f"match-{name}", self.out / f"match-{name}.json", words, saves=True)
 
     def _tried(self, side: str) -> Path:
@@ -150,7 +149,7 @@ class Player:
         """A net against itself, with other settings."""
         games = min(_TRIED_GAMES, self._sized(_TRIED_GAMES, 4) // 2 * 2)
         words = ["experiment", "match", *_TRIED, "--net", net, "--nodes", "100", "--lines", str(games // 2)]
-        return self._done(f"tried-{side}", [*words, "--games", str(games), *_FAST, "-o", str(self._tried(side))])
+        return self._done(f"tried-{side}", [*words, "--games", str(games), "-o", str(self._tried(side))])
 
     def _mined(self, name: str, games: str, aside: str, positions: int, nodes: int, *more: str) -> Step:
         words = ["mine", games, "--db", str(self.out / f"{name}.db"), "--positions", str(self._sized(positions, 100))]
