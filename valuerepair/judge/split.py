@@ -41,7 +41,6 @@ from valuerepair.judge.openings import (
 )
 from valuerepair.question import Question
 from valuerepair.store import files
-from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
 
@@ -141,9 +140,8 @@ class Split:
         """Of a store's positions that are held out the keys, and the keys of their games (`key_of_game`), ascending."""
         stored = _Stored.of(store, self)
         held = np.isin(self.parts_of(stored), HELD_OUT)
-        with store_errors(store.path):
-            query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
-            found = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
+        query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
+        found = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
         return np.unique(unsigned([key for (key,) in found])), np.unique(stored.keys[stored.game[held]])
 
     def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
@@ -223,8 +221,7 @@ def seeded_hash(seed: int, text: str) -> int:
 
 def keys_of_games(store: Store, game_ids: Ids) -> NDArray[np.uint64]:
     """uint64[n]: of each game, by its headers, its place and its number in the archive, whatever the file is called."""
-    with store_errors(store.path):
-        rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
+    rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
     ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return _keys(digests, numbers)[np.searchsorted(ids, game_ids)]
 
@@ -288,7 +285,7 @@ class _Stored(NamedTuple):
     @staticmethod
     def read(store: Store, *, openings: bool, materials: bool) -> _Stored:
         """Families that are not asked for are all unknown."""
-        with store_errors(store.path), snapshot(store.connection):
+        with snapshot(store.connection):
             games = store.connection.execute(_GAMES).fetchall()
             of_games, digests, numbers = (np.array([row[i] for row in games], np.int64) for i in range(3))
             codes = [eco_code(row[4] if isinstance(row[4], str) else None) for row in games]

@@ -22,7 +22,6 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.oracle import Climb, Oracle
 from valuerepair.runs.confirm import after
 from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
-from valuerepair.store.connect import store_errors
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.queries import load_json
 from valuerepair.store.rows import (
@@ -62,21 +61,20 @@ def verify(
     for path in nets:
         read_net_file(path)
     bar = progress or Progress("verifying", quiet=True)
-    with store_errors(store.path):
-        for check in integrity_checks(store):
-            yield check
-            if check.wrong and check.name in FATAL:
-                return
-        counts = [store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES]
-        bar.set_total(sum(counts))
-        yield from position_checks(store, bar.advance)
-        yield from move_checks(store, bar.advance)
-        yield play_check(store, bar.advance)
-        yield digest_check(store)
-        if sample:
-            files = net_files(store, nets)
-            yield from net_checks(store, sample, seed, files)
-            yield from deep_checks(store, sample, seed, files, deep, bar)
+    for check in integrity_checks(store):
+        yield check
+        if check.wrong and check.name in FATAL:
+            return
+    counts = [store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES]
+    bar.set_total(sum(counts))
+    yield from position_checks(store, bar.advance)
+    yield from move_checks(store, bar.advance)
+    yield play_check(store, bar.advance)
+    yield digest_check(store)
+    if sample:
+        files = net_files(store, nets)
+        yield from net_checks(store, sample, seed, files)
+        yield from deep_checks(store, sample, seed, files, deep, bar)
 
 
 _TABLES = ("positions", "net_values", "priors", "deep_values", "plays")

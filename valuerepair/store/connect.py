@@ -107,7 +107,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, factory=KeepingConnection, uri=True)
 
 
-def upgrade(path: str, connection: sqlite3.Connection, write: bool) -> None:
+def upgrade(path: str, connection: StoreConnection, write: bool) -> None:
     """Checks that the file is a store, migrates an older one, and sets the connection up."""
     found = schema.version(connection, path)
     if found == 0 and not write:

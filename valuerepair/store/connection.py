@@ -1,0 +1,199 @@
+"""The connection to a store: rows of cells that can be, or one line that says what is wrong with the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.store.cells import Column, check_histories, columns
+
+_ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
+_SHOWN = 60  # characters of a cell
+_HISTORY = ("positions.start_fen", "positions.moves", "positions.fen")
+
+
+class StoreCursor(sqlite3.Cursor):
+    """Rows of a query, compared with the kinds of their columns before anybody has them.
+
+    SQLite says of which table's column a cell is (``full_column_names``, see `StoreConnection`); what a query computes
+    from cells is not compared, unless it is named as a column: ``AS "expanded.step"``.
+    """
+
+    connection: StoreConnection
+    _columns: Sequence[tuple[int, Column]] = ()
+    _history: Sequence[int] = ()
+
+    def execute(self, sql: str, parameters: Any = ()) -> StoreCursor:
+        try:
+            super().execute(sql, parameters)
+        except sqlite3.DatabaseError as error:
+            self.connection.explain(error)
+        if self.description is not None and not self.connection.is_raw:
+            names = [name for name, *_ in self.description]
+            self._columns = [(i, columns()[name]) for i, name in enumerate(names) if name in columns()]
+            self._history = [names.index(name) for name in _HISTORY if name in names]
+        return self
+
+    def executemany(self, sql: str, parameters: Iterable[Any]) -> StoreCursor:
+        try:
+            super().executemany(sql, parameters)
+        except sqlite3.DatabaseError as error:
+            self.connection.explain(error)
+        return self
+
+    def fetchone(self) -> Any:
+        return next(self, None)
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        try:
+            return self._checked(super().fetchmany(size or self.arraysize))
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            self.connection.explain(error)
+
+    def fetchall(self) -> list[Any]:
+        try:
+            return self._checked(super().fetchall())
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            self.connection.explain(error)
+
+    def __next__(self) -> Any:
+        try:
+            row = super().__next__()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            self.connection.explain(error)
+        return self._checked([row])[0]
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # rows come in pieces, not each by itself
+        return chain.from_iterable(iter(lambda: self.fetchmany(_ROWS_AT_ONCE), []))
+
+    def _checked(self, rows: list[Any]) -> list[Any]:
+        """The rows. Raises ValueRepairError for a cell that is not of its column's kind, or a history that leads
+        elsewhere."""
+        if not rows or not self._columns:
+            return rows
+        cells = list(zip(*rows, strict=True))
+        for i, column in self._columns:
+            if (wrong := column.kind.first_wrong(cells[i])) is not None:
+                raise self.connection.damaged(column, wrong.cell, wrong.why)
+        if len(self._history) > 1:
+            start, moves, *fen = (cells[i] for i in self._history)
+            if (row := check_histories(start, moves, fen[0] if fen else None)) is not None:
+                column = columns()["positions.moves"]
+                raise self.connection.damaged(column, moves[row], "not the way from its start to its FEN")
+        return rows
+
+
+class StoreConnection(sqlite3.Connection):
+    """A connection to a store, `path`. What SQLite says of a bad file, a full disk or a lock is one line for the user.
+
+    Raises ValueRepairError. With `is_raw` cells are taken as they are, for those who say what is wrong with them.
+    `kept` is for `columns`: what it read last, and the state of the store then.
+    """
+
+    path: str = ""
+    is_raw: bool = False
+    kept: Any = None
+
+    def set_up(self, path: str, *, is_raw: bool = False) -> StoreConnection:
+        """Names the file, and has SQLite mistrust it."""
+        self.path, self.is_raw = path, is_raw
+        self.execute("PRAGMA trusted_schema = OFF")
+        self.execute("PRAGMA cell_size_check = ON")
+        self.execute("PRAGMA full_column_names = ON")  # `StoreCursor` needs them
+        return self
+
+    def cursor(self, factory: Any = StoreCursor) -> Any:
+        return super().cursor(factory)
+
+    def execute(self, sql: str, parameters: Any = ()) -> StoreCursor:
+        cursor: StoreCursor = self.cursor().execute(sql, parameters)
+        return cursor
+
+    def executemany(self, sql: str, parameters: Iterable[Any]) -> StoreCursor:
+        cursor: StoreCursor = self.cursor().executemany(sql, parameters)
+        return cursor
+
+    def executescript(self, script: str) -> sqlite3.Cursor:
+        try:
+            return super().executescript(script)
+        except sqlite3.DatabaseError as error:
+            self.explain(error)
+
+    def numbers(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        width: int,
+        kind: type[np.float64 | np.int64] = np.float64,
+    ) -> NDArray[Any]:
+        """[width, n] columns of a query of numbers, NaN for NULL. Floats hold whole numbers up to 2^53: all but keys.
+
+        Many rows at once: the arrays are compared with the kinds of their columns, and not each cell by itself.
+        """
+        cursor = super().cursor(sqlite3.Cursor)
+        self.text_factory = _no_text
+        try:
+            cursor.execute(query, parameters)
+            rows = chain.from_iterable(iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), []))
+            cells = np.ascontiguousarray(np.fromiter(chain.from_iterable(rows), kind).reshape(-1, width).T)
+        except (TypeError, ValueError, OverflowError):
+            self.text_factory = str
+            self.execute(query, parameters).fetchall()  # says which cell it is
+            raise
+        except sqlite3.DatabaseError as error:
+            self.explain(error)
+        finally:
+            self.text_factory = str
+        for (name, *_), column in zip(cursor.description, cells, strict=True):
+            bounds = columns()[name].kind if name in columns() else None
+            if bounds is not None and bounds.low is not None and ((column < bounds.low) | (column > bounds.high)).any():
+                self.execute(query, parameters).fetchall()
+        return cells
+
+    def damaged(self, column: Column, cell: object, why: str) -> ValueRepairError:
+        """The error for a cell of a column; it finds the row."""
+        place = f"table {column.table}, {self._row(column, cell)}, column {column.name}"
+        shown = repr(cell)
+        shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
+        return ValueRepairError(f"{self.path} is damaged: {place}: {shown} is {why}; {_next_step(self.path)}")
+
+    def _row(self, column: Column, cell: object) -> str:
+        query = f"SELECT {', '.join(column.key)} FROM {column.table} WHERE {column.name} IS ? LIMIT 1"
+        row = super().cursor(sqlite3.Cursor).execute(query, (cell,)).fetchone() or ()
+        return "row " + (", ".join(f"{name} {value}" for name, value in zip(column.key, row)) or "unknown")
+
+    def explain(self, error: Exception) -> NoReturn:
+        """Raises what SQLite says of the file as one line for the user; what the program did wrong as it is."""
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            raise error
+        raise ValueRepairError(_explained(self.path, str(error))) from error
+
+
+def _no_text(text: bytes) -> NoReturn:
+    raise ValueError(f"a text among numbers: {text[:_SHOWN]!r}")
+
+
+def _next_step(path: str) -> str:
+    return f"`vr store check --db {path}` looks at every cell"
+
+
+def _explained(path: str, message: str) -> str:
+    if "not a database" in message:
+        return f"{path} is not a valuerepair store; give another --db"
+    if "disk is full" in message or "disk I/O error" in message:
+        return f"{path}: the disk is full or failing; make room and give the same command again: it goes on"
+    if "readonly" in message or "unable to open" in message:
+        return f"{path} cannot be opened for this: no permission for the file or its folder; give another --db"
+    if "locked" in message:
+        return f"{path} is locked by another program; wait until it is done"
+    if "malformed" in message or "Could not decode" in message or "codec can't decode" in message:
+        return (
+            f"{path} is damaged ({message}); take a copy of yours, or save what is left: `sqlite3 {path} .recover`"
+        )
+    return f"{path}: {message}"
