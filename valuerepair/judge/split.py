@@ -260,7 +260,7 @@ class _Names(NamedTuple):
 
 _REACHED = "SELECT DISTINCT position_id, root_id FROM expanded"
 _GAMES = "SELECT id, digest, number, source, json_extract(headers, '$.ECO') FROM games ORDER BY id"
-_POSITIONS = f"SELECT id, game_id, fen, start_fen, substr(moves, 1, {2 * MAX_PLIES}), kind FROM positions ORDER BY id"
+_POSITIONS = "SELECT id, game_id, fen, start_fen, moves, kind FROM positions ORDER BY id"
 
 
 class _Stored(NamedTuple):
@@ -345,7 +345,8 @@ class _Stored(NamedTuple):
 
 def _openings(rows: Sequence[tuple[Any, ...]], codes: Sequence[str]) -> list[str]:
     """The opening families of rows of `_POSITIONS`; where the game's header names a code no moves are needed."""
-    moves = [() if code else decode_moves(np.frombuffer(row[4], "<u2")) for row, code in zip(rows, codes, strict=True)]
+    first = (np.frombuffer(row[4], "<u2")[:MAX_PLIES] for row in rows)
+    moves = [() if code else decode_moves(some) for some, code in zip(first, codes, strict=True)]
     return opening_families(codes, [row[3] for row in rows], moves)
 
 

@@ -31,12 +31,11 @@ from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines as statistics_lines
 from valuerepair.report.stats import store_figures
 from valuerepair.store import families
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import is_value
 from valuerepair.store.second_looks import net_number, oracle_of
 
 if TYPE_CHECKING:
-    import sqlite3
-
     import pandas as pd
 
     from valuerepair.store.store import Store

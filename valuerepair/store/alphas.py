@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from valuerepair.chess import values
 from valuerepair.errors import UsageError
 from valuerepair.question import QFrom
 from valuerepair.store.columns import both_q, columns, facts
+from valuerepair.store.connection import StoreConnection
 
 # Two alphas are one scale up to a tenth, in their logarithm.
 _ALIKE = 0.1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from valuerepair.calibration import Calibration, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.question import Expanded, QFrom
 from valuerepair.store.columns import GAME_KEY, Ids, both_q, columns, facts, games_of
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import now
 
 Floats = NDArray[np.float64]
@@ -65,9 +65,7 @@ def _row(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[Any,
     return row
 
 
-def fitted(
-    connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom
-) -> Calibration:
+def fitted(connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom) -> Calibration:
     """A fit to all sampled positions that both have scored. Raises TooLittle where these are too few."""
     found = columns(connection, net_id, oracle_id, ("weight", GAME_KEY))
     net_q, deep_q = both_q(connection, net_id, oracle_id, alpha.value, q_from)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -63,16 +62,6 @@ class Kind:
             if min(present) < low or max(present) > high:
                 return Wrong(next(cell for cell in present if not low <= cell <= high), f"not {self.words}")
         return None if self.check is None else self.check(present)
-
-    @property
-    def wrong_sql(self) -> str:
-        """The condition, in SQL, of a cell ``{0}`` that is of another type or beyond the bounds."""
-        other = f"typeof({{0}}) NOT IN ('{_SQL_NAMES[self.type]}', 'null')"
-        bounds = "" if self.low is None else f" OR NOT {{0}} BETWEEN {self.low!r} AND {self.high!r}"
-        return other + bounds
-
-
-_SQL_NAMES = {int: "integer", float: "real", str: "text", bytes: "blob"}
 
 
 def _whole(low: int, high: int, words: str = "") -> Kind:
@@ -176,13 +165,17 @@ _BY_TYPE = {
     "TEXT": Kind(str, "a text"),
     "BLOB": Kind(bytes, "bytes"),
 }
+# Texts that SQLite's own functions read, too, and what they hold.
+JSON: Mapping[str, Any] = {
+    "runs.options": dict[str, Any],
+    "runs.versions": dict[str, Any],
+    "runs.counts": dict[str, Any],
+    "games.headers": dict[str, str],
+    "oracles.limits": dict[str, int],
+    "oracles.options": dict[str, str],
+}
 _NARROWER: Mapping[str, Kind] = {
-    "runs.options": _json(dict[str, Any]),
-    "runs.versions": _json(dict[str, Any]),
-    "runs.counts": _json(dict[str, Any]),
-    "games.headers": _json(dict[str, str]),
-    "oracles.limits": _json(dict[str, int]),
-    "oracles.options": _json(dict[str, str]),
+    **{name: _json(kind) for name, kind in JSON.items()},
     "positions.fen": _FEN,
     "positions.start_fen": _FEN,
     "positions.moves": Kind(bytes, "bytes", check=_check_moves),
@@ -253,7 +246,7 @@ class Column(NamedTuple):
 
 @cache
 def columns() -> Mapping[str, Column]:
-    """All columns of the tables of the present version, by ``table.column``."""
+    """All columns of the tables of the present version, by table and column: ``positions.fen``."""
     found: dict[str, Column] = {}
     with schema.empty_store() as empty:
         tables = [name for (name,) in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

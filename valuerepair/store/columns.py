@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import PurePath
@@ -22,6 +21,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PHASES
 from valuerepair.question import Expanded, QFrom
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, INFERRED, is_value, unsigned
 
 Floats = NDArray[np.float64]
@@ -74,7 +74,8 @@ _ROOTS = f"""
 WITH reached AS MATERIALIZED (
     SELECT position_id, root_id, step, MIN((net_id <> :net) * 1000000000 + net_id) FROM expanded
     WHERE oracle_id = :oracle GROUP BY position_id)
-SELECT v.position_id, v.stage = '{INFERRED}', e.root_id AS "expanded.root_id", e.step AS "expanded.step" FROM deep_values v
+SELECT v.position_id, v.stage = '{INFERRED}', e.root_id AS "expanded.root_id", e.step AS "expanded.step"
+FROM deep_values v
 LEFT JOIN reached e ON e.position_id = v.position_id
 WHERE {{counts}} AND v.stage IN ('{EXPANDED}', '{INFERRED}') ORDER BY v.position_id
 """
@@ -203,8 +204,7 @@ class _Reader:
     def _at(self, ids: Ids, found: Mapping[str, Floats]) -> Iterator[tuple[str, NDArray[Any]]]:
         """Columns of the rows `ids`, brought into the order of the scored ones, which are all among them."""
         assert self._ids is not None
-        same = len(ids) == len(self._ids)
-        places = None if same else np.searchsorted(ids, self._ids)
+        places = None if len(ids) == len(self._ids) else _found(self._connection, ids, self._ids)
         for name, column in found.items():
             cells = column if places is None else column[places]
             yield name, cells.astype(np.int64) if name in _WHOLE else cells.astype(np.float64)
@@ -222,7 +222,7 @@ class _Reader:
             yield KIND, self._kinds(self._ids)
         if "key" in names:
             ids, keys = self._connection.numbers(f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
-            yield "key", keys[np.searchsorted(ids, self._ids)].view(np.uint64)
+            yield "key", keys[_found(self._connection, ids, self._ids)].view(np.uint64)
         wanted = {name for name in names if name in _POSITION}
         of_games = [name for name in names if name in (*_GAME, GAME_KEY)]
         wanted |= {"game_id"} if of_games else set()
@@ -255,7 +255,7 @@ class _Reader:
         rows = self._connection.execute(GAMES).fetchall()
         ids, numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
         order = np.argsort(ids)
-        places = order[np.searchsorted(ids, game_ids, sorter=order)]
+        places = order[_found(self._connection, ids[order], game_ids)]
         sources = np.empty(len(rows), object)
         sources[:] = [row[2] for row in rows]
         if "game" in names:
@@ -308,6 +308,14 @@ class _Reader:
         query = rows if rows is CUTS else f"SELECT {', '.join([number, *(of[name] for name in names)])} {rows}"
         ids, *cells = self._connection.numbers(query, self._asked, 1 + len(names))
         return ids.astype(np.int64), dict(zip(names, cells, strict=True))
+
+
+def _found(connection: StoreConnection, numbers: Ids, wanted: Ids) -> NDArray[np.intp]:
+    """[n] where the `wanted` numbers stand among `numbers`, ascending. Raises ValueRepairError where one does not."""
+    places = np.searchsorted(numbers, wanted)
+    if len(wanted) and (not len(numbers) or (numbers[np.minimum(places, len(numbers) - 1)] != wanted).any()):
+        raise connection.lost()
+    return places
 
 
 def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
@@ -388,4 +396,3 @@ def _places(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]
     """Where the numbers that both have stand in each."""
     _, of_some, of_others = np.intersect1d(some, others, assume_unique=True, return_indices=True)
     return of_some, of_others
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.store.cells import Column, check_histories, columns
+from valuerepair.store.cells import JSON, Column, check_histories, columns
 
 _ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
+_NO_TEXT = re.compile(r"decode to UTF-8 column '([^']+)'")
 _SHOWN = 60  # characters of a cell
 _HISTORY = ("positions.start_fen", "positions.moves", "positions.fen")
 
@@ -37,7 +39,8 @@ class StoreCursor(sqlite3.Cursor):
         if self.description is not None and not self.connection.is_raw:
             names = [name for name, *_ in self.description]
             self._columns = [(i, columns()[name]) for i, name in enumerate(names) if name in columns()]
-            self._history = [names.index(name) for name in _HISTORY if name in names]
+            played = {*_HISTORY[:2]} <= {*names}
+            self._history = [names.index(name) for name in _HISTORY if name in names] if played else ()
         return self
 
     def executemany(self, sql: str, parameters: Iterable[Any]) -> StoreCursor:
@@ -81,7 +84,7 @@ class StoreCursor(sqlite3.Cursor):
         for i, column in self._columns:
             if (wrong := column.kind.first_wrong(cells[i])) is not None:
                 raise self.connection.damaged(column, wrong.cell, wrong.why)
-        if len(self._history) > 1:
+        if self._history:
             start, moves, *fen = (cells[i] for i in self._history)
             if (row := check_histories(start, moves, fen[0] if fen else None)) is not None:
                 column = columns()["positions.moves"]
@@ -93,10 +96,12 @@ class StoreConnection(sqlite3.Connection):
     """A connection to a store, `path`. What SQLite says of a bad file, a full disk or a lock is one line for the user.
 
     Raises ValueRepairError. With `is_raw` cells are taken as they are, for those who say what is wrong with them.
+    `schema` is what SQLite calls the file, which may be attached to another one.
     `kept` is for `columns`: what it read last, and the state of the store then.
     """
 
     path: str = ""
+    schema: str = "main"
     is_raw: bool = False
     kept: Any = None
 
@@ -163,16 +168,51 @@ class StoreConnection(sqlite3.Connection):
         shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
         return ValueRepairError(f"{self.path} is damaged: {place}: {shown} is {why}; {_next_step(self.path)}")
 
+    def lost(self) -> ValueRepairError:
+        """The error for a row that points to one that is not there; it finds the first."""
+        cursor = super().cursor(sqlite3.Cursor)
+        for table, _, parent, number in cursor.execute("PRAGMA foreign_key_check"):
+            pointers = cursor.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+            column = columns()[f"{table}.{next(row[3] for row in pointers if row[0] == number)}"]
+            missing = f"SELECT {column.name} FROM {table} WHERE {column.name} NOT IN (SELECT id FROM {parent}) LIMIT 1"
+            (cell,) = cursor.execute(missing).fetchone()
+            return self.damaged(column, cell, f"the number of no row of {parent}")
+        return ValueRepairError(f"{self.path} has lost rows; {_next_step(self.path)}")
+
     def _row(self, column: Column, cell: object) -> str:
-        query = f"SELECT {', '.join(column.key)} FROM {column.table} WHERE {column.name} IS ? LIMIT 1"
-        row = super().cursor(sqlite3.Cursor).execute(query, (cell,)).fetchone() or ()
-        return "row " + (", ".join(f"{name} {value}" for name, value in zip(column.key, row)) or "unknown")
+        # As bytes: a text that is none in UTF-8 is known as bytes only.
+        same = f"CAST({column.name} AS BLOB) IS CAST(? AS BLOB)"
+        query = f"SELECT {', '.join(column.key)} FROM {self.schema}.{column.table} WHERE {same} LIMIT 1"
+        row = super().cursor(sqlite3.Cursor).execute(query, (cell,)).fetchone()
+        told = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
+        return "row " + ", ".join(f"{name} {value}" for name, value in told)
 
     def explain(self, error: Exception) -> NoReturn:
         """Raises what SQLite says of the file as one line for the user; what the program did wrong as it is."""
         if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
             raise error
-        raise ValueRepairError(_explained(self.path, str(error))) from error
+        if (told := _NO_TEXT.search(str(error))) is not None:
+            self._search([told[1]])
+        elif "JSON" in str(error):
+            self._search(JSON)
+        raise ValueRepairError(explained(self.path, str(error))) from error
+
+    def _search(self, names: Iterable[str]) -> None:
+        """Raises ValueRepairError for the first cell of these columns that is no text, or not of its kind."""
+        for column in (columns()[name] for name in names if name in columns()):
+            cursor = super().cursor(sqlite3.Cursor)
+            self.text_factory = bytes
+            try:
+                cells = [cell for (cell,) in cursor.execute(f"SELECT {column.name} FROM {self.schema}.{column.table}")]
+            finally:
+                self.text_factory = str
+            for cell in cells:
+                try:
+                    text = cell.decode() if isinstance(cell, bytes) else cell
+                except UnicodeDecodeError:
+                    raise self.damaged(column, cell, "no text in UTF-8") from None
+                if (wrong := column.kind.first_wrong([text])) is not None:
+                    raise self.damaged(column, wrong.cell, wrong.why)
 
 
 def _no_text(text: bytes) -> NoReturn:
@@ -183,7 +223,7 @@ def _next_step(path: str) -> str:
     return f"`vr store check --db {path}` looks at every cell"
 
 
-def _explained(path: str, message: str) -> str:
+def explained(path: str, message: str) -> str:
     if "not a database" in message:
         return f"{path} is not a valuerepair store; give another --db"
     if "disk is full" in message or "disk I/O error" in message:
@@ -193,7 +233,5 @@ def _explained(path: str, message: str) -> str:
     if "locked" in message:
         return f"{path} is locked by another program; wait until it is done"
     if "malformed" in message or "Could not decode" in message or "codec can't decode" in message:
-        return (
-            f"{path} is damaged ({message}); take a copy of yours, or save what is left: `sqlite3 {path} .recover`"
-        )
+        return f"{path} is damaged ({message}); take a copy of yours, or save what is left: `sqlite3 {path} .recover`"
     return f"{path}: {message}"

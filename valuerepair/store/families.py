@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import decode_moves
-from valuerepair.store.columns import read_cells
 from valuerepair.store.rows import EXPANDED, INFERRED, is_value
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]
     `search_` and `line_` with cp, mate, w, d, l, q; NaN where there is nothing.
     """
     width = len(_NAMES) + 2 * (1 + len(_SCORE))
-    cells = read_cells(store.connection, REACHED, {"net": net_id, "oracle": oracle_id}, width)
+    cells = store.connection.numbers(REACHED, {"net": net_id, "oracle": oracle_id}, width)
     names = [*_NAMES, "searched", *(f"search_{n}" for n in _SCORE), "inferred", *(f"line_{n}" for n in _SCORE)]
     found: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
     for name in ("position_id", "root_id", "step", "distance", "round", "run_id", "nodes"):

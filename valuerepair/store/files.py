@@ -8,7 +8,6 @@ names is read, and never run.
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from valuerepair.nets.devices import split_key
 from valuerepair.nets.registry import KNOWN_NETS
 
 if TYPE_CHECKING:
+    from valuerepair.store.connection import StoreConnection
     from valuerepair.store.store import Store
 
 NET, SPLIT = "net", "split"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +35,7 @@ from valuerepair.store.columns import (
     stored_rungs,
     typed,
 )
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, FULL, POSITION_CELLS, Known, is_value, position_batch
 
 if TYPE_CHECKING:
@@ -131,28 +131,34 @@ def known(
 
 def nets(connection: StoreConnection) -> pd.DataFrame:
     """One row a net, with the number of positions it has evaluated."""
-    import pandas as pd
-
     query = """
         SELECT id, name, sha256, history_fill, value_head, input_format, size,
                (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
     """
-    return pd.read_sql_query(query, connection)
+    return _frame_of(connection, query)
 
 
 def oracles(connection: StoreConnection) -> pd.DataFrame:
     """One row an oracle, with the number of positions it has scored and failed on."""
-    import pandas as pd
-
     query = """
         SELECT id, label, digest, kind, engine, sha256, limits, options,
                (SELECT count(*) FROM deep_values WHERE oracle_id = oracles.id AND stage = 'full') AS scored,
                (SELECT count(*) FROM failures WHERE oracle_id = oracles.id AND stage = 'full') AS failed
         FROM oracles ORDER BY id
     """
-    frame = pd.read_sql_query(query, connection)
+    frame = _frame_of(connection, query)
     for column in ("limits", "options"):
         frame[column] = frame[column].map(load_json)
+    return frame
+
+
+def _frame_of(connection: StoreConnection, query: str) -> pd.DataFrame:
+    import pandas as pd
+
+    cursor = connection.execute(query)
+    frame: pd.DataFrame = pd.DataFrame(
+        cursor.fetchall(), columns=[name.split(".")[-1] for name, *_ in cursor.description]
+    )
     return frame
 
 
@@ -322,9 +328,13 @@ def _read_cells(
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
     found = {name: np.empty(len(ids), object) for name in cells}
     reads = [_READ.get(name) for name in cells]
-    for i, row in enumerate(connection.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})):
+    count = 0
+    for i, row in enumerate(connection.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""}), 1):
         for column, cell, read in zip(found.values(), row, reads, strict=True):
-            column[i] = cell if read is None else read(cell)
+            column[i - 1] = cell if read is None else read(cell)
+        count = i
+    if count < len(ids):
+        raise connection.lost()
     return {name: column if name in _TEXTS else typed(name, column) for name, column in found.items()}
 
 
@@ -431,7 +441,7 @@ def _last_mined(connection: StoreConnection, net_id: int) -> int:
     A comparison is known by the options of its run (`judge.compared_nets`), however it was asked for.
     """
     query = """
-        SELECT coalesce(max(run_id), 0) FROM net_values
+        SELECT coalesce(max(run_id), 0) AS "net_values.run_id" FROM net_values
         WHERE net_id = ? AND run_id NOT IN (SELECT id FROM runs WHERE json_extract(options, '$.history_fill') NOT NULL)
     """
     return int(connection.execute(query, (net_id,)).fetchone()[0])

@@ -304,6 +304,15 @@ def differences(connection: sqlite3.Connection, found: int) -> list[str]:
     return missing + other + more
 
 
+def check_form(connection: sqlite3.Connection, path: str, found: int) -> None:
+    """Raises ValueRepairError for a store of version `found` with `differences`."""
+    if different := differences(connection, found):
+        more = f" (and {len(different) - 1} more)" if different[1:] else ""
+        raise ValueRepairError(
+            f"{path} is not as valuerepair made it: {different[0]}{more}; take a copy of it, or mine anew"
+        )
+
+
 # A table or an index as ``CREATE`` makes it; an index on an expression runs what that says.
 _IDLE = re.compile(r"table \S+ CREATE TABLE|index \S+ CREATE (UNIQUE )?INDEX [^()]*\([^()]*\)$")
 

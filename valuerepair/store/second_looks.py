@@ -7,7 +7,6 @@ with the stage AFTER and the move, under the number of the position before the m
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import decode_move
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.queries import load_json
 from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, is_value
 

@@ -26,6 +26,7 @@ from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
 from valuerepair.store.alphas import TrainingScale
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, check_file, connect, upgrade
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import (
     EXPANDED,
     FULL,
@@ -67,11 +68,19 @@ class Store:
         self._committed = time.monotonic()
 
     @classmethod
-    def open(cls: type[S], path: str | os.PathLike[str], *, create: bool = False, write: bool = False) -> S:
+    def open(
+        cls: type[S],
+        path: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        write: bool = False,
+        is_raw: bool = False,
+    ) -> S:
         """Opens the store at `path`; `create` (which implies `write`) makes it if it is not there.
 
-        Older versions are migrated. Raises ValueRepairError, one line each: no such file, not a store, a newer version,
-        another writer at work, no permission.
+        Older versions are migrated. Raises ValueRepairError, one line each: no such file, not a store, other tables
+        than a store's, a newer version, another writer at work, no permission. So does all that is read from it later,
+        for a damaged file and for a cell that its column cannot have; `is_raw` is for those who look for such.
         """
         name = os.fspath(path)
         write = write or create
@@ -80,7 +89,7 @@ class Store:
             lock = WriteLock(name) if write else None
             if lock is not None:
                 held.callback(lock.release)
-            connection = held.enter_context(closing(connect(name, write)))
+            connection = held.enter_context(closing(connect(name, write, is_raw=is_raw)))
             upgrade(name, connection, write)
             held.pop_all()
         return cls(name, connection, lock, created=not exists)
