@@ -332,3 +332,23 @@ def test_a_pipe_or_a_device_is_no_store(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         for name in ("stats", "merge", "check"):
             assert "not a valuerepair store" in said(run(name, path, tmp_path / "out"))
+
+
+def test_after_a_crash_the_writer_looks_at_every_page(small: Path, tmp_path: Path) -> None:
+    path, lock = tmp_path / "a.db", tmp_path / "a.db.lock"
+    data = bytearray(small.read_bytes())
+    with closing(sqlite3.connect(small)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'priors'").fetchone()
+    data[4096 * (root - 1) : 4096 * root] = bytes(4096)
+    path.write_bytes(data)
+    lock.write_text("123456")  # as a writer leaves it that is killed
+    for _ in range(2):
+        with pytest.raises(ValueRepairError, match="its last writer died; malformed"):
+            Store.open(path, write=True)
+    Store.open(path).close()
+    lock.unlink()
+    Store.open(path, write=True).close()
+    shutil.copy(small, path)
+    lock.write_text("123456")
+    Store.open(path, write=True).close()
+    assert not lock.exists()

@@ -112,16 +112,18 @@ class WriteLock:
     """Holds the right to write to a store.
 
     What is held is a side file ``STORE.lock``, not the store: closing any descriptor of the store itself would drop the
-    locks SQLite keeps on it. The side file names the holder's process and goes away with the lock.
+    locks SQLite keeps on it. The side file names the holder's process and goes away with the lock. `was_left`: there
+    was one already, of a writer that died.
     """
 
     def __init__(self, store_path: str) -> None:
         """Raises ValueRepairError when another process holds it."""
         path = store_path + ".lock"
-        self._held = ExitStack()
+        self._held, self._is_spoiled = ExitStack(), False
         try:
             self._descriptor = self._held.enter_context(claimed(path))
-            self._held.callback(os.ftruncate, self._descriptor, 0)  # an empty file is removed
+            self.was_left = os.fstat(self._descriptor).st_size > 0
+            self._held.callback(self._unmark)
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
         except HeldError as held:
@@ -137,6 +139,19 @@ class WriteLock:
             raise ValueRepairError(
                 f"{store_path} cannot be written: {error.strerror} for {path}; give another --db"
             ) from error
+
+    def check_whole(self, connection: StoreConnection) -> None:
+        """Has SQLite look at every page where the last writer died: a power cut may have killed it.
+
+        That takes a second for a million positions. Raises ValueRepairError for a damaged store, and does so again.
+        """
+        if self.was_left and (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            self._is_spoiled = True
+            raise ValueRepairError(explained(connection.path, f"its last writer died; malformed: {found}"))
+
+    def _unmark(self) -> None:
+        if not self._is_spoiled:
+            os.ftruncate(self._descriptor, 0)  # an empty file is removed
 
     def release(self) -> None:
         """Removes the side file, then lets go of it."""

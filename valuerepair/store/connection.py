@@ -24,9 +24,11 @@ class StoreCursor(sqlite3.Cursor):
     """Rows of a query, compared with the kinds of their columns before anybody has them.
 
     SQLite says of which table's column a cell is (``full_column_names``, see `StoreConnection`); what a query computes
-    from cells is not compared, unless it is named as a column: ``AS "expanded.step"``.
+    from cells is not compared, unless it is named as a column: ``AS "expanded.step"``. Unless `follows` is set to
+    False, histories are played, too: of a million rows that takes seconds.
     """
 
+    follows: bool = True
     connection: StoreConnection
     _columns: Sequence[tuple[int, Column]] = ()
     _history: Sequence[int] = ()
@@ -36,12 +38,20 @@ class StoreCursor(sqlite3.Cursor):
             super().execute(sql, parameters)
         except sqlite3.DatabaseError as error:
             self.connection.explain(error)
-        if self.description is not None and not self.connection.is_raw:
-            names = [name for name, *_ in self.description]
+        if super().description is not None and not self.connection.is_raw:
+            names = [name for name, *_ in super().description]
             self._columns = [(i, columns()[name]) for i, name in enumerate(names) if name in columns()]
-            played = {*_HISTORY[:2]} <= {*names}
+            played = self.follows and {*_HISTORY[:2]} <= {*names}
             self._history = [names.index(name) for name in _HISTORY if name in names] if played else ()
         return self
+
+    @property
+    def description(self) -> Any:
+        """As of any cursor: a column by its own name."""
+        described = super().description
+        return described and tuple(
+            (columns()[name].name if name in columns() else name, *rest) for name, *rest in described
+        )
 
     def executemany(self, sql: str, parameters: Iterable[Any]) -> StoreCursor:
         try:

@@ -131,34 +131,28 @@ def known(
 
 def nets(connection: StoreConnection) -> pd.DataFrame:
     """One row a net, with the number of positions it has evaluated."""
+    import pandas as pd
+
     query = """
         SELECT id, name, sha256, history_fill, value_head, input_format, size,
                (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
     """
-    return _frame_of(connection, query)
+    return pd.read_sql_query(query, connection)
 
 
 def oracles(connection: StoreConnection) -> pd.DataFrame:
     """One row an oracle, with the number of positions it has scored and failed on."""
+    import pandas as pd
+
     query = """
         SELECT id, label, digest, kind, engine, sha256, limits, options,
                (SELECT count(*) FROM deep_values WHERE oracle_id = oracles.id AND stage = 'full') AS scored,
                (SELECT count(*) FROM failures WHERE oracle_id = oracles.id AND stage = 'full') AS failed
         FROM oracles ORDER BY id
     """
-    frame = _frame_of(connection, query)
+    frame = pd.read_sql_query(query, connection)
     for column in ("limits", "options"):
         frame[column] = frame[column].map(load_json)
-    return frame
-
-
-def _frame_of(connection: StoreConnection, query: str) -> pd.DataFrame:
-    import pandas as pd
-
-    cursor = connection.execute(query)
-    frame: pd.DataFrame = pd.DataFrame(
-        cursor.fetchall(), columns=[name.split(".")[-1] for name, *_ in cursor.description]
-    )
     return frame
 
 
@@ -328,8 +322,10 @@ def _read_cells(
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
     found = {name: np.empty(len(ids), object) for name in cells}
     reads = [_READ.get(name) for name in cells]
-    count = 0
-    for i, row in enumerate(connection.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""}), 1):
+    cursor, count = connection.cursor(), 0
+    cursor.follows = some
+    cursor.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})
+    for i, row in enumerate(cursor, 1):
         for column, cell, read in zip(found.values(), row, reads, strict=True):
             column[i - 1] = cell if read is None else read(cell)
         count = i

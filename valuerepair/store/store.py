@@ -90,6 +90,8 @@ class Store:
             if lock is not None:
                 held.callback(lock.release)
             connection = held.enter_context(closing(connect(name, write, is_raw=is_raw)))
+            if lock is not None:
+                lock.check_whole(connection)
             upgrade(name, connection, write)
             held.pop_all()
         return cls(name, connection, lock, created=not exists)
