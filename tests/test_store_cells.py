@@ -55,6 +55,14 @@ DAMAGE = (
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Remarks of thousands of commands would fill the memory."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample with a hundred and twenty positions; tables that it has nothing in have a row or more."""
@@ -182,7 +190,6 @@ def cases(dice: random.Random) -> Iterator[tuple[Column, str, str]]:
 
 def try_damage(small: Path, folder: Path, count: int, seed: int) -> None:
     """Damages `count` copies of a store, and reads each by one of the commands."""
-    logging.disable(logging.CRITICAL)
     dice, tried = random.Random(seed), 0
     for column, damage, where in cases(dice):
         path, name = folder / f"{tried}.db", dice.choice([*READERS])
@@ -295,7 +302,6 @@ def test_many_overwritten_pages_end_in_a_line(kind: str, small: Path, tmp_path: 
 
 def spoil(small: Path, folder: Path, kind: str, count: int, seed: int) -> int:
     """Spoils `count` copies of a store and reads each by one of the commands; how many of these could not."""
-    logging.disable(logging.CRITICAL)
     data, ended = small.read_bytes(), 0
     for number in range(count):
         dice = random.Random(f"{seed} {number}")

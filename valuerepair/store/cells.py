@@ -149,13 +149,14 @@ def _check_moves(blobs: Sequence[Any]) -> Wrong | None:
     return None
 
 
-# A whole number that SQLite can hold is one; counts end where sums of many of them would.
-_BIT, _COUNT, _SMALL = _whole(0, 1, "0 or 1"), _whole(0, 1 << 48), _whole(-(1 << 31), (1 << 31) - 1)
+_BIT, _COUNT = _whole(0, 1, "0 or 1"), _whole(0, (1 << 63) - 1, "a count")
+_SMALL = _whole(-(1 << 31), (1 << 31) - 1)
 _FINITE = _real(-math.nextafter(math.inf, 0), math.nextafter(math.inf, 0), "a finite number")
 _ABOVE_0 = _real(math.nextafter(0, 1), math.nextafter(math.inf, 0), "a finite number above 0")
 _SHARE, _CHANCE = _real(-_ROUNDED, 1 + _ROUNDED, "a number from 0 to 1"), _real(0, 1)
 _ABOVE_0_TO_1 = _real(math.nextafter(0, 1), 1, "a number above 0, up to 1")
-_Q = _real(-1.000001, 1.000001, "a number from -1 to 1")
+# A drift of 32-bit means, as in chunks, is none of damage.
+_Q = _real(-1.001, 1.001, "a number from -1 to 1")
 _MOVE = _whole(0, _PROMOTIONS - 1, "a move")
 _FEN = Kind(str, "a text", check=_check_fens)
 _UCI_MOVE = _matching(_UCI, "a move in UCI")
@@ -189,15 +190,15 @@ _NARROWER: Mapping[str, Kind] = {
     "positions.kind": _one_of(*KINDS),
     "nets.input_format": _SMALL,
     "net_values.q": _Q,
-    "net_values.w": _SHARE,
-    "net_values.d": _SHARE,
-    "net_values.l": _SHARE,
+    "net_values.w": _Q,
+    "net_values.d": _Q,
+    "net_values.l": _Q,
     "net_values.best_move": _MOVE,
     "net_values.best_p": _SHARE,
     "net_values.entropy": _real(-1e-5, 5.5),  # of the position with most legal moves (218): 5.4
-    "deep_values.w": _whole(0, 1003),  # engines round each by itself
-    "deep_values.d": _whole(0, 1003),
-    "deep_values.l": _whole(0, 1003),
+    "deep_values.w": _whole(-3, 1003),  # each rounded by itself
+    "deep_values.d": _whole(-3, 1003),
+    "deep_values.l": _whole(-3, 1003),
     "deep_values.q": _Q,
     "deep_values.depth": _COUNT,
     "deep_values.seldepth": _COUNT,
