@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import __version__
 from valuerepair.archives.select import in_share, mix, salt
 from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
@@ -44,6 +43,7 @@ from valuerepair.question import Question
 from valuerepair.store import files
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
