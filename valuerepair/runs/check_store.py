@@ -14,6 +14,8 @@ from valuerepair.chess import values
 from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
 from valuerepair.chess.positions import PHASES, Position, boards, encode_move, phases, piece_counts
 from valuerepair.chess.progress import Progress
+from valuerepair.errors import ValueRepairError
+from valuerepair.inputs import from_json
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import open_net
@@ -23,7 +25,6 @@ from valuerepair.oracles.oracle import Climb, Oracle
 from valuerepair.runs.confirm import after
 from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
-from valuerepair.store.queries import load_json
 from valuerepair.store.rows import (
     AFTER,
     CHOSEN,
@@ -318,10 +319,9 @@ def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, lim
 def _objects(limits: str, options: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """An oracle's limits and options; None where they are no JSON objects."""
     try:
-        found = load_json(limits), load_json(options)
-    except ValueError:
+        return from_json(limits, dict[str, Any], ""), from_json(options, dict[str, Any], "")
+    except ValueRepairError:
         return None
-    return found if all(isinstance(each, dict) for each in found) else None
 
 
 def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> list[Any]:

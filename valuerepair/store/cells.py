@@ -15,13 +15,13 @@ from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from valuerepair.calibration import Calibration
 from valuerepair.chess.origins import KINDS
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
+from valuerepair.inputs import from_json
 from valuerepair.store import schema
 
 _UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
@@ -95,9 +95,9 @@ def _json(kind: Any) -> Kind:
     def check(texts: Sequence[Any]) -> Wrong | None:
         for text in dict.fromkeys(texts):
             try:
-                msgspec.json.decode(text, type=kind)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                return Wrong(text, f"not the JSON that belongs there: {error}")
+                from_json(text, kind, "not the JSON that belongs there")
+            except ValueRepairError as error:
+                return Wrong(text, str(error))
         return None
 
     return Kind(str, "a text", check=check)
