@@ -39,7 +39,6 @@ from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
-from valuerepair.store.connect import store_errors
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -474,8 +473,7 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
     position, one that did not cut it is enough; else the largest of their probabilities counts, for audits are drawn
     by seed and position, so that with one seed the smaller draw is part of the larger.
     """
-    with store_errors(store.path):
-        rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
+    rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
     cut = [(position, 1.0 / p if searched else 0.0) for position, whole, searched, p in rows if not whole]
     standing = sum(inverse for _, inverse in cut) or 1.0  # where none was searched, none stands for any
     weight = {position: len(cut) / standing * inverse for position, inverse in cut}
@@ -683,7 +681,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
     if pair.q_scale is not None and pair.q_scale.differs:
-        yield f"  Q is as steep as A's with q_scale={pair.q_scale} for B: then a search is as broad (vr match)"
+        scale, net = (pair.q_scale, "B") if pair.q_scale.value < 1 else (pair.q_scale.inverse, "A")
+        yield f"  Q of both is as steep with q_scale={scale} for {net}: then a search is as broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
