@@ -18,12 +18,12 @@ from valuerepair.oracles.open import chosen_spec
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.settings import (
-    Kept,
+    HeldOutShares,
     Mining,
     Playing,
     Settings,
     Sizes,
-    Training,
+    TrainSettings,
     default_deep,
     default_test_deep,
     seconds_of,
@@ -56,10 +56,12 @@ SETTINGS = st.builds(
         rejudge=st.sampled_from([None, 0, 100, 2000]),
         games=SIZE.map(lambda n: n and 2 * n),
     ),
-    split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
+    split=st.builds(
+        HeldOutShares, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))
+    ),
     mine=st.builds(Mining, aside=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
     train=st.builds(
-        Training,
+        TrainSettings,
         policy=st.sampled_from(["net", "judge", "judge:0.3"]),
         share=st.none() | st.floats(0.01, 0.99),
         batch=st.integers(1, 4096),
@@ -88,7 +90,9 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\n')
     usual = Settings(archives=("games.pgn",))
     deep = default_deep()
-    assert toml.read(path) == replace(usual, deep=deep, test_deep=default_test_deep(deep), train=Training(share=0.2))
+    assert toml.read(path) == replace(
+        usual, deep=deep, test_deep=default_test_deep(deep), train=TrainSettings(share=0.2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,35 +128,35 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('net = "a"', "archives: is missing"),
         ("archives = []", "archives = []: which games"),
         ('archives = ["-x.pgn"]', "-x.pgn: would be taken for an option; write ./-x.pgn"),
-        ('archives = "a.pgn"', 'archives = "a.pgn": must be a list of texts'),
+        ('archives = "a.pgn"', "archives: must be a list, not a text"),
         ('archives = ["a"]\ntreshold = 0.3', "treshold: no such setting; did you mean threshold?"),
-        ('archives = ["a"]\nthreshold = "much"', 'threshold = "much": must be a number'),
+        ('archives = ["a"]\nthreshold = "much"', "threshold: must be a number, not a text"),
         ('archives = ["a"]\nthreshold = 3.0', "threshold"),
         ('archives = ["a"]\nalpha = 0', "alpha = 0: must be a positive number of centipawns"),
-        ('archives = ["a"]\nalpha = inf', "alpha: is too large a number"),
-        ('archives = ["a"]\nalpha = "auto"', 'alpha = "auto": must be a number'),
-        ('archives = ["a"]\n[train]\nshare = "few"', '[train] share = "few": must be a number'),
-        (f'archives = ["a"]\n[train]\nshare = {10**400}', "[train] share: is too large a number"),
-        ('archives = ["a"]\nseed = true', "seed = true: must be a whole number"),
+        ('archives = ["a"]\nalpha = inf', "alpha = inf: must be a positive number of centipawns"),
+        ('archives = ["a"]\nalpha = "auto"', "alpha: must be a number, not a text"),
+        ('archives = ["a"]\n[train]\nshare = "few"', "train.share: must be a number, not a text"),
+        (f'archives = ["a"]\n[train]\nshare = {10**400}', "train.share: number out of range"),
+        ('archives = ["a"]\nseed = true', "seed: must be a whole number, not true or false"),
         ('archives = ["a"]\nbudget = "soon"', "--budget soon: give a time"),
         ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: searches nothing"),
         ('archives = ["a"]\ndeep = "stockfish:depth=10"', "give nodes=N"),
         ('archives = ["a"]\ntest_deep = "stockfish:depth=10"', "--test-deep stockfish:depth=10: give nodes=N"),
         ('archives = ["a"]\ntest_deep = "komodo:nodes=1"', "--test-deep 'komodo:nodes=1': 'komodo' is none of"),
-        ('archives = ["a"]\ncontrol = "yes"', 'control = "yes": must be true or false'),
-        ('archives = ["a"]\ncontrol = 1', "control = 1: must be true or false"),
+        ('archives = ["a"]\ncontrol = "yes"', "control: must be true or false, not a text"),
+        ('archives = ["a"]\ncontrol = 1', "control: must be true or false, not a whole number"),
         ('archives = ["a"]\n[mine]\naside = "some"', "[mine] aside some: give a share of the positions, as 0.5"),
-        ('archives = ["a"]\n[mine]\naside = 0.5', "[mine] aside = 0.5: must be a text"),
+        ('archives = ["a"]\n[mine]\naside = 0.5', "mine.aside: must be a text, not a number"),
         ('archives = ["a"]\n[train]\npolicy = "judges"', "[train] policy judges: give net, judge or judge:SHARE"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
         ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),
         ('archives = ["a"]\n[sizes]\nrejudge = 9', "[sizes] rejudge = 9: must be 0, or at least 100"),
         ('archives = ["a"]\n[sizes]\ngames = 11', "[sizes] games = 11: must be even"),
         ('archives = ["a"]\nnormal = ["b"]\n[train]\nshare = 1', "[train] share = 1: must be below 1 where"),
-        ('archives = ["a"]\n[sizes]\nsteps = 1.5', "[sizes] steps = 1.5: must be a whole number"),
+        ('archives = ["a"]\n[sizes]\nsteps = 1.5', "sizes.steps: must be a whole number, not a fraction"),
         ('archives = ["a"]\n[split]\nfamilies = 1.0', "[split] families = 1: must lie between 0 and 1"),
         ('archives = ["a"]\n[train]\nshare = 0', "[train] share = 0: is the control"),
-        ('archives = ["a"]\n[train]\nonly = "trunk"', "[train] only trunk: must be one of"),
+        ('archives = ["a"]\n[train]\nonly = "trunk"', "train.only: 'trunk' is none of its values"),
         ('archives = ["a"]\n[play]\nmatch_nodes = 0', "[play] match_nodes = 0: must be at least 1"),
     ],
 )

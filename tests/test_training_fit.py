@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,16 @@ optax: Any = pytest.importorskip("optax")
 from tests.linear_net import LinearNet  # noqa: E402
 from tests.training_doubles import InMemory, as_held, learn, positions  # noqa: E402
 from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
+from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
+from valuerepair.training import checkpoint, kept  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
-from valuerepair.training import kept  # noqa: E402
 from valuerepair.training.fit import Fitted, fit  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
-from valuerepair.training.sources import Held, Stream  # noqa: E402
+from valuerepair.training.sources import Held, TrainingStream  # noqa: E402
 from valuerepair.training.validation import Validation  # noqa: E402
 
 THRESHOLD = 0.3
@@ -49,7 +50,7 @@ def run(
     chosen = TrainOptions(**{"steps": 40, "batch": 64, "lr": 3e-3, "warmup": 5, "every": 10, **options})
     return fit(
         net or LinearNet(),
-        Stream([InMemory(samples)], chosen.batch, chosen.seed),
+        TrainingStream([InMemory(samples)], chosen.batch, chosen.seed),
         [as_held(held)] if held is not None else [],
         chosen,
         policy_kl=policy_kl,
@@ -135,7 +136,7 @@ def test_averages(samples: Samples, average: str) -> None:
     net, options = LinearNet(), TrainOptions(steps=20, batch=64, lr=1e-2, warmup=0, average=average)  # type: ignore[arg-type]
     learner = Learner(net, options, LossWeights())
     state, seen = learner.begin(), []
-    for number, batch in zip(range(20), Stream([InMemory(samples)], 64, 0).batches(), strict=False):
+    for number, batch in zip(range(20), TrainingStream([InMemory(samples)], 64, 0).batches(), strict=False):
         state, _ = learner.step(state, batch, number)
         seen.append(np.asarray(state.parameters["trunk/w"], np.float64))
     if average == "swa":
@@ -169,7 +170,7 @@ def test_the_value_head_alone_is_trained_as_in_the_whole_net(samples: Samples) -
             assert learner.room >= len(known)
             learner.keep([known])
         state = learner.begin()
-        for number, batch in zip(range(30), Stream([InMemory(known)], 64, 0).batches(), strict=False):
+        for number, batch in zip(range(30), TrainingStream([InMemory(known)], 64, 0).batches(), strict=False):
             state, _ = learner.step(state, batch, number)
         ends.append(state.parameters)
     for name in ("value/w", "value/b"):
@@ -364,7 +365,7 @@ class Stopped(Exception):
     pass
 
 
-class StoppedAt(Stream):
+class StoppedAt(TrainingStream):
     """Breaks off before it gives a batch."""
 
     def batches(self, first: int = 0) -> Any:
@@ -431,16 +432,17 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
     whole.mkdir()
     expected = run(samples, whole)
     calls: Iterator[int] = iter(range(100))
-    write = np.savez
 
-    def full(file: Any, **arrays: Any) -> None:
-        if next(calls) == 2:
-            file.write(b"PK")
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write(file, **arrays)
+    @contextmanager
+    def on_a_full_disk(path: Path) -> Iterator[Path]:
+        with written_whole(path) as partial:
+            if next(calls) == 2:
+                partial.unlink()
+                partial.symlink_to("/dev/full")
+            yield partial
 
     with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", full)
+        patch.setattr(checkpoint, "written_whole", on_a_full_disk)
         with pytest.raises(ValueRepairError, match="No space left on device: the checkpoint of step 30 is not written"):
             run(samples, tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["checkpoint"]

@@ -12,10 +12,10 @@ from valuerepair.cli.completion import nets
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import (
     ALPHA,
+    ARCHIVE,
     CALIBRATION,
     DB,
     DEEP,
-    FILE,
     JSON,
     ORACLE,
     PLOT_FILE,
@@ -39,7 +39,7 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
 
 
 @click.command()
-@click.argument("suite", type=FILE, required=False, metavar="[SUITE]")
+@click.argument("suite", type=ARCHIVE, required=False, metavar="[SUITE]")
 @click.option(
     "--net",
     multiple=True,

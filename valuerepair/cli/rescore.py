@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.options import DB, FILE, JSON, NEW_FOLDER, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import ARCHIVE, DB, JSON, NEW_FOLDER, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD
 
 
 @click.command()
-@click.argument("chunks", type=FILE, nargs=-1, required=True, metavar="CHUNKS...")
+@click.argument("chunks", type=ARCHIVE, nargs=-1, required=True, metavar="CHUNKS...")
 @DB
 @click.option("-o", "--output", type=NEW_FOLDER, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(

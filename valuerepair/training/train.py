@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,7 @@ from valuerepair.chess.origins import BESIDE, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.inputs import Count, Number, read_checked
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
@@ -28,7 +30,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import POLICY, TrainOptions
-from valuerepair.training.sources import ChunkSource, Held, Source, StoreSource, Stream
+from valuerepair.training.sources import ChunkSource, Held, StoreSource, TrainingSource, TrainingStream
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -176,7 +178,7 @@ def train(
 def _train(
     file: NetFile,
     path: Path,
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     has_store: bool,
     question: Question,
     options: TrainOptions,
@@ -189,7 +191,7 @@ def _train(
     policy_kl = options.policy_kl if options.policy_kl is not None else float(has_store)
     graph = NetGraph.open(str(file.path), value_head=options.value_head, policy_head=options.policy_head)
     held = [source.held_out() for source in sources] if options.holdout else []
-    stream = Stream(sources, options.batch, options.seed)
+    stream = TrainingStream(sources, options.batch, options.seed)
     options = options.planned(stream.positions)
     for line in _learns(sources, held, stream, options):
         log.info(line)
@@ -229,7 +231,9 @@ def _train(
     return found
 
 
-def _learns(sources: Sequence[Source], held: Sequence[Held], stream: Stream, options: TrainOptions) -> Iterator[str]:
+def _learns(
+    sources: Sequence[TrainingSource], held: Sequence[Held], stream: TrainingStream, options: TrainOptions
+) -> Iterator[str]:
     """What is learned from, and what speaks against it: said before it takes its time."""
     count = sum(int(source.units().counts.sum()) for source in sources)
     games = sum(source.games - source.held_games for source in sources)
@@ -314,10 +318,10 @@ def _sources(
     options: TrainOptions,
     split: Split | None,
     quiet: bool,
-) -> list[Source]:
+) -> list[TrainingSource]:
     assert file.header is not None
     form = file.header.input_format
-    found: list[Source] = []
+    found: list[TrainingSource] = []
     if store is not None:
         with Store.open(store) as opened:
             draw = StoreDraw(
@@ -399,7 +403,7 @@ def _write(
     return written | {"q": float(q), "p": float(p)}
 
 
-def _some_planes(stream: Stream, held: Sequence[Held]) -> NDArray[np.float32]:
+def _some_planes(stream: TrainingStream, held: Sequence[Held]) -> NDArray[np.float32]:
     """float32[n, 112, 8, 8] of positions to compare nets on."""
     samples = held[0].samples if held else stream.sources[0].read(stream.sources[0].one_pass(0).units[:_CHECKED])
     samples = samples.take(np.arange(min(len(samples), _CHECKED)))
@@ -431,21 +435,55 @@ def write_curve(output: Path, training: Training) -> None:
         partial.write_text(text + "\n", "utf-8")
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Steps(msgspec.Struct):
+    steps: Count
+
+
+class _Written(msgspec.Struct):
+    step: Count
+
+
+class _Amplitude(msgspec.Struct, rename={"factor": "lambda"}):
+    factor: Number
+
+
+class _Curve(msgspec.Struct):
+    """What is read of the file that `write_curve` writes; the rest of it is passed on."""
+
+    output: str
+    net: _Named
+    options: _Steps
+    curve: Annotated[list[dict[str, Count | Number | None]], msgspec.Meta(min_length=1)]
+    written: _Written | None = None
+    amplitude: _Amplitude | None = None
+
+    def __post_init__(self) -> None:
+        names = self.curve[0].keys()
+        for row in self.curve:
+            if row.keys() != names or not isinstance(row.get("step"), int) or "train_loss" not in names:
+                raise ValueError("curve: each row needs step, train_loss and what the first one has")
+            if row["step"] and "loss" not in row and row["train_loss"] is None:
+                raise ValueError("curve: a step has no loss")
+            if "loss" in row and (row["loss"] is None or "mean_dq" not in row):
+                raise ValueError("curve: a judgement needs loss and mean_dq")
+            if (row.get("mean_dq") is None) != (self.curve[0].get("mean_dq") is None):
+                raise ValueError("curve: mean_dq is missing in some rows")
+
+
 def read_curve(path: str | os.PathLike[str]) -> Training:
     """The training of a net, or of the file that `write_curve` wrote beside it. Raises ValueRepairError."""
     where = Path(path)
     if where.name.endswith(SUFFIX):
         where = curve_path(where)
     try:
-        about = json.loads(where.read_text("utf-8"))
-        rows = about.pop("curve")
-        if not rows or not all({"step", "train_loss"} <= row.keys() for row in rows):
-            raise ValueError("no curve")
+        about = read_checked(where, _Curve, "curve that vr train wrote")
     except OSError as error:
         raise ValueRepairError(f"{where}: {error.strerror}; vr train writes it beside the new net") from None
-    except (ValueError, KeyError, AttributeError):
-        raise ValueRepairError(f"{where}: is no curve that vr train wrote") from None
-    return Training(about, rows)
+    return Training(about, about.pop("curve"))
 
 
 def _plain(rows: Sequence[Mapping[str, float]]) -> list[dict[str, float | None]]:
