@@ -25,9 +25,10 @@ _COLUMNS = {
     "net_best_p": "n.best_p", "net_entropy": "n.entropy",
     "cp": "v.cp", "mate": "v.mate", "deep_w": "v.w", "deep_d": "v.d", "deep_l": "v.l", "deep_own_q": "v.q",
     "deep_best": "v.best_move", "pv": "v.pv", "nodes": "v.nodes", "depth": "v.depth", "time_ms": "v.time_ms",
-    "stage": "v.stage", "failure": "coalesce(f.reason, x.reason)",
-    "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END",
-    "chance": "coalesce(c.chance, e.chance)",
+    "stage": "v.stage", "failure": 'coalesce(f.reason, x.reason) AS "failures.reason"',
+    "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END "
+    'AS "screened.cut_at"',
+    "chance": 'coalesce(c.chance, e.chance) AS "screened.chance"',
     "root_id": "e.root_id", "parent_id": "e.parent_id", "step": "e.step", "distance": "e.distance",
 }  # fmt: skip
 
