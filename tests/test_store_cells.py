@@ -163,6 +163,7 @@ CHANGED = [
     ("priors.move", "65535", "1", "export labels"),
     ("screened.probability", "0.0", "position_id = 17", "stats"),
     ("expanded.step", "'leap'", "1", "show"),
+    ("expanded.position_id", "CAST(position_id || x'0800' AS BLOB)", "1", "show"),
     ("calibrations.curve", "'{{}}'", "1", "stats"),
     ("screens.model", "'5'", "1", "stats"),
     ("plays.z", "17.0", "1", "show"),
