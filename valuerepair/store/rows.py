@@ -178,14 +178,16 @@ class Admission(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason,
-    `weight` what the position stands for where it was screened.
+    """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason.
+
+    `probability` is that with which a position was searched in full that the ladder would have cut: infinite where it
+    was cut, None for all others.
     """
 
     net_q: float | None
     deep: tuple[float | None, float | None, float | None, float | None, float | None, float | None] | None
     failure: str | None
-    weight: float = 1.0
+    probability: float | None = None
 
 
 class DeepColumns(NamedTuple):
