@@ -240,6 +240,19 @@ def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db
     assert not pair.mean_abs.clear
 
 
+def test_where_no_candidate_changes_the_interval_has_a_width(db: Path) -> None:
+    """Wilson's bound of none among as many games as count, not an interval of no width."""
+    found = compared(db, "key-net", "key-net")
+    games = np.unique(found.scores.game_id, return_counts=True)[1]
+    effective = games.sum() ** 2 / (games**2).sum()
+    z = 1.959963984540054
+    pair = found.comparisons[0]
+    for change in (pair.share_by_games, *(at.change for row in pair.by_kind for at in row.candidates)):
+        ends = (0, -(z**2) / (effective + z**2), z**2 / (effective + z**2))
+        assert (change.difference, change.low, change.high) == pytest.approx(ends)
+    assert comparison_lines(found)[-1] == "one net: the files have the same content, so there is nothing to compare"
+
+
 @pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])
 def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -> None:
     """The ladder followed key-net; what it chose is no plain sample for the other net either, in whichever order."""

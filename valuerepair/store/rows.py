@@ -86,6 +86,12 @@ class DeepResult:
     pv: tuple[str, ...] = ()
 
 
+def engine_words(engine: str) -> str:
+    """What labels call an engine. The own search goes by its number: the release in the name that digests are made of
+    is the one that these values began with."""
+    return engine.lower().replace("valuerepair 0.1.0 search", "valuerepair search")
+
+
 @dataclass(frozen=True)
 class OracleIdentity:
     """Everything an oracle's values depend on; two with the same `digest` give the same values, searched the same way
@@ -127,7 +133,7 @@ class OracleIdentity:
         """For people: ``stockfish 15.1 nodes=1000000``, then options that are not the usual ones."""
         plain = self.options if self.plain is None else self.plain
         unusual = [f"{k}={v}" for k, v in self.options.items() if plain.get(k) != v]
-        words = [self.engine.lower(), self.net, *(f"{k}={v}" for k, v in self.limits.items()), *unusual]
+        words = [engine_words(self.engine), self.net, *(f"{k}={v}" for k, v in self.limits.items()), *unusual]
         return " ".join(w for w in words if w)
 
 
