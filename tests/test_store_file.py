@@ -166,16 +166,17 @@ def test_a_store_of_before_it_knew_kinds(tmp_path: Path, archive: Path) -> None:
     assert every["step"].fillna("none").tolist()[:8] == ["none"] * 5 + ["child"] * 3
 
 
-def test_the_own_search_goes_by_its_number_in_a_store_of_before(tmp_path: Path) -> None:
+def test_the_own_search_goes_by_its_number_in_a_store_of_before(tmp_path: Path, archive: Path) -> None:
     """Its digest is what it was, so that runs go on."""
     path, search = tmp_path / "a.db", OracleIdentity("mcts", "valuerepair 0.1.0 search 1", "a", {"nodes": 5}, {}, "net")
-    with Store.open(path, create=True) as store:
-        assert store.add_oracle(search) == 1
-        store.commit()
-    sqlite_file(path, f"{BEFORE_KINDS}; UPDATE oracles SET label = 'valuerepair 0.1.0 search 1 net nodes=5'")
+    mine_by_key(archive, path)
     with Store.open(path, write=True) as store:
-        assert store.add_oracle(search) == 1
-        assert store.oracles()["label"].tolist() == [search.label] == ["valuerepair search 1 net nodes=5"]
+        number = store.add_oracle(search)
+    before = "UPDATE oracles SET label = 'valuerepair 0.1.0 search 1 net nodes=5' WHERE kind = 'mcts'"
+    sqlite_file(path, f"{BEFORE_KINDS}; {before}")
+    with Store.open(path, write=True) as store:
+        assert store.add_oracle(search) == number
+        assert store.oracles()["label"].tolist()[-1] == search.label == "valuerepair search 1 net nodes=5"
         assert not digest_check(store).wrong
 
 
