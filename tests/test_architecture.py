@@ -16,8 +16,8 @@ PACKAGE = "valuerepair"
 
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
-    {"errors"},
-    {"files", "cores"},
+    {"errors", "version"},
+    {"files", "cores", "inputs"},
     {"chess"},
     {"question", "intervals", "calibration"},
     {"archives", "nets", "engines"},

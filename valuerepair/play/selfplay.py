@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from valuerepair import __version__
 from valuerepair.chess.progress import Interruptions, Progress, format_duration, format_rate
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.forest import forest_bytes
@@ -31,6 +30,7 @@ from valuerepair.play.runner import Pairing, play_games
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
+from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 
