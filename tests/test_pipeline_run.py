@@ -325,7 +325,8 @@ def test_a_stage_does_not_outlive_the_repair(tmp_path: Path) -> None:
     program = (
         "import os, sys\nfrom valuerepair.files import claimed\nfrom valuerepair.pipeline.run import _to_its_end\n"
         f"with claimed({str(tmp_path / LOCK)!r}) as lock:\n"
-        "    _to_its_end([sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(90)'], None, lock, os.environ)"
+        "    stage = [sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(90)']\n"
+        "    _to_its_end(stage, None, lock, os.environ)"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert parent.stdout is not None
