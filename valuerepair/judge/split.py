@@ -25,9 +25,9 @@ from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import Boards
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import written_whole
-from valuerepair.inputs import Record, Whole, read_json, reason
+from valuerepair.inputs import Record, Whole, read_json
 from valuerepair.judge.material import material_signature
 from valuerepair.judge.openings import (
     MAX_PLIES,
@@ -501,7 +501,7 @@ def read_split(path: str | os.PathLike[str]) -> Split:
             archives=written.archives,
         )
     except UsageError as error:
-        raise UsageError(f"{path}: {reason(error)}") from None
+        raise UsageError(f"{path}: {one_line(error)}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; vr split writes one") from None
 
