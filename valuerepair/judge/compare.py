@@ -40,7 +40,6 @@ from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
-from valuerepair.store.connect import store_errors
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -466,8 +465,7 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
     position, one that did not cut it is enough; else the largest of their probabilities counts, for audits are drawn
     by seed and position, so that with one seed the smaller draw is part of the larger.
     """
-    with store_errors(store.path):
-        rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
+    rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
     cut = [(position, 1.0 / p if searched else 0.0) for position, whole, searched, p in rows if not whole]
     standing = sum(inverse for _, inverse in cut) or 1.0  # where none was searched, none stands for any
     weight = {position: len(cut) / standing * inverse for position, inverse in cut}
