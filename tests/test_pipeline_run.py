@@ -83,8 +83,8 @@ class Commands:
             target.write_text(digest)
         self._live()
         if not isinstance(out, int | None):
-            # Q of the repaired net is twice as steep as the old net's, and a quarter steeper than the control's.
-            scale = 0.8 if "control.pb.gz" in words[2] else 0.5
+            # Q of the repaired net is twice as steep as the old net's, and the control's a quarter steeper than its.
+            scale = 1.25 if "control.pb.gz" in words[2] else 0.5
             out.write(json.dumps({"digest": digest, "comparisons": [{"q_scale": {"value": scale}}]}).encode())
         self._live()
         return 0, False
@@ -384,13 +384,15 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
 
 
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
-    """By the spreads that the comparison on held-out games says: before it was made no number stands there."""
+    """By the spreads that the comparison on held-out games says: before it was made no number stands there. The Q of
+    the net that is steeper is multiplied by less than 1, whichever that is."""
     found = of(SETTINGS, tmp_path)
     assert all("q_scale=Q_SCALE" in found.command(stage) for stage in found.plan.stages[-2:])
     run(found, quiet=True)
     old, control = (each["command"] for each in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"][-2:])
-    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.500 net=old.pb.gz,nodes=100 " in old
-    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.800 net={tmp_path}/control.pb.gz,nodes=100 " in control
+    sides = f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale={{}} net={{}},nodes=100,q_scale={{}} "
+    assert sides.format("0.500", "old.pb.gz", "1.000") in old
+    assert sides.format("1.000", f"{tmp_path}/control.pb.gz", "0.800") in control
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"comparisons": []}', '{"comparisons": [{"q_scale": null}]}'])

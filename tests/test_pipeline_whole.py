@@ -157,7 +157,9 @@ def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -
     size = {net: np.hypot.reduce([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
     for name, net in (("match-old", "tiny"), ("match-control", "control")):
         (command,) = (each["command"] for each in notes(folder) if each["name"] == name)
-        assert f"repaired.pb.gz,nodes=4,q_scale={size[net] / size['repaired']:.3f} " in command
+        scale = size[net] / size["repaired"]
+        assert f"repaired.pb.gz,nodes=4,q_scale={min(scale, 1):.3f} " in command
+        assert f",nodes=4,q_scale={min(1 / scale, 1):.3f} --games" in command
 
 
 def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, Outcome]) -> None:

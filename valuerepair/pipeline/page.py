@@ -435,8 +435,8 @@ def _rate(rate: Mapping[str, Any]) -> str:
 def _matches(outcome: Outcome) -> str:
     rows = [(escape(name), escape(_match(found))) for name, found in outcome.matches.items()]
     note = (
-        "The repaired net's Q is multiplied by a number that spreads it as widely as the opponent's, on held-out "
-        "games: a steeper Q would be searched more narrowly."
+        "The steeper Q is multiplied by a number that spreads it as widely as the other net's, on held-out games: "
+        "else it would be searched more narrowly."
     )
     return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{note}</p>'
 

@@ -26,9 +26,10 @@ from valuerepair.engines.process import guard_command
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.inputs import Record, Seconds, read_json
+from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE, Q_SCALE, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
+from valuerepair.pipeline.plan import PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
 
@@ -122,11 +123,13 @@ class Repair:
         return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
 
     def words(self, stage: Stage) -> list[str]:
-        """The words of the command; in a match with the number that puts both nets' Q on one scale, if it is known."""
+        """The words of the command; in a match with the numbers that put both nets' Q on one scale, if they are
+        known."""
         words = [*stage.words, *stage.elsewhere]
-        if not stage.scaled_by or (number := q_scale(self.folder, stage)) is None:
-            return words
-        return [word.replace(f"q_scale={Q_SCALE}", f"q_scale={number:.3f}") for word in words]
+        if stage.scaled_by and (numbers := q_scales(self.folder, stage)) is not None:
+            for name, number in zip(Q_SCALES, numbers, strict=True):
+                words = [word.replace(f"q_scale={name}", f"q_scale={number:.3f}") for word in words]
+        return words
 
     def as_dict(self) -> dict[str, Any]:
         """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
@@ -156,8 +159,9 @@ class Repair:
         return [*said, f"{'':<17}{what:<58}{format_duration(left):>12}"]
 
 
-def q_scale(folder: Path, stage: Stage) -> float | None:
-    """What the repaired net's Q is multiplied by in a match to be as steep as its opponent's, on held-out games.
+def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
+    """What the Q of the repaired net and of its opponent are multiplied by in a match to be as steep as each other, on
+    held-out games.
 
     None where the nets were not compared yet. Raises ValueRepairError where their comparison does not say it.
     """
@@ -165,7 +169,7 @@ def q_scale(folder: Path, stage: Stage) -> float | None:
     if not path.exists():
         return None
     try:
-        return read_json(path, _Compared, "comparison of nets").comparisons[0].q_scale.value
+        return for_both(read_json(path, _Compared, "comparison of nets").comparisons[0].q_scale.value)
     except (OSError, ValueRepairError) as error:
         raise ValueRepairError(f"{error}; remove it") from None
 
