@@ -28,7 +28,7 @@ from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.plan import PAGE, TooLittleTime
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
 
 SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
@@ -138,7 +138,7 @@ def variants() -> list[Settings]:
         replace(SETTINGS, alpha=113.0),
         replace(SETTINGS, sizes=replace(SIZES, positions=6000)),
         replace(SETTINGS, sizes=replace(SIZES, steps=40)),
-        replace(SETTINGS, train=Training(share=0.2)),
+        replace(SETTINGS, train=TrainSettings(share=0.2)),
         replace(SETTINGS, play=Playing(match_nodes=5)),
         replace(SETTINGS, sizes=replace(SIZES, games=20)),
         replace(SETTINGS, test_deep="stockfish:nodes=3000"),
@@ -197,7 +197,7 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
         (replace(SETTINGS, sizes=replace(SIZES, games=20)), 2),
         (replace(SETTINGS, play=Playing(match_nodes=5)), 2),
         (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 3),
-        (replace(SETTINGS, train=Training(share=0.2)), 9),
+        (replace(SETTINGS, train=TrainSettings(share=0.2)), 9),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
         (replace(SETTINGS, alpha=113.0), STAGES),
         (replace(SETTINGS, budget="9h"), 0),  # all sizes stand

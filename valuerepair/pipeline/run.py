@@ -59,7 +59,7 @@ class _Stages(Record):
     stages: list[Noted]
 
 
-class Notes:
+class StageNotes:
     """The stages that were begun, in their order, as stages.json has them."""
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +103,7 @@ class Repair:
     folder: Path
     plan: Plan
     identities: Mapping[str, str]
-    notes: Notes
+    notes: StageNotes
 
     def begin(self) -> int:
         """The number of the first stage that is not done as it is now asked for, or whose file was removed."""
@@ -256,7 +256,7 @@ def planned(
     # Commands are the same wherever the folder is, and from wherever it is looked at; a net is by its content.
     within, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
     identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in within.stages}
-    return Repair(folder, chosen, identities, Notes(folder))
+    return Repair(folder, chosen, identities, StageNotes(folder))
 
 
 def digest_of(net: str) -> str:
