@@ -11,6 +11,9 @@ import hashlib
 import json
 import os
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +26,9 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE
+from valuerepair.pipeline.plan import PAGE, TooLittleTime
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
 
 SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
@@ -80,8 +83,8 @@ class Commands:
             target.write_text(digest)
         self._live()
         if not isinstance(out, int | None):
-            # Q of the repaired net is twice as steep as the old net's, and a quarter steeper than the control's.
-            scale = 0.8 if "control.pb.gz" in words[2] else 0.5
+            # Q of the repaired net is twice as steep as the old net's, and the control's a quarter steeper than its.
+            scale = 1.25 if "control.pb.gz" in words[2] else 0.5
             out.write(json.dumps({"digest": digest, "comparisons": [{"q_scale": {"value": scale}}]}).encode())
         self._live()
         return 0, False
@@ -135,7 +138,7 @@ def variants() -> list[Settings]:
         replace(SETTINGS, alpha=113.0),
         replace(SETTINGS, sizes=replace(SIZES, positions=6000)),
         replace(SETTINGS, sizes=replace(SIZES, steps=40)),
-        replace(SETTINGS, train=Training(share=0.2)),
+        replace(SETTINGS, train=TrainSettings(share=0.2)),
         replace(SETTINGS, play=Playing(match_nodes=5)),
         replace(SETTINGS, sizes=replace(SIZES, games=20)),
         replace(SETTINGS, test_deep="stockfish:nodes=3000"),
@@ -194,7 +197,7 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
         (replace(SETTINGS, sizes=replace(SIZES, games=20)), 2),
         (replace(SETTINGS, play=Playing(match_nodes=5)), 2),
         (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 3),
-        (replace(SETTINGS, train=Training(share=0.2)), 9),
+        (replace(SETTINGS, train=TrainSettings(share=0.2)), 9),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
         (replace(SETTINGS, alpha=113.0), STAGES),
         (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
@@ -316,6 +319,37 @@ def test_an_interruption_ends_it_and_the_time_is_kept(tmp_path: Path, commands: 
         run(of(SETTINGS, tmp_path), quiet=True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_stage_does_not_outlive_the_repair(tmp_path: Path) -> None:
+    """After kill -9 too; while it runs, the lock names both."""
+    program = (
+        "import os, sys\nfrom valuerepair.files import claimed\nfrom valuerepair.pipeline.run import _to_its_end\n"
+        f"with claimed({str(tmp_path / LOCK)!r}) as lock:\n"
+        "    stage = [sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(90)']\n"
+        "    _to_its_end(stage, None, lock, os.environ)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"1\n"
+    who, stage = (tmp_path / LOCK).read_text().split(", its stage ")
+    assert int(who) == parent.pid
+    assert int(stage)
+    parent.kill()
+    begun = time.monotonic()
+    assert parent.wait()
+    assert parent.stdout.read() == b""  # nobody holds its other end any more
+    assert time.monotonic() - begun < 60
+
+
+def test_a_plan_to_look_at_is_the_shortest_where_the_budget_is_too_small(tmp_path: Path, commands: Commands) -> None:
+    settings = replace(SETTINGS, budget="3s", sizes=Sizes())
+    with pytest.raises(TooLittleTime) as error:
+        planned(tmp_path, settings)
+    shown = planned(tmp_path, settings, to_look_at=True)
+    assert len(shown.lines()) == 2 * len(shown.plan.stages) + 1
+    assert shown.plan.seconds == pytest.approx(error.value.seconds, rel=0.2)
+
+
 def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) -> None:
     found = of(SETTINGS, tmp_path)
     with claimed(tmp_path / LOCK) as lock:
@@ -350,13 +384,15 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
 
 
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
-    """By the spreads that the comparison on held-out games says: before it was made no number stands there."""
+    """By the spreads that the comparison on held-out games says: before it was made no number stands there. The Q of
+    the net that is steeper is multiplied by less than 1, whichever that is."""
     found = of(SETTINGS, tmp_path)
     assert all("q_scale=Q_SCALE" in found.command(stage) for stage in found.plan.stages[-2:])
     run(found, quiet=True)
     old, control = (each["command"] for each in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"][-2:])
-    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.500 net=old.pb.gz,nodes=100 " in old
-    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.800 net={tmp_path}/control.pb.gz,nodes=100 " in control
+    sides = f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale={{}} net={{}},nodes=100,q_scale={{}} "
+    assert sides.format("0.500", "old.pb.gz", "1.000") in old
+    assert sides.format("1.000", f"{tmp_path}/control.pb.gz", "0.800") in control
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"comparisons": []}', '{"comparisons": [{"q_scale": null}]}'])

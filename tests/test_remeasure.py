@@ -143,7 +143,7 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
     pair = compared(db, "key-net", "key-net").comparisons[0]
     assert pair.counts["repaired"] == pair.counts["newly wrong"] == 0
     assert (pair.mean_abs.difference, pair.mean_abs.low, pair.mean_abs.high) == (0, 0, 0)
-    assert (pair.share_by_games.low, pair.share_by_games.high) == (0, 0)
+    assert pair.share_by_games.difference == 0  # its interval: see the test of no candidate that changes
     assert pair.of_first == pair.of_second
     assert pair.of_first.other_right.count == 0
     assert all(row.change.difference == 0 for row in pair.labels)
@@ -238,6 +238,19 @@ def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db
     assert pair.of_first.mean_other < pair.of_first.mean_own - 0.2
     assert not pair.share_by_games.clear
     assert not pair.mean_abs.clear
+
+
+def test_where_no_candidate_changes_the_interval_has_a_width(db: Path) -> None:
+    """Wilson's bound of none among as many games as count, not an interval of no width."""
+    found = compared(db, "key-net", "key-net")
+    games = np.unique(found.scores.game_id, return_counts=True)[1]
+    effective = games.sum() ** 2 / (games**2).sum()
+    z = 1.959963984540054
+    pair = found.comparisons[0]
+    for change in (pair.share_by_games, *(at.change for row in pair.by_kind for at in row.candidates)):
+        ends = (0, -(z**2) / (effective + z**2), z**2 / (effective + z**2))
+        assert (change.difference, change.low, change.high) == pytest.approx(ends)
+    assert comparison_lines(found)[-1] == "one net: the files have the same content, so there is nothing to compare"
 
 
 @pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])
@@ -420,7 +433,12 @@ def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     """The figures of docs/methods.md."""
     sample = Path(__file__).parents[1] / "data" / "sample.db"
     db = Path(shutil.copy(sample, tmp_path / "sample.db"))
-    (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35)).comparisons
+    with Store.open(db) as store:
+        alphas = [store.alpha(store.pick(net)[0], store.pick(net)[1]).value for net in ("maia-1100", "maia-1900")]
+    # The sample's own net has a saved alpha, which holds for a net that has none.
+    assert alphas[0] == pytest.approx(774, abs=1)
+    assert compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35)).alpha.value == alphas[1]
+    (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=alphas[0])).comparisons
     assert (own.counts["newly wrong"], own.counts["repaired"]) == (71, 6)
     assert own.recalibrated is not None
     assert own.recalibrated.newly.count == 1

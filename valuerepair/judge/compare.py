@@ -26,6 +26,7 @@ from valuerepair.intervals import (
     bootstrap,
     cross,
     newcombe,
+    share_change,
     weighted,
     wilson,
 )
@@ -226,7 +227,8 @@ def compare(
     """Compares `nets` with the first of them on the positions that all have a value of, with a part of the oracle's on
     those of this part alone.
 
-    An alpha of None is the first net's own, for all nets; `seed` is that of the bootstrap.
+    An alpha of None is for all nets the first one's, or the saved one of the store's net where the first has no saved
+    fit (a net that was just trained has none); `seed` is that of the bootstrap.
     Raises ValueRepairError when there is none.
     """
     names = unique_names(nets)
@@ -234,7 +236,8 @@ def compare(
     if missing is not None:
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
     words = [words_for(store, net, oracle) for net in nets]
-    alpha = store.alpha(nets[0].id, oracle.id, question.alpha)
+    holder = _holder_of_alpha(store, nets[0].id, oracle)
+    alpha = store.alpha(holder, oracle.id, question.alpha)
     asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
     everything, cut, without_q = _read(store, words, asked, oracle)
     scores = everything.of_games()
@@ -256,7 +259,7 @@ def compare(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
         alpha=alpha,
-        alpha_of=names[0],
+        alpha_of=names[0] if holder == nets[0].id else "the store's net",
         q_from=question.q_from,
         calibration=question.calibration,
         threshold=question.threshold,
@@ -402,7 +405,7 @@ def _compare(
         first=names[0],
         second=names[i],
         counts=dict(zip(CATEGORIES, counts, strict=True)),
-        share_by_games=by_games,
+        share_by_games=share_change(by_games, weight, game),
         mean_abs=mean_abs,
         of_first=_select(first, second, size[0], size[i], weight, game),
         of_second=_select(second, first, size[i], size[0], weight, game),
@@ -430,6 +433,14 @@ def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: 
     return Selected(int(own.sum()), _rate(~other[rows], mass, game[rows]), *means)
 
 
+def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
+    """The net whose alpha holds for all: the first, unless only the store's net, of most positions, has a saved fit."""
+    if store.chosen_alpha(first, oracle.id) is not None:
+        return first
+    usual = store.pick(None, oracle.digest)[0]
+    return first if store.chosen_alpha(usual, oracle.id) is None else usual
+
+
 def _at_own_alpha(
     store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question, seed: int
 ) -> AtOtherAlpha | None:
@@ -442,7 +453,8 @@ def _at_own_alpha(
     first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
     moved = (second.astype(np.float64) - first)[:, None]
-    return AtOtherAlpha(own.value, own.origin, table.shares, bootstrap(moved, scores.weight, scores.game_id, seed)[0])
+    change = share_change(bootstrap(moved, scores.weight, scores.game_id, seed)[0], scores.weight, scores.game_id)
+    return AtOtherAlpha(own.value, own.origin, table.shares, change)
 
 
 # What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
@@ -562,7 +574,7 @@ def complete_policies(
     for net in {net.id: net for net in nets if net.id}.values():
         with Store.open(db) as store:
             if asked is None:
-                alpha = store.alpha(nets[0].id, oracle.id, question.alpha).value
+                alpha = store.alpha(_holder_of_alpha(store, nets[0].id, oracle), oracle.id, question.alpha).value
                 asked = replace(question, oracle=oracle.digest, alpha=alpha)
             frame = _candidates(store, replace(asked, net=words_for(store, net, oracle)), oracle.part)
             missing = missing_priors(store, net_id_of(store, frame), oracle.id, frame["position_id"].tolist())
@@ -643,8 +655,13 @@ def comparison_lines(found: Remeasured) -> list[str]:
         shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
     shown += ["", f"{'':{width}}  mean |disagreement|  spread of Q  candidates at {found.threshold:g}"]
     shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.spread:>11.4f}  {net.candidates}" for net in found.nets]
+    keys = {net.name: net.sha256 for net in found.nets}
     for comparison in found.comparisons:
-        shown += ["", *_comparison(comparison, found.calibration)]
+        if keys[comparison.first] == keys[comparison.second]:
+            shown += ["", f"A = {comparison.first}, B = {comparison.second}"]
+            shown += ["one net: the files have the same content, so there is nothing to compare"]
+        else:
+            shown += ["", *_comparison(comparison, found.calibration)]
     for regret in found.regret or ():
         shown += ["", *regret_lines(regret)]
     if found.rejudged is not None:
@@ -672,7 +689,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
     if pair.q_scale is not None and pair.q_scale.differs:
-        yield f"  Q is as steep as A's with q_scale={pair.q_scale} for B: then a search is as broad (vr match)"
+        scale, net = (pair.q_scale, "B") if pair.q_scale.value < 1 else (pair.q_scale.inverse, "A")
+        yield f"  Q of both is as steep with q_scale={scale} for {net}: then a search is as broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"

@@ -51,7 +51,7 @@ class StoredSource:
     step: str | None
 
 
-class Outcome(NamedTuple):
+class NeighbourOutcome(NamedTuple):
     """What became of a position that was to be searched.
 
     `deep` is its score (cp, mate, win, draw, loss, q), None where it was cut or could not be searched: `cut`, `failed`.
@@ -137,7 +137,7 @@ def _rows_without(store: Store, where: str, asked: tuple[int, ...], ids: NDArray
     return np.array([row for (row,) in found], np.int64)
 
 
-def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, Outcome]:
+def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, NeighbourOutcome]:
     """What became of the positions that are finished, by position."""
     query = f"""
         SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
@@ -151,11 +151,11 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     found = {}
     for number, searched, *deep, nodes, cut_at, failed, run_id in store.connection.execute(query, asked):
         if searched:
-            found[number] = Outcome(tuple(deep), nodes, run_id=run_id)
+            found[number] = NeighbourOutcome(tuple(deep), nodes, run_id=run_id)
         elif failed is not None:
-            found[number] = Outcome(None, 0, failed=failed, run_id=run_id)
+            found[number] = NeighbourOutcome(None, 0, failed=failed, run_id=run_id)
         elif cut_at is not None:
-            found[number] = Outcome(None, nodes, cut=True, run_id=run_id)
+            found[number] = NeighbourOutcome(None, nodes, cut=True, run_id=run_id)
     return found
 
 
