@@ -355,7 +355,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
         digest = manifest.files["book.pgn"].sha256[:6]
         games, chunks = f"selfplay-{digest}.pgn", f"{chunks}-{digest}"
         words += ["-o", games]
-    words += ["--training", chunks]
+    words += ["--training", chunks, *(["--split", shlex.quote(split)] if split else [])]
     if store.path != DEFAULT_PATH:
         words += ["--db", shlex.quote(store.path)]
     if net is None:

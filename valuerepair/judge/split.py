@@ -35,6 +35,7 @@ from valuerepair.judge.openings import (
     all_families,
     eco_code,
     families_of_boards,
+    families_of_plies,
     families_on_the_way,
     family_of_signature,
     opening_families,
@@ -95,6 +96,11 @@ class Split:
         ]
         return "held out: " + ", ".join(said)
 
+    @property
+    def digest(self) -> str:
+        """16 hex digits that tell it from others."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
+
     def parts(self, store: Store, position_ids: Ids) -> NDArray[np.int8]:
         """int8[n]: the part of each of these positions of a store, an index into `PARTS`.
 
@@ -137,6 +143,11 @@ class Split:
             return 0
         held = _Names.of(families_of_boards(placed)).among(self.materials) if self.materials else np.zeros(0, np.bool_)
         return int(np.argmax(held)) if held.any() else len(placed)
+
+    def of_held_families(self, placed: Boards) -> Flags:
+        """bool[n]: which boards of a game, given from its first on, are of a held-out opening or material."""
+        held = _Names.of(families_of_plies(board.keys(placed))).among(self.openings)
+        return held | _Names.of(families_of_boards(placed)).among(self.materials)
 
     def held_out(self, store: Store) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Of a store's positions that are held out the keys, and the keys of their games (`key_of_game`), ascending."""
