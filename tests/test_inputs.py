@@ -32,7 +32,7 @@ from valuerepair.nets.position_text import read_position, read_source
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
 from valuerepair.pipeline.rates import Rates, rates
-from valuerepair.pipeline.run import Noted, Notes, q_scale
+from valuerepair.pipeline.run import Noted, StageNotes, q_scale
 from valuerepair.pipeline.settings import Settings
 from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint
@@ -84,7 +84,7 @@ def write_a_curve(folder: Path) -> Path:
 
 
 def write_stages(folder: Path) -> Path:
-    Notes(folder).note(Noted("mine", "vr mine a.pgn", "identity", 10.0, 12.5, True))
+    StageNotes(folder).note(Noted("mine", "vr mine a.pgn", "identity", 10.0, 12.5, True))
     return folder / "stages.json"
 
 
@@ -118,7 +118,7 @@ def write_a_scheduler_file(folder: Path) -> Path:
 JSON_READERS = {
     "split": JsonReader(write_a_split, read_split),
     "curve": JsonReader(write_a_curve, read_curve, open=True),
-    "stages": JsonReader(write_stages, lambda path: Notes(path.parent)),
+    "stages": JsonReader(write_stages, lambda path: StageNotes(path.parent)),
     "unfinished chunks": JsonReader(write_unfinished, go_on),
     "comparison": JsonReader(write_a_comparison, scale_of, open=True),
     "scheduler file": JsonReader(write_a_scheduler_file, lambda path: parse_cluster(str(path)), open=True),
