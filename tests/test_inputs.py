@@ -32,7 +32,7 @@ from valuerepair.nets.position_text import read_position, read_source
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
 from valuerepair.pipeline.rates import Rates, rates
-from valuerepair.pipeline.run import Noted, StageNotes, q_scale
+from valuerepair.pipeline.run import Noted, StageNotes, q_scales
 from valuerepair.pipeline.settings import Settings
 from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint
@@ -107,7 +107,7 @@ def write_a_comparison(folder: Path) -> Path:
 
 def scale_of(path: Path) -> object:
     stage = Stage("match", ("match",), "", 1.0, scaled_by=path.name)
-    return q_scale(path.parent, stage)
+    return q_scales(path.parent, stage)
 
 
 def write_a_scheduler_file(folder: Path) -> Path:
