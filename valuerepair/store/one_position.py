@@ -63,13 +63,14 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     """
     cells = store.connection.execute(query, {"net": net_id, "oracle": oracle_id, "id": position_id}).fetchone()
     row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
-    known = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
+    (known,) = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
+    scale = queries.cut_scale(store.connection, net_id, oracle_id) or 0.0
     row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
     row["pv"] = (row["pv"] or "").split()
     row["net_best"] = decode_move(row["net_best"]) if row["net_best"] else None
     row["headers"] = json.loads(row["headers"])
     row["history_known"] = bool(row["history_known"])
-    return row | {"weight": float(known[0].weight)}
+    return row | {"weight": 1.0 if known.probability is None else scale / known.probability}
 
 
 def played_from(store: Store, position_id: int) -> list[PlayedFrom]:
