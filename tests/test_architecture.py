@@ -17,6 +17,7 @@ PACKAGE = "valuerepair"
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
     {"errors"},
+    {"signals"},
     {"files", "cores"},
     {"chess"},
     {"question", "intervals", "calibration"},

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.signals import check, holding
 
 
 def cache_folder(part: str) -> Path:
@@ -79,6 +80,7 @@ def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
         yield partial
 
 
+@holding
 @contextlib.contextmanager
 def written_together(targets: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
     """As `written_whole`, of several files: all are on the disk before the first of them gets its name."""
@@ -123,6 +125,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@holding
 @contextlib.contextmanager
 def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
     """The descriptor of a file, made where there is none, that is held against other processes until the block ends.
@@ -167,6 +170,7 @@ class HeldError(Exception):
         self.content = content
 
 
+@holding
 @contextlib.contextmanager
 def whole_folder(out: str | Path) -> Iterator[Path]:
     """The folder to write to; it becomes `out` when the block ends well, and vanishes otherwise.
@@ -186,6 +190,7 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
     try:
         yield partial
         check_empty(target, out)
+        check()  # the same command again would find the folder full
         os.rename(partial, target)
     except OSError as error:
         where = error.filename or out

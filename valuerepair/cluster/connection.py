@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import signal
 import socket
 import warnings
 from collections.abc import AsyncIterator
@@ -137,8 +136,7 @@ def _check_certificates(address: str) -> None:
 
 
 def dask_setup(worker: object) -> None:
-    """Dask calls this in workers of this machine. Ctrl-C in the terminal is for the driver, which ends them itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Dask calls this in workers of this machine."""
     silence_dask()
 
 

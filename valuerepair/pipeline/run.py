@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from valuerepair.chess.progress import Interruptions, format_duration
+from valuerepair import signals
+from valuerepair.chess.progress import format_duration
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.nets.registry import locate
@@ -378,15 +379,16 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
 
 
 def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]) -> tuple[int, bool]:
-    interruptions, passed_on = Interruptions(), 0
+    signals.check()
+    passed_on = 0
     with (
-        interruptions.counted(),
+        signals.counted(),
         subprocess.Popen(words, stdout=out, env=env, pass_fds=(lock,), start_new_session=True) as process,
     ):
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_TICK_S)
-            if interruptions.count > passed_on:
+            if signals.count() > passed_on:
                 passed_on += 1
                 process.send_signal(signal.SIGTERM)  # which is quiet even while Python starts
-    return process.returncode, bool(interruptions)
+        return process.returncode, signals.count() > 0

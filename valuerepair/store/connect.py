@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
+from valuerepair.signals import close_when_leaving
 from valuerepair.store import schema
 from valuerepair.store.columns import KeepingConnection
 
@@ -95,6 +96,7 @@ def connect(path: str, write: bool) -> sqlite3.Connection:
     if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK) and os.access(path, os.W_OK):
         # Not mode=ro: such a connection could not clear away the -wal and -shm files it makes.
         connection = _open(path, "rw")
+        close_when_leaving(connection)
         connection.execute("PRAGMA query_only = ON")
         return connection
     # Readers of a WAL file need its -shm file. Where none can be made and no writer left one, the file cannot change.
