@@ -47,8 +47,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def store(folder: Path, name: str = "mined.db") -> Any:
-    """All that a store says, but its runs, whose counts are of the last call."""
-    return {table: rows for table, rows in dump(folder / name).items() if table != "runs"}
+    """All that a store says, but its runs, whose counts are of the last call, and where its nets lie."""
+    return {table: rows for table, rows in dump(folder / name).items() if table not in ("runs", "files")}
 
 
 def games(name: str) -> Callable[[Path], Any]:

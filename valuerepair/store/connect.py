@@ -8,7 +8,9 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
@@ -95,7 +97,7 @@ def connect(path: str, write: bool) -> sqlite3.Connection:
         return _open(path, "rwc")
     if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK) and os.access(path, os.W_OK):
         # Not mode=ro: such a connection could not clear away the -wal and -shm files it makes.
-        connection = _open(path, "rw")
+        connection = _open(path, "rw", _ReadingConnection)
         close_when_leaving(connection)
         connection.execute("PRAGMA query_only = ON")
         return connection
@@ -103,10 +105,28 @@ def connect(path: str, write: bool) -> sqlite3.Connection:
     return _open(path, "ro" if os.path.exists(path + "-wal") else "ro&immutable=1")
 
 
-def _open(path: str, mode: str) -> sqlite3.Connection:
+class _ReadingConnection(KeepingConnection):
+    """A connection that can be closed while its statements are under way: else SQLite keeps the file open for them."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._cursors = WeakSet[sqlite3.Cursor]()
+
+    def execute(self, *given: Any) -> sqlite3.Cursor:
+        cursor = super().execute(*given)
+        self._cursors.add(cursor)
+        return cursor
+
+    def close(self) -> None:
+        for cursor in list(self._cursors):
+            cursor.close()
+        super().close()
+
+
+def _open(path: str, mode: str, kind: type[KeepingConnection] = KeepingConnection) -> sqlite3.Connection:
     log.debug("%s: %s", path, _MODES[mode])
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
-    return sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, factory=KeepingConnection, uri=True)
+    return sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, factory=kind, uri=True)
 
 
 def upgrade(path: str, connection: sqlite3.Connection, write: bool) -> None:
