@@ -1,4 +1,4 @@
-"""Positions to Q: against the bare ONNX Runtime session, lc0's own CPU backend, and by OpenVINO."""
+"""Positions to Q: against the bare ONNX Runtime session and lc0's own CPU backend."""
 
 from __future__ import annotations
 
@@ -62,31 +62,6 @@ def bench_lc0(data: BenchData) -> Comparison:
             lambda: for_seconds(data.seconds, theirs),
             target=5.0,
         )
-
-
-def _bench_openvino(data: BenchData, device: str, target: float) -> Comparison:
-    batch = _positions(data.archive)
-    with open_net(data.net, device=device) as theirs, open_net(data.net, device="cpu") as plain:
-        theirs.tune()
-        plain.tune()
-        return compare(
-            f"positions to Q, {theirs.session.device.name}",
-            "positions",
-            f"ONNX Runtime's CPU at float32, on the same {plain.session.threads} cores",
-            lambda: for_seconds(data.seconds, lambda: _evaluate(theirs, batch)),
-            lambda: for_seconds(data.seconds, lambda: _evaluate(plain, batch)),
-            target=target,
-        )
-
-
-def bench_openvino(data: BenchData) -> Comparison:
-    """The same by OpenVINO at bfloat16, against ONNX Runtime; the goal is for a processor with AMX."""
-    return _bench_openvino(data, "openvino", 1.5)
-
-
-def bench_openvino_f32(data: BenchData) -> Comparison:
-    """The same by OpenVINO at float32: what the other runtime alone brings."""
-    return _bench_openvino(data, "openvino:f32", 1.0)
 
 
 def _positions(archive: str) -> PositionBatch:

@@ -70,33 +70,6 @@ def bench_selfplay(data: BenchData) -> Comparison:
         return compare("games at 100 visits", "games", against, ours, theirs, target=3.0, repeats=REPEATS)
 
 
-def bench_selfplay_openvino(data: BenchData) -> Comparison:
-    """The same games with the net at bfloat16 by OpenVINO, against ONNX Runtime; without PGN on either side."""
-    rules, seeds = Rules(resign=RESIGN), count()
-    with ExitStack() as stack:
-        sides = [
-            stack.enter_context(
-                ForestSource(
-                    Contestant((data.net,), SearchParams(), VISITS, how={"device": device}),
-                    rules,
-                    0,
-                    OWN_GAMES,
-                )
-            )
-            for device in ("openvino", "cpu")
-        ]
-
-        def games(source: ForestSource) -> float:
-            openings = lines(OWN_GAMES, next(seeds))
-            return float(len(list(source.games((Pairing(o.number, o, 0, 0) for o in openings), lambda: False))))
-
-        against = "the same by ONNX Runtime's CPU at float32"
-        ours, theirs = ((lambda source=source: games(source)) for source in sides)
-        return compare(
-            "games at 100 visits, OpenVINO at bf16", "games", against, ours, theirs, target=1.3, repeats=REPEATS
-        )
-
-
 def bench_selfplay_cache(data: BenchData) -> Comparison:
     """The same games with the evaluations of earlier searches kept, and without; the moves are the same."""
     rules, seeds = Rules(resign=RESIGN), (count(), count())

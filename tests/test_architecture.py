@@ -16,9 +16,14 @@ PACKAGE = "valuerepair"
 
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
+<<<<<<< HEAD
     {"errors"},
     {"signals"},
     {"files", "cores"},
+=======
+    {"errors", "version"},
+    {"files", "cores", "inputs"},
+>>>>>>> main
     {"chess"},
     {"question", "intervals", "calibration"},
     {"archives", "nets", "engines"},

@@ -1,12 +1,12 @@
-"""Holdouts: whole games or families on one side, near the share asked for, and nothing near them in the book."""
+"""What a split holds out of a book: nothing of it, nor near it, is in the book; near-duplicates within a game."""
 
 from __future__ import annotations
 
 import json
 import random
-import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import chess
 import pandas as pd
@@ -16,86 +16,37 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from valuerepair.books.options import BookOptions, NearDuplicates
-from valuerepair.books.rows import games_of, split
+from valuerepair.books.rows import games_of, sides
 from valuerepair.books.select import choose_rows, same_positions
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
+from valuerepair.judge.split import Split
 from valuerepair.question import Question
 
-CASES = settings(max_examples=60, deadline=None)
-By = Literal["game", "opening", "material"]
-
-# (game, opening, material, pawns) of each row: few of each, so that they cross.
+# (part, piece, pawns) of each row: few of each, so that they cross.
 ROWS = st.lists(
-    st.tuples(st.integers(0, 30), st.sampled_from("abcdefgh"), st.sampled_from("QRBN"), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["train", "train", "games", "families"]), st.sampled_from("QRBN"), st.integers(0, 3)),
     min_size=1,
     max_size=80,
 )
 
 
-def _table(rows: list[tuple[int, str, str, int]]) -> pd.DataFrame:
-    table: pd.DataFrame = pd.DataFrame(
-        {
-            "source": "x.pgn",
-            "game": [game for game, *_ in rows],
-            "opening_family": [opening for _, opening, _, _ in rows],
-            "material_family": [material for _, _, material, _ in rows],
-            "fen": [f"4k3/{pawns}p{7 - pawns}/8/8/8/8/8/{piece}3K3 w - - 0 1" for _, _, piece, pawns in rows],
-        }
-    )
-    return table
-
-
-@CASES
-@given(ROWS, st.sampled_from(["game", "opening", "material"]), st.floats(0.05, 0.95), st.integers(0, 5))
-def test_a_holdout_is_a_partition_without_neighbours(
-    rows: list[tuple[int, str, str, int]], by: By, share: float, seed: int
-) -> None:
-    table = _table(rows)
+@settings(max_examples=60, deadline=None)
+@given(ROWS)
+def test_a_holdout_is_a_partition_without_neighbours(rows: list[tuple[str, str, int]]) -> None:
+    fens = [f"4k3/{pawns}p{7 - pawns}/8/8/8/8/8/{piece}3K3 w - - 0 1" for _, piece, pawns in rows]
+    table = pd.DataFrame({"part": [part for part, _, _ in rows], "fen": fens})
     try:
-        parts = split(table, BookOptions(holdout=share, holdout_by=by, seed=seed))
+        divided = sides(table, BookOptions(split=Split()))
     except ValueRepairError:
-        reject()  # a side would be empty
-    book, holdout = parts.book, parts.holdout
-    assert len(book) + len(holdout) + sum(parts.left_out.values()) == len(table)
-    assert not set(book.index) & set(holdout.index)
-    assert not set(games_of(book)) & set(games_of(holdout))
+        reject()  # the book would be empty
+    book, holdout = divided.book, divided.holdout
+    assert len(book) + len(holdout) + sum(divided.left_out.values()) == len(table)
+    assert set(book["part"]) == {"train"}
+    assert set(holdout.index) == set(table[table["part"] != "train"].index)
     assert not set(near_keys(book["fen"].tolist())) & set(near_keys(holdout["fen"].tolist()))
-    if by != "game":
-        column = f"{by}_family"
-        assert not set(book[column]) & set(holdout[column])
-        assert sorted(set(holdout[column])) == list(parts.families)
-        assert set(table[table[column].isin(parts.families)].index) == set(holdout.index)
-    again = split(table.sample(frac=1, random_state=1), BookOptions(holdout=share, holdout_by=by, seed=seed))
-    assert set(again.holdout.index) == set(holdout.index)
-
-
-@CASES
-@given(st.lists(st.integers(1, 40), min_size=2, max_size=60), st.floats(0.05, 0.95), st.integers(0, 20))
-def test_held_families_come_as_near_to_the_share_as_whole_families_can(
-    sizes: list[int], share: float, seed: int
-) -> None:
-    """Within half the largest family of the share, where each game has one family, unless one alone is the book."""
-    table = _table([(row, f"family {i}", "Q", 0) for i, size in enumerate(sizes) for row in [i] * size])
-    options = BookOptions(holdout=share, holdout_by="opening", near_duplicates="keep", seed=seed)
-    try:
-        parts = split(table, options)
-        held, in_book = len(parts.holdout), len(sizes) - len(parts.families)
-    except ValueRepairError:
-        held, in_book = 0, len(sizes)  # even the smallest would be too much
-    assert in_book == 1 or abs(held - share * len(table)) <= max(sizes) / 2 + 1e-9
-
-
-def test_families_differ_by_seed_and_stay_with_it() -> None:
-    table = _table([(i, f"family {i % 40}", "Q", 0) for i in range(400)])
-    drawn = {
-        split(table, BookOptions(holdout=0.25, holdout_by="opening", near_duplicates="keep", seed=seed)).families
-        for seed in range(10)
-    }
-    assert len(drawn) == 10
-    assert {len(families) for families in drawn} == {10}
 
 
 def _games(number: int = 60, plies: int = 24) -> pd.DataFrame:
@@ -122,29 +73,28 @@ def _games(number: int = 60, plies: int = 24) -> pd.DataFrame:
     return distinct
 
 
-@pytest.mark.parametrize("by", ["game", "opening", "material"])
 @pytest.mark.parametrize("near", ["game", "keep"])
-def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(by: By, near: Any) -> None:
+def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(near: NearDuplicates) -> None:
     table = _games()
-    options = BookOptions(
-        question=Question(threshold=0.5), holdout=0.25, holdout_by=by, parents=3, near_duplicates=near
-    )
-    selection = choose_rows(table, options, table["disagreement"])
+    table["part"] = ["games" if game % 4 == 0 else "train" for game in table["game"].tolist()]
+    options = BookOptions(question=Question(threshold=0.5), split=Split(), parents=3, near_duplicates=near)
+    free = choose_rows(table, options, table["disagreement"]).book
+    materials = tuple(free.loc[free["plies_before"] > 0, "material_family"].value_counts().index[:1])
+    selection = choose_rows(table, replace(options, split=Split(materials=materials)), table["disagreement"])
     book, holdout = selection.book, selection.holdout
     own = book[book["plies_before"] == 0]
     assert len(own) + len(holdout) + sum(selection.left_out.values()) == selection.candidates
     assert selection.parents.asked == 3 * len(own)
     assert selection.parents.written == len(book) - len(own) > 20
+    assert selection.parents.left_out["of a held-out family"] > 20
     assert selection.parents.asked == selection.parents.written + sum(selection.parents.left_out.values())
     assert (holdout["plies_before"] == 0).all()
     assert not set(games_of(book)) & set(games_of(holdout))
     assert not set(same_positions(book["fen"].tolist())) & set(same_positions(holdout["fen"].tolist()))
     if near != "keep":
         assert not set(near_keys(book["fen"].tolist())) & set(near_keys(holdout["fen"].tolist()))
-    if by != "game":
-        assert not set(book[f"{by}_family"]) & set(holdout[f"{by}_family"])
-        share = len(holdout) / (len(holdout) + len(own) + selection.left_out.get("near-duplicate of the holdout", 0))
-        assert abs(share - 0.25) < 0.08
+    parents = book[book["plies_before"] > 0]
+    assert not set(parents["material_family"]) & set(materials)
 
 
 def test_near_duplicates_are_left_out_within_a_game_or_kept() -> None:
@@ -177,11 +127,3 @@ def test_of_whole_games_a_third_are_near_duplicates(shared_data: Path, tmp_path:
     manifest = json.loads(result.stdout)
     assert (manifest["scored"], manifest["candidates"]) == (5032, 100)
     assert manifest["left_out"] == {"near-duplicate in the game": 31}
-
-
-def test_an_empty_side_says_how_many_families_there_are() -> None:
-    table = _table([(i, "Sicilian Defense", "Q", i % 4) for i in range(20)])
-    with pytest.raises(ValueRepairError, match=re.escape("leaves the holdout empty (1 opening families in all)")):
-        split(table, BookOptions(holdout=0.2, holdout_by="opening"))
-    with pytest.raises(UsageError, match="--holdout-by material: needs --holdout"):
-        BookOptions(holdout_by="material")

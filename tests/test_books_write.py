@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import random
@@ -27,6 +28,7 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.cli.selfplay import command as selfplay
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.judge.split import Split, write_split
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
@@ -131,23 +133,6 @@ def test_limits_take_the_first_of_the_order() -> None:
     )
 
 
-def test_the_holdout_takes_whole_games_and_keeps_them_as_the_book_grows() -> None:
-    frame = _frame(400)
-    selection = choose_rows(frame, BookOptions(question=Question(threshold=0.2), holdout=0.3), frame["disagreement"])
-    games = [set(zip(part["source"], part["game"], strict=True)) for part in (selection.book, selection.holdout)]
-    assert not games[0] & games[1]
-    assert 0.15 < len(games[1]) / (len(games[0]) + len(games[1])) < 0.45
-    fewer = choose_rows(frame, BookOptions(question=Question(threshold=0.6), holdout=0.3), frame["disagreement"])
-    assert set(fewer.holdout["position_id"]) <= set(selection.holdout["position_id"])
-    elsewhere = frame.assign(source=frame["source"].str.replace("/some/where/", ""))
-    moved = choose_rows(elsewhere, BookOptions(question=Question(threshold=0.2), holdout=0.3), frame["disagreement"])
-    assert moved.holdout["position_id"].tolist() == selection.holdout["position_id"].tolist()
-    other = choose_rows(
-        frame, BookOptions(question=Question(threshold=0.2), holdout=0.3, seed=5), frame["disagreement"]
-    )
-    assert set(other.holdout["position_id"]) != set(selection.holdout["position_id"])
-
-
 def test_finished_games_are_left_out_and_counted() -> None:
     moves = "g1f3 g8f6 f3g1 f6g8 g1f3 g8f6 f3g1 f6g8"
     threefold = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 8 5"
@@ -169,7 +154,6 @@ def test_finished_games_are_left_out_and_counted() -> None:
         ({"limit": 0}, "--limit 0"),
         ({"per_game_limit": -1}, "--per-game-limit -1"),
         ({"max_abs_deep_q": 1.5}, "--max-abs-deep-q 1.5"),
-        ({"holdout": 1.0}, "--holdout 1"),
     ],
 )
 def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) -> None:
@@ -187,7 +171,6 @@ def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) 
             {"sign": "pessimistic"},
             "all 200 candidates at 0.55 are left out: not pessimistic",
         ),
-        ({"disagreement": 0.8, "game": 1, "source": "x"}, {"holdout": 0.5}, "--holdout 0.5 leaves the "),
     ],
 )
 def test_an_empty_book_is_an_error_that_says_why(change: dict[str, Any], options: dict[str, Any], said: str) -> None:
@@ -237,7 +220,9 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     assert (manifest["net"]["name"], manifest["net"]["sha256"]) == ("key-net", "ab" * 32)
     assert manifest["oracle"]["label"]
     assert manifest["alpha"] == {"value": 170.0, "origin": "given"}
-    assert (manifest["threshold"], manifest["seed"], manifest["holdout"]) == (0.55, 0, 0.0)
+    assert (manifest["threshold"], manifest["seed"], manifest["form"]) == (0.55, 0, "moves")
+    told = {"question", "parents", "softness"}  # in other words
+    assert {option.name for option in dataclasses.fields(BookOptions)} - told <= set(manifest)
     assert manifest["version"].startswith("valuerepair ")
     # Nobody knows where the net of the tests lies: what it says then is no command, and does not look like one.
     *_, hint = result.output.splitlines()
@@ -270,13 +255,14 @@ def test_pgn_and_epd_name_the_same_positions_in_order(vr: Vr, db: Path, tmp_path
 
 def test_the_same_question_gives_the_same_bytes(vr: Vr, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        assert vr("--threshold", "0.3", "--order", "shuffled", "--holdout", "0.3", "-o", name).exit_code == 0
+        assert vr("--threshold", "0.3", "--order", "shuffled", "-o", name).exit_code == 0
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
 
 
 def test_holdout_files_are_written_checked_and_go_with_the_next_book(vr: Vr, tmp_path: Path) -> None:
-    assert vr("--threshold", "0.3", "--holdout", "0.4", "-o", "out").exit_code == 0
+    write_split("split.json", Split(games=0.4))
+    assert vr("--threshold", "0.3", "--split", "split.json", "-o", "out").exit_code == 0
     out = tmp_path / "out"
     manifest = json.loads((out / "manifest.json").read_text("utf-8"))
     assert sorted(manifest["files"]) == ["book.epd", "book.pgn", "holdout.epd", "holdout.pgn"]

@@ -16,6 +16,8 @@ from click.testing import CliRunner, Result
 
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, many, position_of
 from tests.mining_doubles import rows
+from tests.survey_intervals import korn_graubard
+from valuerepair.chess.origins import Origin
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
@@ -89,7 +91,7 @@ def both_ways(position: Any, truth: float, first: DeepResult, wrong: DeepResult,
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two stores of mates and theoretical draws: in the one the search is right, in the other the net."""
+    """Two stores of mates and drawn endings of seven games: in the one the search is right, in the other the net."""
     sides: list[list[Candidate]] = [[], []]
     for board, mate, other in mates_in_one(6):
         position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
@@ -104,6 +106,11 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             wrong, right = DeepResult(cp=900, best_move=moves[-1]), DeepResult(cp=0, best_move=moves[0])
             for side, row in zip(sides, both_ways(position_of(board.fen()), 0.0, right, wrong, moves[-1]), strict=True):
                 side += row
+    for side in sides:
+        side[:] = [
+            replace(row, position=replace(row.position, origin=Origin(game=1 + place // 2)))
+            for place, row in enumerate(side)
+        ]
     folder = tmp_path_factory.mktemp("known")
     return [make_store(folder / f"{name}.db", side) for name, side in zip("ab", sides, strict=True)]
 
@@ -133,9 +140,8 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     assert "14 of 14 candidates at 0.55 looked at" in said
     with Store.open(known[0]) as store:
         games = store.candidates(Question(alpha=170.0))["game_id"].value_counts()
-    assert games.sum() == 14
-    rows = 14**2 / (games**2).sum()  # all agree: a game, of whatever length, counts as one
-    low = 100 * rows / (rows + 1.959963984540054**2)  # Wilson's lower bound where all are hits
+    assert games.tolist() == [2] * 7
+    low = 100 * korn_graubard(rate=1, fewer=0, rows=14, games=7, ratio=0)[0]  # no game differs from another
     assert f"  search right  14 of 14, 100.00 % (95 %: {low:.2f} to 100.00)" in said
     place = said.index(next(line for line in said if line.startswith("search right, the largest")))
     assert chess.Board(said[place + 1].strip()).is_valid()

@@ -24,7 +24,7 @@ from tests.cli_tree import parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "data/README.md", "tests/README.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "data/README.md", "tests/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.parity.device_parity import GAMES, real_positions
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import canary, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
@@ -29,6 +31,7 @@ from valuerepair.nets.planes import encode
 from valuerepair.nets.providers import engine_key, provider_list
 from valuerepair.nets.session import SHAPES_KEPT, BoundSession, RawOutputs, Session
 from valuerepair.nets.weights import read_net_file
+from valuerepair.oracles import mcts_oracle
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,9 @@ def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference:
     assert 1e-5 < found.q <= canary.BOUNDS["f16"].q
     assert found.prior <= canary.BOUNDS["f16"].prior
     assert to_onnx(file).name == f"{file.sha256}-{VERSION}.onnx"
+    identity = replace(reference.identity, variant="-f16")
+    options = mcts_oracle.identity_of(Net(identity, half), SearchParams(), 100).options
+    assert options == {"precision": "f16", "device": "CPU"}
 
 
 def test_an_onnx_file_has_its_own_precision(maia_onnx: Path) -> None:

@@ -377,8 +377,6 @@ def test_a_book_needs_train_but_no_holdout(path: Path, tmp_path: Path, capsys: C
     assert (code, err) == (0, "")
     assert "held out: 0 % of the games" in out
     assert not (tmp_path / "book" / "holdout.pgn").exists()
-    code, _, err = vr([*words, "--holdout", "0.2"], capsys)
-    assert (code, err) == (2, "vr: --split and --holdout both say what is kept apart: give one of them\n")
     write_split(file, Split(archives=("one.pgn", "other.pgn")))
     code, _, err = vr(words, capsys)
     assert code == 1

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from valuerepair.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from valuerepair.api import Candidate as Candidate
     from valuerepair.api import MinedStore as MinedStore
@@ -59,8 +61,6 @@ if TYPE_CHECKING:
     from valuerepair.training.options import TrainOptions as TrainOptions
     from valuerepair.training.selfplay import SelfplayOptions as SelfplayOptions
     from valuerepair.training.store_chunks import ChunkOptions as ChunkOptions
-
-__version__ = "0.2.0"
 
 # Name -> where it is; behind a colon what it is called there, if that differs.
 _HOMES = {

@@ -717,7 +717,7 @@ def plan_match(
 def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:
     """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
 
-    `options` as in ``BookOptions(question=Question(threshold=0.6), holdout=0.2)``. Each file appears whole or not at
+    `options` as in ``BookOptions(question=Question(threshold=0.6), parents=2)``. Each file appears whole or not at
     all, the manifest last. Returns the manifest, whose `files` say what was written. Raises ValueRepairError where
     nothing is left to write or the folder cannot be written to.
     """

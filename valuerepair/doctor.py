@@ -125,16 +125,15 @@ def _net() -> Iterator[Finding]:
 
 def _providers() -> Iterator[Finding]:
     from valuerepair.nets import providers
-    from valuerepair.nets.devices import CPU, CUDA, NAMES, OPENVINO, TENSORRT
-    from valuerepair.nets.openvino_session import describe
+    from valuerepair.nets.devices import CPU, CUDA, NAMES, TENSORRT
 
-    for provider in (CPU, CUDA, TENSORRT, OPENVINO):
+    for provider in (CPU, CUDA, TENSORRT):
         name = NAMES[provider]
         if reason := providers.why_not(provider):
             advice = providers.install(provider) + ("; the CPU works without" if provider != CPU else "")
             yield Finding(name, "absent", reason, advice)
         else:
-            yield Finding(name, "ok", describe() if provider == OPENVINO else "works")
+            yield Finding(name, "ok", "works")
 
 
 def _store(db: Path) -> Iterator[Finding]:

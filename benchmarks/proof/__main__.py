@@ -21,10 +21,13 @@ import click
 import numpy as np
 
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD
-from benchmarks.proof.arms import NET, RESULTS_THRESHOLD, SHARES, Proof, Setting, Step, write_index
+from benchmarks.proof.arms import NET, RESULTS_THRESHOLD, SECOND, SHARES, Proof, Setting, Step, write_index
+from benchmarks.proof.labels import Labels
 from benchmarks.proof.lines import write_openings, write_ordinary
+from benchmarks.proof.player import Player
 from benchmarks.proof.positions import VALIDATION, read_positions
 from benchmarks.proof.tables import ask, places, read_index, validation_rates
+from valuerepair.files import written_whole
 from valuerepair.question import Question
 from valuerepair.report.alpha_table import alpha_table
 from valuerepair.store.store import Store
@@ -47,38 +50,55 @@ PARTS = (
     "long",
     "measure",
 )
+# Parts of the second plan: each runs in phases, and needs none of the others.
+LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] = {
+    "labels": lambda data, out, scale, results: Labels(data, out, scale).phases(results),
+    "mixture": lambda data, out, scale, results: Player(data, out, scale).mixing(results),
+    "player": lambda data, out, scale, results: Player(data, out, scale).playing(results),
+}
 # Trained by the store's alpha; by others are scale, which only plays, and results.
 _TRAINED = ("main", "value", "further", "ways", "aside", "games", "long")
 
 
 @click.command()
-@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.argument("parts", nargs=-1, type=click.Choice((*PARTS, *LATER)))
 @click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True,
               envvar="VALUEREPAIR_TEST_DATA", help="Folder of the archives and nets: tests/README.md.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True)
 @click.option("--results", type=click.Path(file_okay=False, path_type=Path), default="docs/proof", show_default=True)
+@click.option("--scale", default=1.0, show_default=True, help=f"Multiplies the sizes of {', '.join(LATER)}.")
 @click.option("--print", "printed", is_flag=True, help="Print the commands, and run none.")
-def command(parts: tuple[str, ...], data: Path, output: Path, results: Path, printed: bool) -> None:
+def command(parts: tuple[str, ...], data: Path, output: Path, results: Path, scale: float, printed: bool) -> None:
     """Run the proof of docs/proof.md, or some PARTS of it."""
     proof = Proof(data, output)
     for folder in ("nets", "logs", "done"):
         (output / folder).mkdir(parents=True, exist_ok=True)
-    for part in parts or PARTS:
+    for part in parts or (*PARTS, *LATER):
+        if part in LATER:
+            for phase in LATER[part](data, output, scale, results / SECOND):
+                show_or_run(phase, output, printed)
+            continue
         if part not in ("mine", "expand"):
             look(proof)
         if part not in ("mine", "expand", "pilot"):
             proof.setting = read_setting(output)
-        steps = list(steps_of(proof, part, results))
+        show_or_run(steps_of(proof, part, results), output, printed)
         if printed:
-            click.echo("\n".join(f"python -m {step.program} {' '.join(step.command)}" for step in steps))
             continue
-        run_all([step for step in steps if not step.output.exists()], output)
         if part == "pilot":
             choose_rates(proof)
         if part in (*_TRAINED, "results"):
             index(proof)
         if part == "main":
             choose_share(proof)
+
+
+def show_or_run(steps: Iterable[Step], output: Path, printed: bool) -> None:
+    """Prints the commands of the steps, or runs those whose output is not there."""
+    if printed:
+        click.echo("\n".join(f"python -m {step.program} {' '.join(step.command)}" for step in steps))
+    else:
+        run_all([step for step in steps if not step.output.exists()], output)
 
 
 def steps_of(proof: Proof, part: str, results: Path) -> Iterable[Step]:
@@ -110,10 +130,13 @@ def index(proof: Proof) -> None:
 
 
 def run_all(steps: Sequence[Step], output: Path) -> None:
-    """Runs steps in order, then trainings side by side, each on a core of its own."""
-    others = [step for step in steps if step.command[0] != "train"]
-    for step in others:
-        run(step, output)
+    """Runs steps in order, then trainings side by side, each on a core of its own; one alone has all of them."""
+    trainings = [step for step in steps if step.command[0] == "train"]
+    for step in steps:
+        if step not in trainings or len(trainings) == 1:
+            run(step, output)
+    if len(trainings) < 2:
+        return
     cores: Queue[int] = Queue()
     for core in os.sched_getaffinity(0):
         cores.put(core)
@@ -127,7 +150,7 @@ def run_all(steps: Sequence[Step], output: Path) -> None:
 
     with ThreadPoolExecutor(cores.qsize()) as pool:
         try:
-            for done in as_completed([pool.submit(train, step) for step in steps if step.command[0] == "train"]):
+            for done in as_completed([pool.submit(train, step) for step in trainings]):
                 done.result()
         except BaseException:  # Ctrl-C, too: what waits is not begun
             pool.shutdown(cancel_futures=True)
@@ -143,9 +166,13 @@ def run(step: Step, output: Path, core: int | None = None) -> None:
     click.echo(f"{time.strftime('%H:%M:%S')} {step.program} {' '.join(step.command)}")
     began = time.monotonic()
     pinned = ["taskset", "-c", str(core)] if core is not None else []
+    line = [*pinned, sys.executable, "-m", step.program, *step.command]
     with open(output / "logs" / f"{step.name}.log", "a") as log:
-        line = [*pinned, sys.executable, "-m", step.program, *step.command]
-        subprocess.run(line, check=True, stdout=log, stderr=log)
+        if step.saves:
+            with written_whole(step.output) as partial, open(partial, "w") as said:
+                subprocess.run(line, check=True, stdout=said, stderr=log)
+        else:
+            subprocess.run(line, check=True, stdout=log, stderr=log)
     with open(output / "hours.csv", "a", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow((step.part, step.name, round(time.monotonic() - began, 1)))
     if step.part != "measure" and not step.output.exists():

@@ -35,6 +35,7 @@ _USUAL_ALPHA = 170.0
 RESULTS = "results-"
 RESULTS_THRESHOLD = 0.55
 BY_RESULTS = "by-results"
+SECOND = "second"  # where the results of the second plan lie among the others
 _MORE = 0.15
 # Positions beside the games.
 _BESIDE = 100_000
@@ -64,19 +65,19 @@ MATCHES = {
     "results-sampled": ("results-15", "results-sampled"),
     "results-control": ("results-15", "results-control"),
 }
-# Games are many; at bf16 Q moves by some 0.003.
-_FAST = ("--device", "openvino")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of a program that makes `output`; nothing is to be done where that is there."""
+    """A command of a program that makes `output`, which is its standard output where it `saves` that; nothing is to be
+    done where it is there."""
 
     part: str
     name: str
     output: Path
     command: Sequence[str]
     program: str = "valuerepair"
+    saves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +233,7 @@ class Proof:
             ("z-contempt", book / "book.pgn", ("--set", _CONTEMPT)),
             ("z-control", self.out / "ordinary.pgn", ()),
         ):
-            play = ["selfplay", str(beginning), "--net", NET, "--nodes", str(_NODES), "--no-db", *_FAST, *settings]
+            play = ["selfplay", str(beginning), "--net", NET, "--nodes", str(_NODES), "--no-db", *settings]
             chunks, games = self.out / f"chunks-{name}", self.out / f"{name}.pgn"
             yield self._done("games", f"play-{name}", [*play, "--training", str(chunks), "-o", str(games)])
         for name in ("z", "z-contempt"):
@@ -248,7 +249,7 @@ class Proof:
         nets = {"original": NET, "control": control, "repaired": repaired}
         arms = {net.split()[0] for sides in MATCHES.values() for net in sides} - set(nets)
         nets |= {arm: str(self.net(arm, seed)) for arm in sorted(arms)}
-        openings = ["--openings", str(self.out / "openings.pgn"), *_FAST]
+        openings = ["--openings", str(self.out / "openings.pgn")]
         for name, words in MATCHES.items():
             pgn = str(self.out / f"match-{name}.pgn")
             sides = ((nets[net], *settings) for net, *settings in map(str.split, words))

@@ -28,9 +28,20 @@ def write_ordinary(store: str, split: str, question: Question, count: int, path:
 
 def write_openings(store: str, split: str, question: Question, count: int, path: Path) -> None:
     """`count` positions early in held-out games that are about level, one of a game, drawn by hash."""
-    rows = _rows(store, split, question, "games")
+    _write(_drawn(_level(_rows(store, split, question, "games")), count), path)
+
+
+def write_level(store: str, question: Question, path: Path) -> None:
+    """All positions of a store that are early in games and about level, one of a game, ordered by hash."""
+    with Store.open(store) as opened:
+        rows = _level(opened.frame(question))
+    _write(_drawn(rows, len(rows)), path)
+
+
+def _level(rows: pd.DataFrame) -> pd.DataFrame:
     fits = rows["ply"].between(*OPENING_PLIES) & (rows["deep_q"].abs() <= _LEVEL)
-    _write(_drawn(rows[fits].drop_duplicates("game_id"), count), path)
+    found: pd.DataFrame = rows[fits].drop_duplicates("game_id")
+    return found
 
 
 def _rows(store: str, split: str, question: Question, part: str) -> pd.DataFrame:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchmarks.proof.analysis import THRESHOLDS
-from benchmarks.proof.arms import BY_RESULTS, RESULTS_THRESHOLD
-from benchmarks.proof.tables import ORIGINAL, SAMPLED, against, run
+from benchmarks.proof.amplitude import learned, numbers_of
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, THRESHOLDS
+from benchmarks.proof.arms import BY_RESULTS, RESULTS_THRESHOLD, SECOND, SHARES
+from benchmarks.proof.tables import CONTROL, ORIGINAL, SAMPLED, against, run
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.judge.by_kind import WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,6 +166,98 @@ def matches(folder: Path) -> list[str]:
     return found
 
 
+def by_amplitude(folder: Path) -> list[str]:
+    """How much a net corrects by each share of candidates, and what that does to their rate, against what it did."""
+    rates = _of(_read(folder, "measures"), "rate", "recalibrated", PRIMARY_THRESHOLD)
+    of = {(row.set, row.arm): float(row.value) for row in _rows(rates)}
+    sets = ("games", "families")
+    numbers = {name: numbers_of(of[name, ORIGINAL], of[name, SAMPLED]) for name in sets}
+    found = _head(
+        ["candidates drawn", *(f"{what}, {name}" for name in sets for what in ("amplitude", "due", "measured"))]
+    )
+    shares: list[tuple[str, float | None]] = [(CONTROL, 0.0), (SAMPLED, None)]
+    for arm, share in [*shares, *((f"{round(100 * share)}", share) for share in SHARES)]:
+        cells = []
+        for name in sets:
+            here, none = learned(*numbers[name], share), learned(*numbers[name], 0.0)
+            measured = of[name, arm] / of[name, CONTROL] - 1
+            cells += [f"{here.amplitude:.2f}", f"{100 * (here.rate / none.rate - 1):+.1f}", f"{100 * measured:+.1f}"]
+        found.append(_row([f"`{arm}`", *cells]))
+    return found
+
+
+def headline(folder: Path) -> list[str]:
+    """Training that is ordinary, that sees no candidates, and that sees more of them, at both thresholds."""
+    rows = _read(folder, "differences")
+    found = _head(["", "less", "threshold", *SETS])
+    for arm, other in ((SAMPLED, ORIGINAL), (CONTROL, ORIGINAL), (SAMPLED, CONTROL), ("5", SAMPLED), ("20", SAMPLED)):
+        for threshold in THRESHOLDS:
+            some = _of(rows, "rate", "recalibrated", threshold)
+            some = some[(some["arm"] == arm) & (some["against"] == other)]
+            of = {r.set: relative(r.relative, r.relative_low, r.relative_high) for r in _rows(some)}
+            found.append(_row([f"`{arm}`", f"`{other}`", f"{threshold:g}", *(of[name] for name in SETS)]))
+    return found
+
+
+def labels(folder: Path) -> list[str]:
+    """What is left of the error by each way to spend a budget of the judge's nodes."""
+    rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if not row.against]
+    found = _head(["labels", "nets", "positions", "nodes", "squared error (95 %)"])
+    for row in rows:
+        spent = [f"{row.positions:,}", f"{row.nodes / 1e6:.1f} million"] if row.nodes else ["", ""]
+        error = _numbers((row.value, row.low, row.high), ".4f")
+        found.append(_row([f"`{row.arm}`", str(row.seeds), *spent, error]))
+    return found
+
+
+def labels_compared(folder: Path) -> list[str]:
+    """Ways to spend the budget against others: shares of the largest budget, and the error less the other's."""
+    rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if row.against]
+    found = _head(["labels", "share of the budget", "against", "its share", "error, less the other's"])
+    for row in rows:
+        change = relative(row.value, row.low, row.high) + " %"
+        found.append(_row([f"`{row.arm}`", f"{row.share:g}", f"`{row.against}`", f"{row.against_share:g}", change]))
+    return found
+
+
+def player_kinds(folder: Path) -> list[str]:
+    """A net against the old one by kind of position: squared errors, and candidates at both thresholds."""
+    found = _head(["net", "judge", "positions", "number", "error, old and new", "change",
+                   *(f"candidates at {bar:g}, points" for bar in THRESHOLDS)])  # fmt: skip
+    for row in _read(folder, "player-kinds").to_dict("records"):
+        errors = "" if isnan(row["old"]) else f"{row['old']:.4f}, {row['new']:.4f}"
+        points = [_points(row, f"_{bar:g}", 100, "+.2f") for bar in THRESHOLDS]
+        cells = [f"`{row['net']}`", row["judge"], WORDS[row["kind"]], f"{row['positions']:,}", errors]
+        found.append(_row([*cells, _points(row, "", 1, "+.4f"), *points]))
+    return found
+
+
+def player_matches(folder: Path) -> list[str]:
+    """The matches of nets against the old one."""
+    found = _head(["match", "games", "won", "drawn", "lost", "effective root moves", "Elo (95 %, by pairs)"])
+    for row in _rows(_read(folder, "player-matches")):
+        counts = (f"{count:,}" for count in (row.games, row.wins, row.draws, row.losses))
+        breadth = f"{row.moves:.2f}, {row.old:.2f}"
+        found.append(_row([f"`{row.match}`", *counts, breadth, _numbers((row.elo, row.low, row.high), "+.1f")]))
+    return found
+
+
+def player_regret(folder: Path) -> list[str]:
+    """The Q that both nets' moves lose where they differ."""
+    found = _head(["positions", "number", "judged", "old", "new", "new less old"])
+    for row in _read(folder, "player-regret").to_dict("records"):
+        cells = [WORDS[row["kind"]], f"{row['positions']:,}", f"{row['judged']:,}"]
+        found.append(_row([*cells, f"{row['old']:.4f}", f"{row['new']:.4f}", _points(row, "", 1, "+.4f")]))
+    return found
+
+
+def _points(row: dict[Any, Any], ending: str, times: float, form: str) -> str:
+    """A change with its interval; bold where that does not hold 0."""
+    middle, low, high = (times * row[f"{name}{ending}"] for name in ("change", "low", "high"))
+    said = _numbers((middle, low, high), form)
+    return f"**{said}**" if low > 0 or high < 0 else said
+
+
 def _numbers(value: tuple[float, float, float], form: str) -> str:
     middle, low, high = (format(each, form) for each in value)
     return f"{middle} ({low} to {high})"
@@ -183,6 +278,13 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "visits": visits,
     "noise": noise,
     "aside": aside,
+    "headline": headline,
+    "amplitude": by_amplitude,
+    "labels": lambda folder: labels(folder / SECOND),
+    "labels-compared": lambda folder: labels_compared(folder / SECOND),
+    "player-kinds": lambda folder: player_kinds(folder / SECOND),
+    "player-matches": lambda folder: player_matches(folder / SECOND),
+    "player-regret": lambda folder: player_regret(folder / SECOND),
 }
 
 

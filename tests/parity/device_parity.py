@@ -1,12 +1,12 @@
 """A device's values against ONNX Runtime's CPU at float32, on real positions: the table of docs/performance.md.
 
-    python -m tests.parity.device_parity --device openvino:f32 --device openvino --net maia-1900
+    python -m tests.parity.device_parity --device f16-on-cpu --net maia-1900
 
 How many candidates become others, from a store that was mined twice, with the device and without:
 
     vr mine data/games.pgn.zst --positions 5000 --screen off --deep stockfish:nodes=5000 --db five.db
-    vr mine data/games.pgn.zst --positions 5000 --screen off --deep stockfish:nodes=5000 --db five.db --device openvino
-    python -m tests.parity.device_parity --db five.db --net maia-1900 --net maia-1900-bf16
+    vr mine data/games.pgn.zst --positions 5000 --screen off --deep stockfish:nodes=5000 --db five.db --device cuda:f16
+    python -m tests.parity.device_parity --db five.db --net maia-1900 --net maia-1900-f16
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def differences(ours: tuple[NetValues, Priors], theirs: tuple[NetValues, Priors]
 def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
     """(positions with both values, candidates by the first, those of which only one of both makes a candidate).
 
-    The nets are named as the store has them: ``maia-1900``, ``maia-1900-bf16``; alpha is the first one's for both.
+    The nets are named as the store has them: ``maia-1900``, ``maia-1900-f16``; alpha is the first one's for both.
     """
     with Store.open(db) as store:
         first = store.frame(Question(net=net))
@@ -119,7 +119,7 @@ def main() -> None:
     for name in given.net or ["maia-1900"]:
         with open_net(name, device="cpu", batch=64) as net:
             reference = net.evaluate_with_priors(batch)
-        for device in given.device or ["openvino"]:
+        for device in given.device or [HALF]:
             with on_the_cpu(name) if device == HALF else open_net(name, device=device, batch=64) as net:
                 found = differences(net.evaluate_with_priors(batch), reference)
             print(found.row(net.identity.name, device), flush=True)

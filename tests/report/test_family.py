@@ -159,7 +159,7 @@ def test_a_store_that_was_not_expanded_has_no_families(db: Path, tmp_path: Path)
         asked: list[str] = []
         store.connection.set_trace_callback(asked.append)
         assert families_of(store, frame.attrs, frame, 0.55) == {**found, "roots": {}, "trees": {}}
-    assert len([text for text in asked if "expanded" in text]) == 1
+    assert len([text for text in asked if "FROM expanded" in text]) == 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -15,7 +15,6 @@ Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
 Form = Literal["moves", "fen"]
 NearDuplicates = Literal["game", "keep"]
-HoldoutBy = Literal["game", "opening", "material"]
 
 MAX_PARENTS = 8
 
@@ -29,9 +28,8 @@ class BookOptions:
     found the search right, `labels` those that have all of these labels. Of `near_duplicates` (same material and pawns)
     the first of each game is kept, or every one. `per_root` and `per_game_limit` keep the first, in the book's order,
     of those that were reached from one sampled candidate (itself included), and of a game. `limit` counts the held-out
-    positions too, but no parents. `holdout` is the share (0 for none) of games, or of the positions of whole families
-    (`holdout_by`), that goes to a second book. With a `split` the book is of its part ``train``, and the second one of
-    what it holds out. `parents`: how many plies before each position of the book are written too. `softness` is that of
+    positions too, but no parents. With a `split` the book has its part ``train``, and a second book what it holds out.
+    `parents`: how many plies before each position of the book are written too. `softness` is that of
     `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written that many times, others in
     proportion.
     """
@@ -46,8 +44,6 @@ class BookOptions:
     per_root: int | None = None
     near_duplicates: NearDuplicates = "game"
     max_abs_deep_q: float | None = None
-    holdout: float = 0.0
-    holdout_by: HoldoutBy = "game"
     split: Split | None = None
     parents: int = 0
     softness: float = 0.1
@@ -75,9 +71,3 @@ class BookOptions:
             raise UsageError(f"--parents {self.parents}: must be a number of plies from 0 to {MAX_PARENTS}")
         if not 0 <= self.softness < float("inf"):
             raise UsageError(f"--softness {self.softness:g}: must be a difference of Q, 0 or more")
-        if not 0 <= self.holdout < 1:
-            raise UsageError(f"--holdout {self.holdout:g}: must be a fraction in [0, 1)")
-        if self.split is not None and self.holdout:
-            raise UsageError("--split and --holdout both say what is kept apart: give one of them")
-        if self.holdout_by != "game" and not self.holdout:
-            raise UsageError(f"--holdout-by {self.holdout_by}: needs --holdout, the share to keep apart")

@@ -20,7 +20,7 @@ from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import plies
-from valuerepair.judge.split import PARTS, TRAIN, seeded_hash
+from valuerepair.judge.split import PARTS, TRAIN
 from valuerepair.judge.verdict import evidence
 from valuerepair.store.queries import eco_headers
 
@@ -127,99 +127,34 @@ def _check_label(label: str) -> None:
         raise UsageError(f"--label {label}: no such label; there are {', '.join(NAMES)} and {many}")
 
 
-SAME_GAME = "in a game of the holdout"
-SAME_ROOT = "of a root of the holdout"
 NEAR_HELD = "near-duplicate of the holdout"
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The rows of either side, those left out of the book for being too near to the holdout, and the held families."""
+    """The rows of the book, those of the holdout, and how many were too near to the holdout for the book, by reason."""
 
     book: pd.DataFrame
     holdout: pd.DataFrame
     left_out: dict[str, int]
-    families: tuple[str, ...] = ()
 
 
-def split(rows: pd.DataFrame, options: BookOptions) -> Sides:
-    """Divides rows that have the columns of `judge.openings.add_families`, and `part` for `options.split`.
+def sides(rows: pd.DataFrame, options: BookOptions) -> Sides:
+    """Divides rows by their column `part`, where `options` have a split: the part ``train`` is the book.
 
-    No game, no root that positions were reached from, and with ``--holdout-by`` no family has positions on both sides;
-    nor have near-duplicates, unless they are to be kept. Held families are drawn by hash of seed and name, each taken
-    if it brings the share of the holdout nearer to the one asked for. Raises ValueRepairError when a side stays empty;
-    of a split the holdout may.
+    A split has each game and each root on one side. Near-duplicates of the holdout are left out of the book, unless
+    they are to be kept. Raises ValueRepairError when the book stays empty; the holdout may.
     """
-    if not options.holdout and options.split is None:
+    if options.split is None:
         return Sides(rows, rows.iloc[:0], {})
-    families: tuple[str, ...] = ()
-    games = games_of(rows)
-    if options.split is not None:
-        families = (*options.split.openings, *options.split.materials)
-        held = rows["part"] != PARTS[TRAIN]
-    elif options.holdout_by == "game":
-        held = games.map(lambda game: seeded_hash(options.seed, game) < options.holdout * 2**63)
-    else:
-        names = rows[f"{options.holdout_by}_family"]
-        families = _held_families(names, games, options)
-        held = names.isin(families)
-    book, holdout, left_out = rows[~held], rows[held], dict[str, int]()
-    near_ones = {SAME_GAME: games.isin(set(games[held])), NEAR_HELD: _near(rows, held, options)}
-    if "root_id" in rows:
-        # Mostly of the same game; but a position that was met before it was reached has the game that it was met in.
-        near_ones[SAME_ROOT] = rows["root_id"].isin(set(rows["root_id"][held]))
-    for reason, near in near_ones.items():
-        near = near.loc[book.index]
-        if near.any():
-            left_out[reason] = int(near.sum())
-        book = book[~near]
-    if book.empty or (holdout.empty and options.split is None):
-        raise ValueRepairError(_one_side(rows, games, book, options))
-    return Sides(book, holdout, left_out, families)
-
-
-def _held_families(names: pd.Series[str], games: pd.Series[str], options: BookOptions) -> tuple[str, ...]:
-    """Families in order of their hash, each taken when the share gets nearer to `options.holdout` by it.
-
-    The share is that of the holdout in what is written: rows of other families in a held game are in neither.
-    """
-    sizes = games.value_counts()
-    games_by_family = games.groupby(names, sort=False).unique()
-    counts = names.value_counts()
-    touched: set[str] = set()
-    taken: list[str] = []
-    held = touched_rows = 0
-    for family in sorted(games_by_family.index, key=lambda name: seeded_hash(options.seed, name)):
-        new = set(games_by_family[family]) - touched
-        now_held, now_touched = held + int(counts[family]), touched_rows + int(sizes[list(new)].sum())
-        # Untouched rows make the book.
-        if _off(now_held, len(names) - now_touched, options) < _off(held, len(names) - touched_rows, options):
-            held, touched_rows = now_held, now_touched
-            touched |= new
-            taken.append(str(family))
-    return tuple(sorted(taken))
-
-
-def _off(held: int, book: int, options: BookOptions) -> float:
-    return abs(held / (held + book) - options.holdout) if book else 1.0
-
-
-def _near(rows: pd.DataFrame, held: pd.Series[bool], options: BookOptions) -> pd.Series[bool]:
-    if options.near_duplicates == "keep":
-        none: pd.Series[bool] = pd.Series(False, rows.index)
-        return none
-    keys = pd.Series(near_keys(rows["fen"].tolist()), rows.index)
-    near: pd.Series[bool] = keys.isin(set(keys[held]))
-    return near
-
-
-def _one_side(rows: pd.DataFrame, games: pd.Series[str], book: pd.DataFrame, options: BookOptions) -> str:
-    if options.split is not None:
-        return f"--split leaves the book empty: none of {len(rows):,} candidates is train, or far from the holdout"
-    side = "book" if book.empty else "holdout"
-    kinds = f"{games.nunique():,} games"
-    advice = "choose another fraction or --seed, or mine more games"
-    if options.holdout_by != "game":
-        kinds = f"{rows[f'{options.holdout_by}_family'].nunique():,} {options.holdout_by} families"
-        advice = "choose another fraction or --seed, or --holdout-by game"
-    return f"--holdout {options.holdout:g} leaves the {side} empty ({kinds} in all); {advice}"
+    held = rows["part"] != PARTS[TRAIN]
+    near: pd.Series[bool] = pd.Series(False, rows.index)
+    if options.near_duplicates != "keep":
+        keys = pd.Series(near_keys(rows["fen"].tolist()), rows.index)
+        near = ~held & keys.isin(set(keys[held]))
+    book = rows[~held & ~near]
+    if book.empty:
+        raise ValueRepairError(
+            f"--split leaves the book empty: none of {len(rows):,} candidates is train, or far from the holdout"
+        )
+    return Sides(book, rows[held], {NEAR_HELD: int(near.sum())} if near.any() else {})

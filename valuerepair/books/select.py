@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import NEAR_HELD, can_go_on, games_of, playable, split
+from valuerepair.books.rows import NEAR_HELD, can_go_on, games_of, playable, sides
 from valuerepair.chess.board import fens, keys, parse_fens, replay
 from valuerepair.chess.positions import cuts_of, encode_moves
 from valuerepair.chess.rows import Boards
@@ -33,7 +33,6 @@ class Selection:
     within the thresholds, `left_out` those then dropped, by reason. Columns are added: `book_weight`, `opening_family`,
     `material_family`, `plies_before` (0 for a candidate), `parent_of` (the candidates that a position comes before,
     empty for none) and, to the book, `copies` (how often it is written). A parent has no values of net or oracle.
-    `held_families` is empty where the holdout is one of games.
     """
 
     book: pd.DataFrame
@@ -42,7 +41,6 @@ class Selection:
     scored: int
     left_out: dict[str, int]
     parents: ParentCount
-    held_families: tuple[str, ...] = ()
 
 
 def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[float]) -> Selection:
@@ -72,11 +70,11 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
         plies_before=0,
         parent_of="",
     )
-    parts = split(rows, options)
-    sieve.left_out.update(parts.left_out)
-    book, parents = add_parents(parts.book, parts.holdout, options, parts.families)
+    divided = sides(rows, options)
+    sieve.left_out.update(divided.left_out)
+    book, parents = add_parents(divided.book, divided.holdout, options)
     book = _repeated(book, options, sieve.left_out, parents)
-    return Selection(book, parts.holdout, candidates, len(sizes), sieve.left_out, parents, parts.families)
+    return Selection(book, divided.holdout, candidates, len(sizes), sieve.left_out, parents)
 
 
 @dataclass(slots=True)
@@ -186,9 +184,7 @@ class ParentCount:
         self.left_out[reason] = self.left_out.get(reason, 0) + number
 
 
-def add_parents(
-    book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions, held_families: tuple[str, ...]
-) -> tuple[pd.DataFrame, ParentCount]:
+def add_parents(book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions) -> tuple[pd.DataFrame, ParentCount]:
     """`book` with each candidate's parents behind it, the nearest first; see `parents_of` for their weights.
 
     A position met twice is written once with the sum of the weights, as KataGo's uploader of positions merges them
@@ -198,7 +194,7 @@ def add_parents(
     if not options.parents:
         return book, count
     candidates = book.to_dict("records")
-    family = _Family(candidates, holdout, options, held_families, count)
+    family = _Family(candidates, holdout, options, count)
     lines = [str(moves).split() for moves in book["moves"]]
     parents = parents_of(book["start_fen"].tolist(), lines, options.parents)
     # Each gives of its own weight: a candidate may be the parent of another and have gained by that.
@@ -216,11 +212,11 @@ class _Family:
         candidates: list[dict[Hashable, Any]],
         holdout: pd.DataFrame,
         options: BookOptions,
-        held_families: tuple[str, ...],
         count: ParentCount,
     ) -> None:
         self.records: list[dict[Hashable, Any]] = []
-        self._options, self._count, self._held_families = options, count, set(held_families)
+        self._options, self._count = options, count
+        self._held_materials = set(options.split.materials if options.split is not None else ())
         held = holdout["fen"].tolist()
         self._held = set(same_positions(held))
         self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held))
@@ -252,8 +248,7 @@ class _Family:
     def _unwanted(self, key: int, row: dict[Hashable, Any]) -> str:
         if key in self._held:
             return HELD
-        by_material = self._options.split is not None or self._options.holdout_by == "material"
-        if by_material and row["material_family"] in self._held_families:
+        if row["material_family"] in self._held_materials:
             return HELD_FAMILY
         if self._near_held and near_keys([row["fen"]])[0] in self._near_held:
             return NEAR_HELD

@@ -7,14 +7,13 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from valuerepair import __version__
 from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, plain_lines, signed
 from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import add_knowledge, file_name, games_of
@@ -30,6 +29,7 @@ from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.files import net_words, why_not
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -46,11 +46,8 @@ _SAID = (
 )  # fmt: skip
 # What the manifest says of each entry, where positions of vr expand are taken in; a parent has only the root.
 _REACHED = ("position_id", "root_id", "step", "inferred")
-# Options that the manifest repeats as they are.
-_OPTIONS = (
-    "sign", "order", "form", "seed", "limit", "per_game_limit", "per_root", "near_duplicates", "max_abs_deep_q",
-    "holdout", "holdout_by", "repeat_by_weight",
-)  # fmt: skip
+# Options that the manifest does not repeat as they are: it says more of each.
+_TOLD_OTHERWISE = {"question", "confirmed", "labels", "split", "parents", "softness"}
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
@@ -241,9 +238,6 @@ def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:
         return []
 
 
-_NAMED = 6  # held families in the summary
-
-
 @dataclass(frozen=True, slots=True)
 class BookFile:
     """One written file. `plies` are the game plies of its entries: smallest, median and largest.
@@ -265,7 +259,8 @@ class BookFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of manifest.json; `files` by name. No time stamp: the same question gives the same bytes.
+    """The content of manifest.json, which has the `options` beside the other fields; `files` by name. No time stamp:
+    the same question gives the same bytes.
 
     `parents` is a `ParentCount`; `diversity` holds `judge.weights.describe` of book and holdout, over distinct
     positions; `weights` says what they are a function of. Where positions of vr expand are taken in, `entries` says of
@@ -280,23 +275,11 @@ class Manifest:
     calibration: dict[str, Any] | None
     threshold: float
     expanded: str
-    sign: str
+    options: dict[str, Any]
     confirmed: dict[str, Any] | None
     labels: list[str]
-    order: str
-    form: str
-    seed: int
-    limit: int | None
-    per_game_limit: int | None
-    per_root: int | None
-    near_duplicates: str
-    max_abs_deep_q: float | None
-    holdout: float
-    holdout_by: str
-    held_families: list[str]
     split: dict[str, Any] | None
     weights: dict[str, Any]
-    repeat_by_weight: int | None
     scored: int
     candidates: int
     left_out: dict[str, int]
@@ -306,7 +289,9 @@ class Manifest:
     files: dict[str, BookFile]
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        manifest = asdict(self)
+        at_top = manifest.pop("options")
+        return json.dumps(manifest | at_top, indent=2, ensure_ascii=False) + "\n"
 
     def summary(self, directory: str) -> list[str]:
         """What was written, and how lc0 plays it, in lines for a terminal."""
@@ -318,10 +303,6 @@ class Manifest:
         lines += self._parent_lines()
         if self.split is not None:
             lines.append(str(Split(**self.split)))
-        elif self.held_families:
-            lines.append(
-                f"held out: {len(self.held_families):,} {self.holdout_by} families, {_some(self.held_families)}"
-            )
         for name, file in pgn.items():
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
@@ -373,12 +354,6 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     return ["lc0 itself plays by the same command with --engine lc0", f"next: {' '.join(words)}"]
 
 
-def _some(names: Sequence[str]) -> str:
-    """A list of names, cut where it gets long: the manifest has all."""
-    shown = ", ".join(names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED:,} more" if len(names) > _NAMED else shown
-
-
 def make_manifest(
     attrs: dict[str, Any],
     options: BookOptions,
@@ -394,10 +369,13 @@ def make_manifest(
         alpha=attrs["alpha"],
         calibration=attrs["calibration"],
         **{name: getattr(options.question, name) for name in ("q_from", "threshold", "expanded")},
-        **{name: getattr(options, name) for name in _OPTIONS},
+        options={
+            option.name: getattr(options, option.name)
+            for option in fields(options)
+            if option.name not in _TOLD_OTHERWISE
+        },
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),
-        held_families=list(selection.held_families),
         split=None if options.split is None else asdict(options.split),
         weights=_weights(options),
         scored=selection.scored,

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from valuerepair import __version__
 from valuerepair.cli import verbosity
 from valuerepair.cli.config import load
 from valuerepair.cli.group import LazyGroup
+from valuerepair.version import __version__
 
 # The help stands here so that `vr --help` imports no command; a command is the module of its name.
 COMMANDS: dict[str, dict[str, str]] = {

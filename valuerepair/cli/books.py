@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import click
 
-from valuerepair.books.options import Form, HoldoutBy, NearDuplicates, Order, Sign
+from valuerepair.books.options import Form, NearDuplicates, Order, Sign
 from valuerepair.cli.completion import folders
 from valuerepair.cli.group import SectionedGroup
 from valuerepair.cli.options import DB, FILE, SEED, SPLIT, QuestionOptions, question, split_of
@@ -20,7 +20,6 @@ from valuerepair.cli.verbosity import is_quiet, say_more
     sections={
         "Most used": "threshold confirmed expanded split limit output db",
         "Which positions": "sign label max-abs-deep-q near-duplicates per-game-limit per-root order seed",
-        "Holdout": "holdout holdout-by",
         "Entries": "form parents softness repeat-by-weight",
         "Values": "net oracle alpha calibration",
     },
@@ -44,21 +43,14 @@ from valuerepair.cli.verbosity import is_quiet, say_more
 )
 @click.option("--per-game-limit", type=int, help="Positions of one game, at most.")
 @click.option("--per-root", type=int, help="Positions that vr expand reached from one candidate, at most.")
-@click.option("--limit", type=int, help="Positions in all, at most; the holdout counts, parents do not.")
+@click.option("--limit", type=int, help="Positions in all, at most; those held out count, parents do not.")
 @click.option(
     "--order",
     type=click.Choice(get_args(Order)),
     default="disagreement",
     help="Largest disagreement first, or shuffled by --seed; limits keep the first.",
 )
-@click.option("--holdout", type=float, default=0.0, help="Share that goes into holdout.pgn and holdout.epd instead.")
-@click.option(
-    "--holdout-by",
-    type=click.Choice(get_args(HoldoutBy)),
-    default="game",
-    help="Hold out whole games or whole families.",
-)
-@SPLIT(help="A file of vr split: its part train goes into the book, the rest into the holdout files.")
+@SPLIT(help="A file of vr split: its part train goes into the book, what it holds out into the holdout files.")
 @click.option("--parents", default=0, help="Also write the positions up to this many plies earlier, with less weight.")
 @click.option("--softness", default=0.1, help="How gradually weights rise around the threshold, in Q; 0: all are 1.")
 @click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 this many times, others less often.")
@@ -68,7 +60,7 @@ from valuerepair.cli.verbosity import is_quiet, say_more
     default="moves",
     help="Write entries as moves from the initial position where lc0 can read them, or all as FEN.",
 )
-@SEED(help="Seed for --order shuffled, --holdout and --repeat-by-weight.")
+@SEED(help="Seed for --order shuffled and --repeat-by-weight.")
 @click.option("-o", "--output", shell_complete=folders, default="valuerepair-books", help="Folder for the files.")
 @click.option("--json", is_flag=True, help="Print the manifest.")
 @click.pass_context
@@ -82,7 +74,7 @@ def command(
     \b
     Example:
       vr books --threshold 0.55
-      vr books --threshold 0.4 --sign optimistic --limit 500 --holdout 0.2 -o repair
+      vr books --threshold 0.4 --sign optimistic --limit 500 -o repair
       vr books --threshold 0.3 --split split.json -o repair
       vr books --threshold 0.55 --confirmed --parents 2 --repeat-by-weight 8
       vr books check valuerepair-books/book.pgn

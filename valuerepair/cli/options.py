@@ -298,12 +298,11 @@ def device_options(
     *, reference: bool = False, threads: str = "Cores that the net may use.  [default: all]"
 ) -> Callable[[Command], Command]:
     """``--device``, with `reference` only those that compute a net's own values, at float32; ``--threads``."""
-    bf16 = "" if reference else " openvino computes in bf16: Q changes by about 0.003."
     device = click.option(
         "--device",
         type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
         default="auto",
-        help=f"Device for nets: auto is CUDA where it works, else the CPU.{bf16}",
+        help="Device for nets: auto is CUDA where it works, else the CPU.",
     )
     return lambda command: device(click.option("--threads", type=int, help=threads)(command))
 

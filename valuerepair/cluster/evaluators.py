@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from valuerepair import __version__
 from valuerepair.archives.select import U64
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Moves, Position, PositionBatch
@@ -28,6 +27,7 @@ from valuerepair.oracles.spec import RECORDED
 from valuerepair.runs.evaluators import Opened
 from valuerepair.runs.workers import Answer
 from valuerepair.store.rows import OracleIdentity
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.cluster.dispatcher import Dispatcher

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import WorkerPlugin, get_worker
 
-from valuerepair import __version__
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, reason_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.oracle import Oracle
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.chess.positions import PositionBatch

@@ -13,14 +13,13 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path, PurePath
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import __version__
 from valuerepair.archives.select import in_share, mix, salt
 from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
@@ -28,6 +27,7 @@ from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.inputs import Record, Whole, read_json, reason
 from valuerepair.judge.material import material_signature
 from valuerepair.judge.openings import (
     MAX_PLIES,
@@ -44,6 +44,7 @@ from valuerepair.store import files
 from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -491,16 +492,24 @@ def read_split(path: str | os.PathLike[str]) -> Split:
     """The split of a file that `write_split` wrote. Raises UsageError where there is none, and for what it cannot say,
     ValueRepairError for another file."""
     try:
-        given = json.loads(Path(path).read_text("utf-8"))
-        given.pop("version")
-        if given.keys() != {each.name for each in fields(Split)}:
-            raise ValueError
-        names = {name: tuple(map(str, given[name])) for name in ("openings", "materials", "archives")}
-        split = Split(games=float(given["games"]), seed=int(given["seed"]), **names)
+        written = read_json(path, _SplitFile, "split that vr split wrote")
+        return Split(
+            games=written.games,
+            seed=written.seed,
+            openings=written.openings,
+            materials=written.materials,
+            archives=written.archives,
+        )
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"{path}: {reason(error)}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; vr split writes one") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueRepairError(f"{path}: is no split that vr split wrote") from None
-    return split
+
+
+class _SplitFile(Record):
+    version: str
+    games: float
+    openings: tuple[str, ...]
+    materials: tuple[str, ...]
+    archives: tuple[str, ...]
+    seed: Whole

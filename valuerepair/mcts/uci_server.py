@@ -16,7 +16,6 @@ from typing import Any
 
 import chess
 
-from valuerepair import __version__
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.chess.progress import remarks_to
 from valuerepair.errors import ValueRepairError
@@ -28,6 +27,7 @@ from valuerepair.mcts.search import Search
 from valuerepair.mcts.uci_info import InfoOptions, info_lines, verbose_lines
 from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
 from valuerepair.nets.position_text import read_position
+from valuerepair.version import __version__
 
 _ENDING_S = 3.0  # a search is given so long to end when the engine quits
 _SAMPLE_NODES = 10_000

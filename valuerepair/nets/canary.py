@@ -33,7 +33,7 @@ class Bound(NamedTuple):
 
 # A hundred times what rounding makes at float32, else some two to four times the largest that was measured on 5,000
 # positions (docs/performance.md): real faults are much larger.
-BOUNDS: Mapping[Precision, Bound] = {"f32": Bound(5e-4, 5e-4), "bf16": Bound(0.15, 0.15), "f16": Bound(0.04, 0.04)}
+BOUNDS: Mapping[Precision, Bound] = {"f32": Bound(5e-4, 5e-4), "f16": Bound(0.04, 0.04)}
 
 _LINES = (
     "startpos",

@@ -123,7 +123,7 @@ class CompactSession:
     def __init__(self, session: Session) -> None:
         self._plain = session
         onnx, device = compact_file(session), session.device
-        self._session = load(onnx, device.provider, session.sha256, device.precision, session.threads)
+        self._session = load(onnx, device.provider, session.sha256, device.precision)
         self._wanted = [LOGITS if name == session.tensors.policy else name for name in session.wanted]
 
     def width(self, moves: int) -> int:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Precision = Literal["f32", "bf16", "f16"]
+from valuerepair.errors import UsageError
+
+Precision = Literal["f32", "f16"]
 
 CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
-OPENVINO = "OpenVINO"  # not a provider of ONNX Runtime: the package openvino itself
-NAMES = {CPU: "CPU", OPENVINO: "OpenVINO", CUDA: "CUDA", TENSORRT: "TensorRT"}
-ON_CPU = (CPU, OPENVINO)
+NAMES = {CPU: "CPU", CUDA: "CUDA", TENSORRT: "TensorRT"}
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What computes a net: an ONNX Runtime provider or `OPENVINO`, and the precision of its sums' inputs."""
+    """What computes a net: an ONNX Runtime provider, and the precision of its sums' inputs."""
 
     provider: str
     precision: Precision = "f32"
@@ -27,31 +27,28 @@ class Device:
     def word(self) -> str:
         """The word of ``--device`` that means this."""
         plain = NAMES[self.provider].lower()
-        usual: Precision = "bf16" if self.provider == OPENVINO else "f32"
-        return plain if self.precision == usual else f"{plain}:{self.precision}"
+        return plain if self.precision == "f32" else f"{plain}:{self.precision}"
 
     @property
     def variant(self) -> str:
-        """What tells its values apart from those of float32: empty, ``-bf16`` or ``-f16``."""
+        """What tells its values apart from those of float32: empty or ``-f16``."""
         return "" if self.precision == "f32" else f"-{self.precision}"
 
     @property
     def name(self) -> str:
-        """For a user: ``CPU``, ``OpenVINO at bf16``."""
+        """For a user: ``CPU``, ``CUDA at f16``."""
         return NAMES[self.provider] + ("" if self.precision == "f32" else f" at {self.precision}")
 
 
 BY_WORD = {
     "cpu": Device(CPU),
-    "openvino": Device(OPENVINO, "bf16"),
-    "openvino:f32": Device(OPENVINO),
     "cuda": Device(CUDA),
     "cuda:f16": Device(CUDA, "f16"),
     "tensorrt": Device(TENSORRT),
     "tensorrt:f16": Device(TENSORRT, "f16"),
 }
 DEVICES = ("auto", *BY_WORD)
-# Those whose values are the net's own, as a store means them: the others are of float16 or bfloat16.
+# Those whose values are the net's own, as a store means them: the others are of float16.
 REFERENCE_DEVICES = tuple(word for word in DEVICES if word == "auto" or BY_WORD[word].precision == "f32")
 
 
@@ -62,5 +59,13 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 def device_of(variant: str) -> str | None:
-    """The word of a device that computes values of this variant; None for float32, which every device can."""
-    return {"bf16": "openvino", "f16": "cuda:f16"}.get(variant.rpartition("-")[2])
+    """The word of a device that computes values of this variant; None for float32, which every device can.
+
+    Raises UsageError for bfloat16, which stores of 0.1.0 may have.
+    """
+    precision = variant.rpartition("-")[2]
+    if precision == "bf16":
+        raise UsageError(
+            "bfloat16 values were computed by OpenVINO, which vr no longer uses; choose another net with --net"
+        )
+    return "cuda:f16" if precision == "f16" else None

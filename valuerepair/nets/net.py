@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
 from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import canary, openvino_session
+from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU, Device
 from valuerepair.nets.heads import Heads
@@ -43,7 +43,7 @@ class NetIdentity:
 
     `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
     `variant` is empty, or how its values are computed otherwise than usual: by another head of several (``-q``,
-    ``-optimistic``), in another precision (``-bf16``, ``-f16``); `name` says that too. `path` is where the file lies,
+    ``-optimistic``), in another precision (``-f16``); `name` says that too. `path` is where the file lies,
     from the root; empty for one that is found by its name.
     """
 
@@ -123,7 +123,7 @@ class Net:
 
     @property
     def provider(self) -> str:
-        """What runs it: the ONNX Runtime provider (``CPUExecutionProvider`` ...) or ``OpenVINO``."""
+        """What runs it: the ONNX Runtime provider (``CPUExecutionProvider`` ...)."""
         return self.session.provider
 
     @property
@@ -287,8 +287,6 @@ def _open_session(file: NetFile, device: Device, threads: int, input_format: int
     """A session that computes the net as the CPU does. Raises ValueRepairError."""
     plain = to_onnx(file, heads=heads)
     onnx = to_onnx(file, half=True, heads=heads) if device.precision == "f16" else plain
-    if device.precision == "bf16" and openvino_session.has_amx() is False:
-        log.info("this processor has no AMX, so that bf16 is no faster here than --device cpu, and less exact")
     variant = heads.variant + device.variant
     session = Session(onnx, device.provider, threads, file.sha256, variant, device.precision)
     if device.provider != CPU:

@@ -22,11 +22,9 @@ import numpy as np
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_folder
 from valuerepair.nets import onnx_model
-from valuerepair.nets.devices import BY_WORD, CPU, CUDA, DEVICES, NAMES, OPENVINO, TENSORRT, Device, Precision
-from valuerepair.nets.openvino_session import why_no_openvino
+from valuerepair.nets.devices import BY_WORD, CPU, CUDA, DEVICES, NAMES, TENSORRT, Device, Precision
 
 _REMEDY = {
-    OPENVINO: ("install it with `pip install 'valuerepair[openvino]'`", "use --device cpu"),
     CUDA: ("install it with `pip install 'valuerepair[gpu]'`", "use --device cpu"),
     TENSORRT: ("install onnxruntime-gpu and TensorRT (`pip install tensorrt`)", "use --device cuda or cpu"),
 }
@@ -51,21 +49,17 @@ def choose_device(word: str) -> Device:
         log.debug("--device auto: %s", "CUDA" if reason is None else f"the CPU, as CUDA cannot be used: {reason}")
         return Device(CUDA if reason is None else CPU)
     device = BY_WORD[word]
-    if device.provider != CPU and (reason := why_not(device.provider, device.precision)):
+    if device.provider != CPU and (reason := why_not(device.provider)):
         name, remedy = NAMES[device.provider], f"{install(device.provider)}, or {_REMEDY[device.provider][1]}"
-        if device.precision == "bf16" and why_not(device.provider) is None:
-            remedy = "use --device openvino:f32 or cpu"
         raise ValueRepairError(f"--device {word}: {name} cannot be used: {reason}; {remedy}")
     return device
 
 
 @functools.cache
-def why_not(provider: str, precision: Precision = "f32") -> str | None:
+def why_not(provider: str) -> str | None:
     """Why a provider does not run here, None when it ran the canary right."""
     import onnxruntime
 
-    if provider == OPENVINO:
-        return why_no_openvino(precision)
     if provider not in onnxruntime.get_available_providers():
         return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
     if provider != CPU and (reason := why_no_driver()) is not None:

@@ -22,14 +22,11 @@ from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
-from valuerepair.nets import openvino_session
-from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, OPENVINO, TENSORRT, Device, Precision
-from valuerepair.nets.openvino_session import OpenVinoSession
+from valuerepair.nets.devices import CPU, CUDA, NAMES, TENSORRT, Device, Precision
 from valuerepair.nets.providers import first_line, new_session, preload_libraries, provider_list, quiet_options
 
 log = logging.getLogger(__name__)
-DEFAULT_BATCH = {CPU: 64, OPENVINO: 64}
-DEFAULT_GPU_BATCH = 512
+DEFAULT_CPU_BATCH, DEFAULT_GPU_BATCH = 64, 512
 CPU_BATCHES = (16, 32, 64, 128, 256)
 GPU_BATCHES = (64, 128, 256, 512, 1024, 2048)
 GPU_STREAMS = 3
@@ -60,13 +57,11 @@ class RawOutputs:
         return self.value
 
 
-def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32", threads: int = 1) -> Any:
-    """An onnxruntime.InferenceSession of the file that really is on the provider, or what works like one.
+def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32") -> Any:
+    """An onnxruntime.InferenceSession of the file that really is on the provider; on a GPU its inputs are bound.
 
-    On a GPU its inputs are bound, OpenVINO has its own session of `threads` streams. Raises ValueRepairError.
+    Raises ValueRepairError.
     """
-    if provider == OPENVINO:
-        return OpenVinoSession(onnx, precision, threads)
     preload_libraries(provider)
     try:
         session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256, precision))
@@ -91,7 +86,7 @@ class Session:
         self.precision: Precision = precision
         self._batch: int | None = None
         self.streams = threads if self.on_cpu else min(threads, GPU_STREAMS)
-        self._session = load(onnx, provider, sha256, precision, threads)
+        self._session = load(onnx, provider, sha256, precision)
         log.debug("%s on %s, threads %d, streams %d", onnx, provider, threads, self.streams)
         self.tensors = find_tensors(self._session, onnx)
         self.wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
@@ -105,7 +100,7 @@ class Session:
     @property
     def on_cpu(self) -> bool:
         """True when the processor computes the net: each stream keeps a core busy."""
-        return self.provider in ON_CPU
+        return self.provider == CPU
 
     def run(self, planes: NDArray[np.float32]) -> RawOutputs:
         """One batch through the net; planes float32[n, 112, 8, 8]."""
@@ -119,8 +114,6 @@ class Session:
         """The rows that are run for n of them: TensorRT builds an engine for each new shape, some files fix it."""
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
-        if self.provider == OPENVINO:
-            return openvino_session.padded_rows(n)
         return self.batch_size if self.provider == TENSORRT else n
 
     def read(self, answers: Sequence[Any], n: int) -> RawOutputs:
@@ -155,7 +148,7 @@ class Session:
         """The batch a stream should get: fixed by the file, measured earlier, or a cautious default."""
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
-        return self._batch or DEFAULT_BATCH.get(self.provider, DEFAULT_GPU_BATCH)
+        return self._batch or (DEFAULT_CPU_BATCH if self.on_cpu else DEFAULT_GPU_BATCH)
 
     def set_batch(self, batch: int) -> None:
         """Uses this batch size and measures none."""
@@ -165,19 +158,13 @@ class Session:
         word = self.device.word.replace(":", "-")
         return cache_folder("tuning") / f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
 
-    def _version(self) -> str:
-        """Of the runtime, which a measured batch size is of."""
-        import onnxruntime
-
-        if self.provider == OPENVINO:
-            return f"openvino {openvino_session.version()}"
-        return str(onnxruntime.__version__)
-
     def tune(self) -> None:
         """Finds the best batch size by measuring, once for net, provider and threads; later from the cache."""
         if self.tensors.fixed_batch or self._batch:
             return
-        path, version = self._tuning_file(), self._version()
+        import onnxruntime
+
+        path, version = self._tuning_file(), str(onnxruntime.__version__)
         try:
             known = json.loads(path.read_text())
             if known["onnxruntime"] == version:

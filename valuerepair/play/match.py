@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from valuerepair import __version__, signals
+from valuerepair import signals
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
 from valuerepair.play.breadth import breadth_tags
@@ -36,6 +36,7 @@ from valuerepair.play.runner import Pairing, play_games
 from valuerepair.play.sprt import GO_ON, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, progress_note, report_lines
 from valuerepair.play.time_control import TimeControl, parse_control
+from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from valuerepair import __version__, signals
+from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.forest import forest_bytes
@@ -31,6 +31,7 @@ from valuerepair.play.runner import Pairing, play_games
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
+from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 

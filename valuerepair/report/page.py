@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import chess.svg
 import numpy as np
 
-from valuerepair import __version__
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question
@@ -24,6 +23,7 @@ from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, cho
 from valuerepair.report.static_page import frame as page_frame
 from valuerepair.report.static_page import template_part
 from valuerepair.store.queries import snapshot
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from importlib import resources
 
-from valuerepair import __version__
+from valuerepair.version import __version__
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 

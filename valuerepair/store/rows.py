@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import __version__
 from valuerepair.chess.origins import Origin, OriginGame
 from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, piece_counts
+from valuerepair.version import __version__
 
 # Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
 # in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move,

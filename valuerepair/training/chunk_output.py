@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Literal
 
-from valuerepair import __version__
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, check_empty, claimed, written_whole
+from valuerepair.version import __version__
 
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished.json"  # what a stopped run goes on from; gone when the manifest is there

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from valuerepair import __version__
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import salt
 from valuerepair.chess.progress import Progress
@@ -29,6 +28,7 @@ from valuerepair.files import check_empty, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.training.chunk_files import ChunkIndex, RandomReader, digest_of, find_archives, read_index
 from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
+from valuerepair.version import __version__
 
 SIDES = ("repair", "normal")
 TOLERANCE = 0.01  # by so much the share may differ from the one asked for

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import __version__
 from valuerepair.chess.origins import BESIDE, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
@@ -29,6 +28,7 @@ from valuerepair.store.store import Store
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import POLICY, TrainOptions
 from valuerepair.training.sources import ChunkSource, Held, Source, StoreSource, Stream
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd

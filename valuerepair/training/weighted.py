@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from valuerepair import __version__
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import ply_priorities, salt
 from valuerepair.calibration import Calibration, TooLittle, fit, fold_of
@@ -47,6 +46,7 @@ from valuerepair.training.weights import (
     phases_of,
     written,
 )
+from valuerepair.version import __version__
 
 _BLOCK_GAMES = 256
 _SCHEMA = pa.schema([("chunk", pa.string()), ("record", pa.int32()), ("weight", pa.float32())])

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import __version__
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
 from valuerepair.nets.planes import CLOCK_PLANE
 from valuerepair.nets.weights import NetFile, fields, read_net_file, read_varint, unpack
+from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.training.graph import NetGraph

@@ -1,0 +1,136 @@
+"""A better judge and player: the steps are commands, their results say what comes next, and become tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.proof import games, page, player
+from benchmarks.proof.arms import Step
+from benchmarks.proof.lines import OPENING_PLIES, write_level
+from benchmarks.proof.player import CHOSEN, MATCHES, MIXTURES, PLAYER, Player, best_of
+from tests.cli_tree import SAMPLE, parse
+from valuerepair.archives.aside import parse_shares
+from valuerepair.cli import cli
+from valuerepair.judge.by_kind import rows_by_kind
+from valuerepair.play.openings import read_openings
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+
+TABLE = [(0.4, "a"), (0.62, "b"), (0.55, "c"), (0.3, "d")]
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Player:
+    """All that commands want to find."""
+    (tmp_path / "data" / "pgn").mkdir(parents=True)
+    (tmp_path / "data" / "pgn" / "otb-masters.pgn.zst").touch()
+    found = Player(tmp_path / "data", tmp_path / "out", 0.5)
+    for folder in (found.out / "nets", found.out / "tried-old", found.out / "tried-new"):
+        folder.mkdir(parents=True)
+    (found.out / "openings-level.db").touch()
+    return found
+
+
+def said(scales: list[float]) -> str:
+    return json.dumps({"comparisons": [{"q_scale": {"value": scale}} for scale in scales]})
+
+
+def steps(there: Player) -> list[Step]:
+    phases = (*there.mixing(there.out), *there.playing(there.out))
+    return [step for phase in phases for step in phase]
+
+
+def test_steps_follow_from_what_was_found(there: Player) -> None:
+    first = {step.name for step in steps(there)}
+    assert not any(name.startswith("match-") for name in first)
+    there.judged("mixture").write_text(said([0.9, 0.8, 0.7]))
+    there.judged(PLAYER).write_text(said([0.6]))
+    for side, shift in (("old", 0.0), ("new", -0.2)):
+        with open(there.out / f"tried-{side}" / "table.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerows([("setting", "points"), *((name, points + shift) for points, name in TABLE)])
+    found = {step.name: list(step.command) for step in steps(there)}
+    assert found["match-mixture-half-100"][1].endswith("mixture-half.pb.gz,nodes=100,q_scale=0.800")
+    for nodes in MATCHES:
+        assert found[f"match-{PLAYER}-{nodes}"][1:3] == [
+            f"net={there.net(PLAYER)},nodes={nodes},q_scale=0.600",
+            f"net=maia-1900,nodes={nodes}",
+        ]
+    new, old = found[f"match-{PLAYER}-best"][1:3]
+    assert (new.split(",")[2:], old.split(",")[2:]) == ([], ["cpuct=0.87", "fpu_value=0.17"])
+    assert best_of(there.out / "tried-old") == ",cpuct=0.87,fpu_value=0.17"
+    programs = {
+        "valuerepair": cli, "benchmarks.proof.games": games.command, "benchmarks.proof.player": player.command
+    }  # fmt: skip
+    for step in steps(there):
+        parse(list(step.command), programs[step.program])
+
+
+def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:
+    by = {
+        name: {list(step.command)[1] for step in steps(there) if step.command[0] == "mine" and name in step.command[1]}
+        for name in ("train.pgn", "test.pgn")
+    }
+    assert all(len(files) == 1 for files in by.values())
+    for step in steps(there):
+        if step.command[0] == "mine":
+            learned = any(name in step.command[3] for name in (*MIXTURES, f"{PLAYER}.db"))
+            assert ("train.pgn" in step.command[1]) == learned, step.name
+    assert parse_shares(MIXTURES[CHOSEN]) == {"aside": 0.25, "search": 0.25}
+
+
+def test_openings_are_level_and_early(tmp_path: Path) -> None:
+    write_level(str(SAMPLE), Question(), tmp_path / "level.pgn")
+    lines = read_openings(tmp_path / "level.pgn", strict=True)
+    with Store.open(SAMPLE) as store:
+        deep = store.frame(Question()).set_index("fen")["deep_q"]
+    assert len(lines) > 10
+    for line in lines:
+        assert abs(deep[line.fen]) <= 0.3
+        assert OPENING_PLIES[0] <= len(line.moves) <= OPENING_PLIES[1]
+
+
+def test_tables_are_what_the_commands_said(there: Player, shared_data: Path) -> None:
+    dice = np.random.default_rng(5)
+    deep, game = dice.uniform(-1, 1, 600), np.repeat(np.arange(200), 3)
+    net_q = (deep + dice.normal(0, 0.3, 600), deep + dice.normal(0, 0.1, 600))
+    kind = np.where(np.arange(600) % 2, "game", "aside").astype(object)
+    rows: list[dict[str, Any]] = [asdict(row) for row in rows_by_kind(net_q, deep, np.ones(600), game, kind)]
+    regret = {"rows": [{"kind": "game", "positions": 9, "judged": 4, "regret": [0.2, 0.1],
+                        "change": {"difference": -0.1, "low": -0.2, "high": 0.0}}]}  # fmt: skip
+    pair = {"by_kind": rows, "q_scale": {"value": 0.7}, "regret": regret}
+    there.judged(PLAYER).write_text(json.dumps({"comparisons": [pair], "rejudged": {"comparisons": [pair]}}))
+    there.net(PLAYER).write_bytes((shared_data / "nets" / "maia-1100.pb.gz").read_bytes())
+    table = player.kinds(there.out)
+    assert list(table["judge"]) == ["first"] * 2 + ["deeper"] * 2
+    assert list(table["kind"]) == ["game", "aside"] * 2
+    for cells, row in zip(table.to_dict("records"), rows + rows, strict=True):
+        assert (cells["change"], cells["high"]) == (row["change"]["difference"], row["change"]["high"])
+        assert cells["high"] < 0
+        assert cells["low_0.55"] == row["candidates"][1]["change"]["low"]
+        assert np.isnan(cells["old"]) == (cells["judge"] == "deeper")
+    assert player.regrets(there.out).to_dict("records")[0]["change"] == -0.1
+    elo = [{"level": 0.9, "value": 1.0, "low": 0.0, "high": 2.0}, {"level": 0.95, "value": 1.0, "low": -1.0, "high": 3}]
+    played = {"games": 4, "score": {"wins": 2, "draws": 1, "losses": 1}, "elo": elo, "effective_root_moves": [3.4, 3.5]}
+    (there.out / "match-player-100.json").write_text(json.dumps(played))
+    [match] = player.matches(there.out).to_dict("records")
+    assert (match["match"], match["low"], match["high"], match["moves"]) == ("player-100", -1.0, 3, 3.4)
+    done = CliRunner().invoke(player.command, ["tables", str(there.out), "-o", str(there.out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert page.player_matches(there.out)[2] == "| `player-100` | 4 | 2 | 1 | 1 | 3.40, 3.50 | +1.0 (-1.0 to +3.0) |"
+    assert page.player_regret(there.out)[2] == "| in games | 9 | 4 | 0.2000 | 0.1000 | -0.1000 (-0.2000 to +0.0000) |"
+    shown = page.player_kinds(there.out)
+    assert len(shown) == 6
+    first, deeper = shown[2], shown[4]
+    change = rows[0]["change"]
+    assert f"| {rows[0]['squared_error'][0]:.4f}, {rows[0]['squared_error'][1]:.4f} |" in first
+    assert f"| **{change['difference']:+.4f} ({change['low']:+.4f} to {change['high']:+.4f})** |" in first
+    assert "| `player` | deeper | in games | 300 |  | **" in deeper
