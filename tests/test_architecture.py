@@ -16,14 +16,9 @@ PACKAGE = "valuerepair"
 
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
-<<<<<<< HEAD
-    {"errors"},
-    {"signals"},
-    {"files", "cores"},
-=======
     {"errors", "version"},
+    {"signals"},
     {"files", "cores", "inputs"},
->>>>>>> main
     {"chess"},
     {"question", "intervals", "calibration"},
     {"archives", "nets", "engines"},
