@@ -18,6 +18,8 @@ from tests.faults.conftest import Note
 from tests.faults.storm import SIGNALS, Command, weather
 from tests.match_doubles import write_book
 from tests.mining_doubles import dump
+from tests.test_pipeline_whole import NETS, tiny
+from valuerepair.pipeline import settings as toml
 
 pytestmark = pytest.mark.faults
 GAMES = str(Path(__file__).parents[2] / "data" / "wild.pgn.zst")
@@ -40,9 +42,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random_nets.write(kind, folder / "net.pb.gz")
     random_nets.write(kind, folder / "other.pb.gz", seed=2)
     vr(folder, "mine", GAMES, "--positions", "150", "--net", "net.pb.gz", *DEEP, "--db", "mined.db")
-    vr(folder, "chunks", GAMES, "--games", "12", "-o", "repair", "--form", "files")
+    vr(folder, "chunks", GAMES, "--games", "12", "-o", "some", "--form", "files")
     vr(folder, "chunks", GAMES, "--games", "40", "--seed", "3", "-o", "normal", "--form", "files")
     write_book(folder / "book.pgn")
+    (folder / "repair").mkdir()
+    toml.write(replace(tiny(folder), net=str(folder / "net.pb.gz")), folder / "repair" / toml.FILE)
+    vr(folder, "repair", "-o", "repair", "--plan")  # measures this machine
     return folder
 
 
@@ -73,7 +78,7 @@ COMMANDS = {
         ("mine", GAMES, "--positions", "300", *NET, "--deep", "mcts:nodes=8", "--db", "new.db"),
         lambda folder: store(folder, "new.db"),
     ),
-    "confirm": Command(("confirm", "--db", "mined.db", *ASKED, "--nodes", "60", "--limit", "60"), store),
+    "confirm": Command(("confirm", "--db", "mined.db", *ASKED, "--nodes", "60"), store),
     "expand": Command(("expand", "--db", "mined.db", *ASKED, "--positions", "60"), store),
     "selfplay": Command(
         [
@@ -97,12 +102,11 @@ COMMANDS = {
         ("train", "--net", "net.pb.gz", "--store", "mined.db", "--steps", "30", "--batch", "32", "-o", "t.pb.gz"),
         files("t.pb.gz"),
     ),
+    "repair": Command(("repair", "-o", "repair"), files(*(f"repair/{name}" for name in NETS))),
     "remeasure": Command(("remeasure", *NET, "--net", "other.pb.gz", "--db", "mined.db", *ASKED), store),
     "export": Command(("export", "--db", "mined.db", "--format", "chunks", "-o", "written"), files("written")),
     "chunks": Command(("chunks", GAMES, "--games", "400", "-o", "written"), files("written")),
-    "mix": Command(
-        ("mix", "--repair", "repair", "--normal", "normal", "--share", "0.2", "-o", "mixed"), files("mixed")
-    ),
+    "mix": Command(("mix", "--repair", "some", "--normal", "normal", "--share", "0.2", "-o", "mixed"), files("mixed")),
     "rescore": Command(("rescore", "normal", "--db", "mined.db", "-o", "written"), files("written")),
     "merge": Command(
         ("store", "merge", "mined.db", "copy.db", "-o", "merged.db"), lambda folder: store(folder, "merged.db")

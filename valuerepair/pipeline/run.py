@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 NOTES = "stages.json"
 LOCK = "repair.lock"
-INTERRUPTED = 130
 _TICK_S = 0.2
 
 
@@ -338,7 +337,7 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
         code, interrupted = _run_command(repair, stage, lock, quiet)
     noted = replace(noted, seconds=noted.seconds + time.monotonic() - begun, done=code == 0)
     repair.notes.note(noted)
-    if interrupted or code == INTERRUPTED:
+    if interrupted or code == signals.EXIT_CODE:
         raise KeyboardInterrupt
     if code:
         why = f"was ended by signal {-code}" if code < 0 else f"failed (exit code {code})"
