@@ -69,6 +69,8 @@ def _address_in(path: str) -> str:
 @asynccontextmanager
 async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
     """The scheduler's address; workers on this machine are started here, and ended with the block."""
+    from multiprocessing import util
+
     import dask
     from distributed import LocalCluster
 
@@ -97,6 +99,8 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
             asynchronous=True,
         ) as cluster:
             yield str(cluster.scheduler_address)
+    # The semaphores of its queues: Python gives them back as it ends, which `vr` does without.
+    util._run_finalizers()  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 @asynccontextmanager
