@@ -22,8 +22,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 import numpy as np
-import orjson
 import zstandard
 from numpy.typing import NDArray
 
@@ -105,10 +105,10 @@ def dump(data: BenchData) -> Comparison:
 
         def theirs() -> float:
             with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
-                return sum(1 for line in io.BufferedReader(stream, 1 << 20) if orjson.loads(line))
+                return sum(1 for line in io.BufferedReader(stream, 1 << 20) if msgspec.json.decode(line))
 
         with _mining(path, SampleOptions(per_game=None, positions=DRAWN), data.net) as ours:
-            return compare("recorded-dump", "lines", "zstd and orjson alone", ours, theirs, target=0.5)
+            return compare("recorded-dump", "lines", "zstd and msgspec alone", ours, theirs, target=0.5)
 
 
 def rows(data: BenchData) -> Comparison:
@@ -283,7 +283,7 @@ def _write_dump(archive: str, path: Path) -> None:
             pvs = [{"cp": int(dice.integers(-300, 300)), "line": line} for _ in range(dice.integers(1, 6))]
             depth, nodes = int(dice.integers(15, 50)), int(dice.integers(1000, 10**6))
             evaluations.append({"pvs": pvs, "knodes": nodes, "depth": depth})
-        lines.append(orjson.dumps({"fen": position.fen.rsplit(" ", 2)[0], "evals": evaluations}))
+        lines.append(msgspec.json.encode({"fen": position.fen.rsplit(" ", 2)[0], "evals": evaluations}))
     with path.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as packer:
         for _ in range(REPEATS):
             packer.write(b"\n".join(lines) + b"\n")

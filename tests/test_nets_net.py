@@ -229,8 +229,8 @@ def test_wdl_that_is_none_is_refused(maia_onnx: Path, monkeypatch: pytest.Monkey
     """Logits instead of probabilities would give a wrong Q without a word."""
     honest = Session.run
 
-    def logits(self: Session, planes: Any) -> RawOutputs:
-        raw = honest(self, planes)
+    def logits(self: Session, planes: Any, options: Any = None) -> RawOutputs:
+        raw = honest(self, planes, options)
         assert raw.wdl is not None
         return RawOutputs(raw.policy, np.log(raw.wdl), raw.value, raw.mlh)
 

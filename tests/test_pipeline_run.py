@@ -330,7 +330,7 @@ def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) 
 @pytest.mark.parametrize("content", ["{", '{"stages": [{"name": "mine"}]}', '{"stages": 3}', "[]"])
 def test_notes_that_are_none_are_one_line(content: str, tmp_path: Path, commands: Commands) -> None:
     (tmp_path / NOTES).write_text(content)
-    with pytest.raises(ValueRepairError, match=r"stages\.json: cannot be read") as error:
+    with pytest.raises(ValueRepairError, match=r"stages\.json: is no list of stages") as error:
         of(SETTINGS, tmp_path)
     assert "\n" not in str(error.value)
 

@@ -90,5 +90,5 @@ def test_books_that_are_none(tmp_path: Path, name: str, content: str, message: s
         read_openings(path)
     with pytest.raises(ValueRepairError, match="no such file"):
         read_openings(tmp_path / "none.pgn")
-    with pytest.raises(ValueRepairError, match="directory"):
+    with pytest.raises(ValueRepairError, match="is a folder"):
         read_openings(tmp_path)

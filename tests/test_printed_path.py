@@ -3,7 +3,6 @@ the loop; and none of them takes a position that is held out."""
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import shlex
@@ -25,7 +24,8 @@ from tests.chunk_games import run
 from tests.fake_engine import __file__ as fake_engine
 from tests.vr_runs import Done, here
 from valuerepair.chess.board import keys, parse_fens
-from valuerepair.judge.split import JUDGED, PARTS, known_split, read_split
+from valuerepair.chess.positions import Position
+from valuerepair.judge.split import JUDGED, PARTS, Split, known_split, read_split
 from valuerepair.question import Question
 from valuerepair.store.files import NET, find_file, net_words
 from valuerepair.store.store import Store
@@ -122,7 +122,7 @@ def test_what_is_printed_after_a_split_names_it(loop: tuple[Path, dict[str, list
     assert "--split" not in lines["mine"][0]
     after = [line for name in ("split", "mine again", "confirm") for line in lines[name]]
     for line in after:
-        assert ("--split split.json" in line) == (line.split()[1] in ("expand", "books")), line
+        assert ("--split split.json" in line) == (line.split()[1] in ("expand", "books", "selfplay")), line
 
 
 def held_out(folder: Path, parts_of: Sequence[str] = PARTS[1:]) -> set[int]:
@@ -149,29 +149,33 @@ def of_book(path: Path) -> Iterator[chess.Board]:
             yield game.end().board()
 
 
-def of_games(path: Path) -> Iterator[chess.Board]:
-    """The positions of games of which there are records: those with a move of the search."""
-    with path.open() as file:
-        for game in iter(lambda: chess.pgn.read_game(file), None):
-            assert game is not None
-            yield from (node.parent.board() for node in game.mainline() if node.parent and "book" not in node.comment)
+def of_held_families(records: Sequence[Position], split: Split) -> list[str]:
+    """The FENs of training records whose pieces are those of a held-out family, whichever side has which."""
+    families = {frozenset(name.replace("K", "").split("v")) for name in split.materials}
+    assert families
+    return [record.fen for record in records if frozenset(map("".join, pieces_of(record.fen))) in families]
+
+
+def pieces_of(fen: str) -> list[list[str]]:
+    """The kinds of pieces of White and of Black, beside king and pawns."""
+    men = fen.split()[0]
+    return [[piece for piece in "QRBN" if change(piece) in men] for change in (str.upper, str.lower)]
 
 
 def test_nothing_that_is_held_out_is_in_a_book_or_a_chunk(loop: tuple[Path, dict[str, list[str]]]) -> None:
-    """The book that was written last, and all games from books of after the split, read by python-chess."""
+    """The book that was written last, read by python-chess, and the chunks of all games from books after the split."""
     folder, _ = loop
     held = held_out(folder)
     # The games from the book of before the split are those without a digest in their name.
     books = keys_of(of_book(folder / "valuerepair-books" / "book.pgn"))
-    games = list(folder.glob("selfplay-*.pgn"))
-    recorded = [board for path in games for board in of_games(path)]
-    chunks = [gzip.decompress(path.read_bytes()) for path in folder.glob("book-chunks-*/*.gz")]
-    assert sum(map(len, chunks)) == 8356 * len(recorded) > 0  # a record each, of version 6
-    played = keys_of(recorded)
+    chunks = list(folder.glob("book-chunks-*"))
+    records, _ = run(*chunks)
     assert books
-    assert len(games) >= 2  # one and the same book goes on with its games
+    assert records
+    assert len(chunks) >= 2  # one and the same book goes on with its games
     assert not books & held
-    assert not played & held
+    assert not {int(np.uint64(record.key).view(np.int64)) for record in records} & held_out(folder, JUDGED)
+    assert not of_held_families(records, read_split(folder / "split.json"))
     # What is counted is able to find something: without the split the same book has positions that are held out.
     asked = ("books", "--threshold", "0.05", "-o", "all-of-it", "--limit", "300")
     done = here(*asked, cwd=folder)
@@ -352,10 +356,10 @@ def test_readmes_path_runs_from_games_and_a_net_and_leaks_nothing(
             assert "A = " in done.stdout
     held = held_out(folder)
     assert not keys_of(of_book(folder / "book" / "book.pgn")) & held
-    assert not keys_of(of_games(folder / "book-games.pgn")) & held
     # The other positions of a game with a family's ending, `neither`, are not judged by: vr chunks has what is before.
     judged = held_out(folder, JUDGED)
     for chunks in ("book-chunks", "normal-chunks", "mixture"):
         records, _ = run(folder / chunks)
         assert len(records) > 300
         assert not {int(np.uint64(record.key).view(np.int64)) for record in records} & judged, chunks
+        assert not of_held_families(records, read_split(folder / "split.json")), chunks

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ optax: Any = pytest.importorskip("optax")
 from tests.linear_net import LinearNet  # noqa: E402
 from tests.training_doubles import InMemory, as_held, learn, positions  # noqa: E402
 from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
+from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
+from valuerepair.training import checkpoint, kept  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
-from valuerepair.training import kept  # noqa: E402
 from valuerepair.training.fit import Fitted, fit  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
@@ -431,16 +432,17 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
     whole.mkdir()
     expected = run(samples, whole)
     calls: Iterator[int] = iter(range(100))
-    write = np.savez
 
-    def full(file: Any, **arrays: Any) -> None:
-        if next(calls) == 2:
-            file.write(b"PK")
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write(file, **arrays)
+    @contextmanager
+    def on_a_full_disk(path: Path) -> Iterator[Path]:
+        with written_whole(path) as partial:
+            if next(calls) == 2:
+                partial.unlink()
+                partial.symlink_to("/dev/full")
+            yield partial
 
     with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", full)
+        patch.setattr(checkpoint, "written_whole", on_a_full_disk)
         with pytest.raises(ValueRepairError, match="No space left on device: the checkpoint of step 30 is not written"):
             run(samples, tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["checkpoint"]

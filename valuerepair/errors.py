@@ -17,3 +17,15 @@ class UsageError(ValueRepairError):
 
 class TruncatedInput(ValueRepairError):
     """An archive ends in the middle. What came before the cut was used. Exit code 1 at the end of the run."""
+
+
+def one_line(said: object) -> str:
+    """A text that comes from a file, or an error about one, as printable words on a line of bounded length."""
+    if isinstance(said, RecursionError):
+        return "is nested too deeply"
+    text = "".join(letter if letter.isprintable() else " " for letter in str(said)[: 2 * _LONGEST])
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."
+
+
+_LONGEST = 200

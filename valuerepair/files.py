@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import hashlib
+import io
 import os
 import secrets
 import shutil
 import stat
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.signals import check, holding
 
 
@@ -48,7 +51,7 @@ def file_sha256(path: str) -> str:
     """SHA-256 of a file, in hex, read in pieces. Raises ValueRepairError when it cannot be read."""
     digest = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             while piece := file.read(1 << 20):
                 digest.update(piece)
     except OSError as error:
@@ -56,17 +59,58 @@ def file_sha256(path: str) -> str:
     return digest.hexdigest()
 
 
+MOST_TOML = 1 << 20
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a regular file for reading bytes; the name may lead there by links.
+
+    Raises OSError, and ValueRepairError for a folder, pipe or device, which could be read without end or never begin.
+    """
+    # Without O_NONBLOCK a named pipe would wait here for its writer.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+        raise ValueRepairError(f"{os.fspath(path)}: is {kind}, not a file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+    """The bytes of a regular file. Raises as `open_regular`, and ValueRepairError where there are more than `most`."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(min(size, most) + 1)  # a file that grows, or says another size, is read no further
+    if len(content) > most:
+        raise ValueRepairError(f"{os.fspath(path)}: has more than {most >> 20} MiB, which is too large for its kind")
+    return content
+
+
+def unpack_gzip(content: bytes, most: int) -> bytes:
+    """What gzip packed. Raises ValueError for damage, and where it unpacks to more than `most` bytes."""
+    try:
+        with gzip.open(io.BytesIO(content)) as packed:
+            unpacked = packed.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"damaged gzip data ({error})") from None
+    if len(unpacked) > most:
+        raise ValueError(f"its gzip data unpacks to more than {most >> 20} MiB, which is too much for its kind")
+    return unpacked
+
+
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a TOML file says. Raises OSError, and UsageError for another kind of file."""
+    """The tables of a TOML file. Raises OSError where it cannot be read, ValueRepairError for another kind of file."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        found: dict[str, Any] = tomllib.loads(Path(path).read_text("utf-8"))
-    except ValueError as error:  # TOML or UTF-8
-        raise UsageError(f"{os.fspath(path)}: is no TOML file: {' '.join(str(error).split())}") from None
-    return found
+        tables: dict[str, Any] = tomllib.loads(read_regular(path, MOST_TOML).decode())
+        repr(tables)  # which an integer with thousands of hexadecimal digits has not
+    except (ValueError, RecursionError) as error:
+        raise ValueRepairError(f"{os.fspath(path)}: is no TOML file: {one_line(error)}") from None
+    return tables
 
 
 @contextlib.contextmanager

@@ -58,8 +58,8 @@ def store(folder: Path, name: str = "mined.db") -> Any:
 
 def games(name: str) -> Callable[[Path], Any]:
     def of(folder: Path) -> list[str]:
-        text = re.sub(r"\[(Date|Chunk) .*\]\n|\{.*?\}", "", (folder / name).read_text())
-        return sorted(text.split("\n\n[Event "))
+        text = re.sub(r"\[(Date|Chunk) .*\]\n|\{[^}]*\}", "", (folder / name).read_text())
+        return sorted(" ".join(game.split()) for game in text.split("\n\n[Event "))
 
     return of
 

@@ -36,6 +36,7 @@ PIECES: tuple[bytes, ...] = (
     b"}",
     b"(",
 )
+PIECES += (b"[" * 5000, b'{"a":' * 5000, b"\\ud800", b"1e999", b"0000")
 PIECES += (b")", b";", b"%", b'"', b"\\", b"[", b"]", b"--", b"$1", b"*", b"1-0", b"e8=Q", b"O-O-O", b"0-0", b"Z0")
 HEADERS = (
     b'[Variant "Chess960"]\n',

@@ -33,6 +33,18 @@ from tests.fuzz.own_files import (
     run_store,
     store_seeds,
 )
+from tests.fuzz.typed_files import (
+    checkpoint_seeds,
+    json_seeds,
+    position_seeds,
+    repair_seeds,
+    run_checkpoint,
+    run_json,
+    run_position,
+    run_repair,
+    run_weights,
+    weights_seeds,
+)
 
 
 @dataclass(frozen=True)
@@ -60,4 +72,9 @@ TARGETS: dict[str, Target] = {
     "store": Target(store_seeds, run_store, text=False),
     "config": Target(config_seeds, run_config, text=True),
     "header": Target(header_seeds, run_header, text=False),
+    "json": Target(json_seeds, run_json, text=True),
+    "repair": Target(repair_seeds, run_repair, text=True),
+    "checkpoint": Target(checkpoint_seeds, run_checkpoint, text=False),
+    "weights": Target(weights_seeds, run_weights, text=False),
+    "position": Target(position_seeds, run_position, text=True),
 }

@@ -38,9 +38,9 @@ class NetTime:
         self._run = Session.run
 
     def __enter__(self) -> NetTime:
-        def timed(session: Session, planes: Any) -> RawOutputs:
+        def timed(session: Session, planes: Any, options: Any = None) -> RawOutputs:
             begun = time.thread_time()
-            found = self._run(session, planes)
+            found = self._run(session, planes, options)
             with self._lock:
                 self.seconds, self.rows = self.seconds + time.thread_time() - begun, self.rows + len(planes)
             return found

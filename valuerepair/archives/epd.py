@@ -205,9 +205,10 @@ def _best_move(fen: str, sans: str) -> str | None:
     import chess
 
     try:
-        return chess.Board(fen).parse_san(sans.split()[0]).uci()
+        move = chess.Board(fen).parse_san(sans.split()[0])
     except (ValueError, IndexError):
         return None
+    return move.uci() if move else None  # python-chess takes null moves, as --
 
 
 def _number(text: str | None) -> int | None:

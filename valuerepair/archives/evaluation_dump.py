@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from valuerepair.archives.epd import LineBlock, bare_sieve, rejected_line
@@ -32,6 +31,8 @@ from valuerepair.chess.movegen import MAX_MOVES, is_legal
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.positions import cuts_of, decode_moves, encode_moves
 from valuerepair.chess.rows import BLACK_SHIFT, FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards, Moves
+from valuerepair.errors import ValueRepairError
+from valuerepair.inputs import from_json
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
 _CHESS960 = "Chess960"
@@ -103,10 +104,9 @@ def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
 def _object(line: bytes) -> dict[str, Any]:
     """The JSON object of a line, empty for what is none."""
     try:
-        read = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        return from_json(line, dict[str, Any], "")
+    except ValueRepairError:
         return {}
-    return read if isinstance(read, dict) else {}
 
 
 def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:

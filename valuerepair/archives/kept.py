@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import pyarrow as pa
 
 from valuerepair.archives.rows import ReadReport
 from valuerepair.chess.origins import OriginGame, Origins, Recorded
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import written_whole
+from valuerepair.files import open_regular, written_whole
+from valuerepair.inputs import Record, from_json
 
 EVERY_S = 30.0  # what a kill loses at most of the reading; a save of 100,000 positions takes about a second
 _TEXTS = ("fen", "start_fen")
@@ -33,6 +34,12 @@ class Place:
     source: int = 0
     offset: int = 0
     games: int = 0
+
+
+class _About(Record):
+    identity: str
+    place: Place
+    report: dict[str, Any]
 
 
 class KeptSample:
@@ -55,18 +62,19 @@ class KeptSample:
     def load(self, report: ReadReport) -> None:
         """Takes up what the file has, and puts its counts into the report, which is new."""
         try:
-            with pa.OSFile(str(self._path)) as file:
+            with open_regular(self._path) as file:
                 table = pa.ipc.open_file(file).read_all()
-        except (FileNotFoundError, pa.ArrowInvalid):
+            table.validate(full=True)
+            about = from_json(table.schema.metadata[b"sample"], _About, str(self._path))
+            if about.identity != self._identity:
+                return
+            counts = msgspec.convert(about.report, ReadReport, dec_hook=lambda _, counted: Counter(counted))
+            drawn = _batch(table)
+        except (FileNotFoundError, ValueRepairError, msgspec.ValidationError, pa.ArrowException, KeyError, TypeError):
             return
-        about = orjson.loads(table.schema.metadata[b"sample"])
-        if about["identity"] != self._identity:
-            return
-        self.place, self.drawn = Place(**about["place"]), _batch(table)
-        for name, value in about["report"].items():
-            if isinstance(value, list):
-                value = [tuple(row) if isinstance(row, list) else row for row in value]
-            setattr(report, name, Counter(value) if isinstance(value, dict) else value)
+        self.place, self.drawn = about.place, drawn
+        for each in fields(ReadReport):
+            setattr(report, each.name, getattr(counts, each.name))
 
     def save(self, place: Place, drawn: PositionBatch, report: ReadReport) -> None:
         """Keeps what is drawn of all before `place`, and the counts of it.
@@ -74,7 +82,7 @@ class KeptSample:
         Raises ValueRepairError when the file cannot be written.
         """
         about = {"identity": self._identity, "place": place, "report": report}
-        table = _table(drawn).replace_schema_metadata({"sample": orjson.dumps(about)})
+        table = _table(drawn).replace_schema_metadata({"sample": msgspec.json.encode(about)})
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         try:
             whole = written_whole(self._path)
@@ -94,10 +102,10 @@ def _table(batch: PositionBatch) -> pa.Table:
     origins = batch.origins
     columns: dict[str, Any] = {name: getattr(batch, name) for name in (*_TEXTS, *_NUMBERS)}
     columns["moves"] = pa.LargeListArray.from_arrays(batch.offsets, batch.moves)
-    columns["game"] = [orjson.dumps(game) for game in origins.game]
+    columns["game"] = [msgspec.json.encode(game) for game in origins.game]
     columns["played"] = pa.array(origins.played, pa.string())
     if origins.recorded is not None:
-        columns["recorded"] = [orjson.dumps(found) for found in origins.recorded]
+        columns["recorded"] = [msgspec.json.encode(found) for found in origins.recorded]
     return pa.table(columns)
 
 
@@ -106,8 +114,11 @@ def _batch(table: pa.Table) -> PositionBatch:
     moves = columns["moves"]
     recorded = None
     if "recorded" in columns:
-        recorded = [_recorded(orjson.loads(text)) for text in columns["recorded"].to_pylist()]
-    games = [OriginGame(**orjson.loads(text)) for text in columns["game"].to_pylist()]
+        recorded = [
+            None if text == b"null" else from_json(text, Recorded, "recorded")
+            for text in columns["recorded"].to_pylist()
+        ]
+    games = [from_json(text, OriginGame, "game") for text in columns["game"].to_pylist()]
     ply, key, known = (columns[name].to_numpy(zero_copy_only=False) for name in _NUMBERS)
     fen, start_fen = (columns[name].to_pylist() for name in _TEXTS)
     return PositionBatch(
@@ -120,10 +131,3 @@ def _batch(table: pa.Table) -> PositionBatch:
         known,
         Origins(games, columns["played"].to_pylist(), recorded),
     )
-
-
-def _recorded(found: dict[str, Any] | None) -> Recorded | None:
-    if found is None:
-        return None
-    lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
-    return Recorded(**{**found, **lists})

@@ -18,8 +18,10 @@ import chess
 
 from valuerepair.books.lc0_reader import RESULTS, Refused, explain, no_game, read_move, start_board
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import open_regular
 
 MAX_LINE = 1 << 24
+MOST_BOOK = 512 << 20  # bytes, unpacked
 _GZIP_MAGIC = b"\x1f\x8b"
 _OTHER_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 _FEN_TAG = re.compile(r"\[\s*FEN\s*\"", re.IGNORECASE)
@@ -75,11 +77,16 @@ class BookCheck:
             problems.append(Problem(line, reason))
 
         reader = _EpdCheck(self, problem) if self._epd else _PgnCheck(self, problem)
-        number = 0
+        number = size = 0
         with _open_book(self.path) as file:
             try:
                 while line := file.readline(MAX_LINE + 1):
                     number += 1
+                    size += len(line)
+                    if size > MOST_BOOK:
+                        raise ValueRepairError(
+                            f"{self.path}: unpacks to more than {MOST_BOOK >> 20} MiB; this is no book"
+                        )
                     if len(line) > MAX_LINE:
                         raise ValueRepairError(f"{self.path}: line {number} is longer than 16 MiB; this is no book")
                     reader.line(number, line.removesuffix(b"\n"))
@@ -101,16 +108,16 @@ class BookCheck:
 
 
 def _open_book(path: Path) -> BinaryIO | gzip.GzipFile:
-    if path.is_dir():
-        raise ValueRepairError(f"{path}: is a directory, not a book")
-    if not path.exists():
-        raise ValueRepairError(f"{path}: no such file")
-    with path.open("rb") as file:
-        head = file.read(6)
+    try:
+        file = open_regular(path)
+    except FileNotFoundError:
+        raise ValueRepairError(f"{path}: no such file") from None
+    head = file.read(6)
+    file.seek(0)
     for magic, name in _OTHER_MAGIC.items():
         if head.startswith(magic):
             raise ValueRepairError(f"{path}: compressed with {name}, which lc0 cannot read; unpack it or use gzip")
-    return gzip.open(path, "rb") if head.startswith(_GZIP_MAGIC) else path.open("rb")
+    return gzip.GzipFile(fileobj=file) if head.startswith(_GZIP_MAGIC) else file
 
 
 @dataclass(slots=True)
@@ -397,6 +404,8 @@ def _operation(board: chess.Board, opcode: str, operand: str) -> None:
             try:
                 move = line.parse_san(san)
             except ValueError:
-                raise Refused(f"{opcode} {san[:20]}: no legal move") from None
+                move = chess.Move.null()
+            if not move:  # python-chess takes null moves, as --
+                raise Refused(f"{opcode} {san[:20]}: no legal move")
             if opcode == "pv":
                 line.push(move)

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 
 from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, plain_lines, signed
@@ -22,6 +23,7 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_together
+from valuerepair.inputs import read_json
 from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
 from valuerepair.judge.weights import describe, described
 from valuerepair.nets.planes import FILLS
@@ -232,10 +234,17 @@ def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
 def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:
     """Holdout files that the manifest of an earlier book claims and this one does not write."""
     try:
-        claimed = json.loads((directory / MANIFEST).read_text("utf-8"))["files"]
-        return [directory / name for name in _HOLDOUT_FILES if name in claimed and name not in contents]
-    except (OSError, ValueError, KeyError, TypeError):
+        claimed = read_json(directory / MANIFEST, _EarlierBook, "manifest of a book", most=_MOST_MANIFEST).files
+    except (OSError, ValueRepairError):
         return []
+    return [directory / name for name in _HOLDOUT_FILES if name in claimed and name not in contents]
+
+
+class _EarlierBook(msgspec.Struct):
+    files: dict[str, Any]
+
+
+_MOST_MANIFEST = 256 << 20  # bytes: with positions of vr expand it has some lines for each entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +355,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
         digest = manifest.files["book.pgn"].sha256[:6]
         games, chunks = f"selfplay-{digest}.pgn", f"{chunks}-{digest}"
         words += ["-o", games]
-    words += ["--training", chunks]
+    words += ["--training", chunks, *(["--split", shlex.quote(split)] if split else [])]
     if store.path != DEFAULT_PATH:
         words += ["--db", shlex.quote(store.path)]
     if net is None:

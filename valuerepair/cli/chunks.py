@@ -79,7 +79,7 @@ _CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_b
 def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json: bool, **given: Any) -> None:
     """Write games as lc0 training chunks: supervised data, and normal games for vr mix.
 
-    ARCHIVE is as in vr mine. Each decided game becomes one chunk of V6 records, in order. The value is the game's
+    ARCHIVE is as in vr mine. Each game with a result becomes one chunk of V6 records, in order. The value is the game's
     result, and in best_q and root_q the evaluation that the game or the store has of the position, else the result
     again. Games without a result, variants and broken games are left out and counted. Ctrl-C stops; the same command
     goes on after the last complete tar. Positions without games: vr export --format chunks.

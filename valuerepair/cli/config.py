@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import read_toml
 
 FILE = "valuerepair.toml"
@@ -105,6 +105,8 @@ def read(given: str | None) -> Config | None:
         return Config(path, read_toml(path))
     except OSError as error:
         raise UsageError(f"--config {path}: {error.strerror}") from None
+    except ValueRepairError as error:
+        raise UsageError(str(error)) from None
 
 
 def load(context: click.Context, parameter: click.Parameter, path: str | None) -> None:

@@ -14,7 +14,7 @@ from valuerepair import signals
 from valuerepair.cli.files import misplaced
 from valuerepair.errors import ValueRepairError
 
-_EXTRA = re.compile(r"unexpected extra argument \((\S+)\)")
+_EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)'")
 
 
 class ReaderGoneError(Exception):
@@ -86,7 +86,7 @@ def _complaint(error: click.ClickException) -> str:
         message = error.format_message()
     message = " ".join(message.split())
     context = error.ctx if isinstance(error, click.UsageError) else None
-    if (extra := _EXTRA.search(message)) and (said := misplaced(context, extra[1])):
+    if (extra := _EXTRA.search(message)) and (said := misplaced(context, extra[1] or extra[2])):
         return f"vr: {said}"
     if context is None:
         return f"vr: {message}"

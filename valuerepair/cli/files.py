@@ -8,12 +8,17 @@ import click
 
 from valuerepair.errors import UsageError
 
-_NET, _STORE = "--net", "--db"
-# Option, endings of what is given with it, and what that is.
+_NET, _STORES = "--net", ("--store", "--db")
+# Option, endings of what is given with it, and what that is; of several that a command has, the first.
 _PLACES = (
     (_NET, (".pb.gz", ".pb", ".onnx"), "a net"),
-    (_STORE, (".db",), "a store"),
-    ("--output", (".html", ".png", ".svg", ".pdf", ".parquet", ".jsonl", ".csv", ".json"), "the file to write"),
+    *((option, (".db",), "a store") for option in _STORES),
+    ("--split", (".json",), "a split"),
+    (
+        "--output",
+        (".html", ".png", ".svg", ".pdf", ".parquet", ".jsonl", ".csv", ".json", ".epd", ".plain", ".bin"),
+        "the file to write",
+    ),
 )
 
 
@@ -45,6 +50,6 @@ class Archive(File):
     """A file or folder of games or positions: neither a net nor a store."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if said := misplaced(ctx, str(value), (_NET, _STORE)):
+        if said := misplaced(ctx, str(value), (_NET, *_STORES)):
             raise UsageError(said)
         return super().convert(value, param, ctx)

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from valuerepair.cli.completion import nets
 from valuerepair.cli.options import (
     ALPHA,
+    ARCHIVE,
     CALIBRATION,
     DB,
     DEEP,
@@ -36,7 +37,7 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
 
 
 @click.command()
-@click.argument("suite", type=FILE, required=False, metavar="[SUITE]")
+@click.argument("suite", type=ARCHIVE, required=False, metavar="[SUITE]")
 @click.option(
     "--net",
     multiple=True,

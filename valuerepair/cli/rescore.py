@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from valuerepair.cli.completion import folders
-from valuerepair.cli.options import DB, FILE, JSON, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import ARCHIVE, DB, JSON, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD
 
 
 @click.command()
-@click.argument("chunks", type=FILE, nargs=-1, required=True, metavar="CHUNKS...")
+@click.argument("chunks", type=ARCHIVE, nargs=-1, required=True, metavar="CHUNKS...")
 @DB
 @click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from valuerepair.cli.completion import folders, nets
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
+    ARCHIVE,
     DB,
     FILE,
     HISTORY_FILL,
@@ -21,10 +22,12 @@ from valuerepair.cli.options import (
     NET,
     SEED,
     SET,
+    SPLIT,
     device_options,
     rules_of,
     rules_options,
     settings_of,
+    split_of,
 )
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.store import DEFAULT_PATH
@@ -33,13 +36,13 @@ from valuerepair.store import DEFAULT_PATH
 @click.command(
     cls=SectionedCommand,
     sections={
-        "Most used": "net nodes output training repeat temperature jobs db",
+        "Most used": "net nodes output training split repeat temperature jobs db",
         "Players": "engine net2 set history-fill reuse-tree seed",
         "How games end": "max-plies draw win resign no-resign-share syzygy",
         "Machine": "device threads",
     },
 )
-@click.argument("book", type=FILE, metavar="BOOK")
+@click.argument("book", type=ARCHIVE, metavar="BOOK")
 @click.option("-o", "--output", type=FILE, default="selfplay.pgn", help="PGN of the games; continues an earlier run.")
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
@@ -61,6 +64,7 @@ from valuerepair.store import DEFAULT_PATH
     metavar="DIR",
     help="Write lc0 training records to this folder, one chunk per game.",
 )
+@SPLIT(help="A file of vr split: training records of a game end where it reaches what is held out.")
 @DB
 @click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
 @SEED(help="Seed for temperature and noise.")
@@ -89,6 +93,7 @@ def command(book: str, **given: Any) -> None:
     names = ("engine", "net", "net2", "nodes", "repeat", "reuse_tree", "jobs", "training", "seed", "device", "threads")
     options = SelfplayOptions(
         **{name: given[name] for name in names},
+        split=split_of(given["split"]),
         params=SearchParams().with_settings(settings_of(given, ("temperature", "syzygy", "history_fill"))),
         rules=rules_of(given),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import re
@@ -16,7 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.inputs import read_json
 
 EXAMPLE = "give tcp://HOST:8786, tls://HOST:8786, the scheduler's .json file, or local:4"
 _LOCAL = re.compile(r"local:(\d+)(?:,dashboard=(\d+))?")
@@ -59,11 +61,15 @@ def parse_cluster(text: str) -> ClusterAddress:
 def _address_in(path: str) -> str:
     """The address in the file that ``dask scheduler --scheduler-file`` writes."""
     try:
-        return str(json.loads(Path(path).expanduser().read_text("utf-8"))["address"])
+        return read_json(Path(path).expanduser(), _SchedulerFile, "scheduler file").address
     except OSError as error:
         raise UsageError(f"--cluster {path}: cannot be read: {error.strerror}; {EXAMPLE}") from None
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(f"--cluster {path}: is no scheduler file; {EXAMPLE}") from None
+    except ValueRepairError as error:
+        raise UsageError(f"--cluster {error}; {EXAMPLE}") from None
+
+
+class _SchedulerFile(msgspec.Struct):  # Dask writes much more into it
+    address: str
 
 
 @asynccontextmanager

@@ -101,13 +101,20 @@ def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
 
 def families_on_the_way(header: str | None, reached: NDArray[np.uint64]) -> set[str]:
     """The families that positions of one game are of, by its ECO header where that is a code, else by the keys of its
-    boards from the first on: each is of the last named board's."""
+    boards from the first on."""
     code = eco_code(header)
-    if code:
-        return {family(code)}
-    named, first = _named(), reached[: MAX_PLIES + 1]
-    places = np.minimum(np.searchsorted(named.keys, first), len(named.keys) - 1)
-    return {family(named.openings[place].eco) for place in places[named.keys[places] == first].tolist()}
+    return {family(code)} if code else set(families_of_plies(reached)) - {UNKNOWN}
+
+
+def families_of_plies(reached: NDArray[np.uint64]) -> list[str]:
+    """[n] the family of each board of a game, by the keys of its boards from the first on: the last named board's."""
+    named, last, found = _named(), UNKNOWN, []
+    places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
+    hits = (named.keys[places] == reached) & (np.arange(len(reached)) <= MAX_PLIES)
+    for place, hit in zip(places.tolist(), hits.tolist(), strict=True):
+        last = family(named.openings[place].eco) if hit else last
+        found.append(last)
+    return found
 
 
 def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[OpeningName]:

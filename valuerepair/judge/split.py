@@ -25,9 +25,9 @@ from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import Boards
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import written_whole
-from valuerepair.inputs import Record, Whole, read_json, reason
+from valuerepair.inputs import Record, Whole, read_json
 from valuerepair.judge.material import material_signature
 from valuerepair.judge.openings import (
     MAX_PLIES,
@@ -35,6 +35,7 @@ from valuerepair.judge.openings import (
     all_families,
     eco_code,
     families_of_boards,
+    families_of_plies,
     families_on_the_way,
     family_of_signature,
     opening_families,
@@ -95,6 +96,11 @@ class Split:
         ]
         return "held out: " + ", ".join(said)
 
+    @property
+    def digest(self) -> str:
+        """16 hex digits that tell it from others."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
+
     def parts(self, store: Store, position_ids: Ids) -> NDArray[np.int8]:
         """int8[n]: the part of each of these positions of a store, an index into `PARTS`.
 
@@ -137,6 +143,11 @@ class Split:
             return 0
         held = _Names.of(families_of_boards(placed)).among(self.materials) if self.materials else np.zeros(0, np.bool_)
         return int(np.argmax(held)) if held.any() else len(placed)
+
+    def of_held_families(self, placed: Boards) -> Flags:
+        """bool[n]: which boards of a game, given from its first on, are of a held-out opening or material."""
+        held = _Names.of(families_of_plies(board.keys(placed))).among(self.openings)
+        return held | _Names.of(families_of_boards(placed)).among(self.materials)
 
     def held_out(self, store: Store) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Of a store's positions that are held out the keys, and the keys of their games (`key_of_game`), ascending."""
@@ -501,7 +512,7 @@ def read_split(path: str | os.PathLike[str]) -> Split:
             archives=written.archives,
         )
     except UsageError as error:
-        raise UsageError(f"{path}: {reason(error)}") from None
+        raise UsageError(f"{path}: {one_line(error)}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; vr split writes one") from None
 

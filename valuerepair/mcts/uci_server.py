@@ -270,8 +270,12 @@ class UciServer:
         board, legal = chess.Board(position.fen), []
         for move in moves:
             try:
-                legal.append(board.parse_uci(move).uci())
+                found = board.parse_uci(move)
             except ValueError:
+                found = chess.Move.null()
+            if found:
+                legal.append(found.uci())
+            else:  # python-chess takes the null move, 0000
                 self._say(f"searchmoves: {move} is not legal here")
         return tuple(dict.fromkeys(legal))
 

@@ -68,10 +68,13 @@ def check(session: Session, reference: Path, input_format: int) -> None:
     """
     from valuerepair.nets.session import Session
 
-    found = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
-    bound = BOUNDS[session.precision]
+    bound, name = BOUNDS[session.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
+    try:
+        found = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
+    except ValueRepairError as error:  # not a number, or another shape
+        raise ValueRepairError(f"{name}: {error}; use --device cpu") from None
     if not (found.q <= bound.q and found.prior <= bound.prior):  # not a number is apart, too
         raise ValueRepairError(
-            f"{session.onnx.name}: {session.device.name} computes it wrongly: Q is up to {found.q:.2g} and priors are "
-            f"up to {found.prior:.2g} from the CPU's (at most {bound.q:g}); use --device cpu"
+            f"{name}: Q is up to {found.q:.2g} and priors are up to {found.prior:.2g} from the CPU's (at most "
+            f"{bound.q:g}); use --device cpu"
         )

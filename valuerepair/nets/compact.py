@@ -145,7 +145,7 @@ class CompactSession:
             RULE50: filled_up(rule50, full).reshape(full, 1, 1, 1),
             MOVES: filled_up(moves, full),
         }
-        return self._plain.read(self._session.run(self._wanted, fed), n)
+        return self._plain.read(self._session.run(self._wanted, fed), n, moves.shape[1])
 
     def rows(self, n: int) -> int:
         """How many rows are run for n. On CUDA few different numbers: cuDNN tries its algorithms for each new one."""

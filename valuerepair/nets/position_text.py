@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 import chess
 
 from valuerepair.chess.board import keys, parse_fens, status_error
 from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, commented_history, decode_moves
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 
+_MOST_LINE = 1 << 20
 _QUOTED = re.compile(r'"[^"]*"')  # a comment of EPD says nothing here
 _OPCODE = re.compile(r"\b(hmvc|fmvn)\s+(\d+)\s*(?:;|$)")
 
@@ -78,14 +81,11 @@ def _fen_of(words: list[str]) -> str:
 
 
 def _move_of(board: chess.Board, word: str) -> chess.Move:
-    try:
-        return board.parse_uci(word)
-    except ValueError:
-        pass
-    try:
-        return board.parse_san(word)
-    except ValueError:
-        raise ValueError(f"move {word!r} is not legal in {board.fen()}") from None
+    for parse in (board.parse_uci, board.parse_san):
+        with suppress(ValueError):
+            if move := parse(word):  # python-chess takes null moves, 0000 and --
+                return move
+    raise ValueError(f"move {one_line(word)!r} is not legal in {board.fen()}")
 
 
 def read_argument(text: str, moves: Iterable[str]) -> Position:
@@ -109,7 +109,7 @@ def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> 
         try:
             yield read_position(text, further)
         except ValueError as error:
-            raise ValueRepairError(f"{source}: line {number}: {error}") from None
+            raise ValueRepairError(f"{source}: line {number}: {one_line(error)}") from None
 
 
 def read_source(what: str, moves: Sequence[str] = ()) -> Iterator[Position]:
@@ -118,14 +118,19 @@ def read_source(what: str, moves: Sequence[str] = ()) -> Iterator[Position]:
     Further moves are played on each. Raises UsageError, or ValueRepairError for a wrong line of a file.
     """
     if what == "-":
-        yield from read_lines(sys.stdin, "standard input", moves)
+        yield from read_lines(_lines(sys.stdin), "standard input", moves)
     elif Path(what).is_file():
         with open(what, encoding="utf-8", errors="replace") as lines:
-            yield from read_lines(lines, what, moves)
+            yield from read_lines(_lines(lines), what, moves)
     elif what and " " not in what and what != "startpos":
         raise UsageError(f"position {what!r}: neither a FEN nor a file that is there")
     else:
         yield read_argument(what or "startpos", moves)
+
+
+def _lines(text: TextIO) -> Iterator[str]:
+    """The lines, one without end in pieces, which are no positions."""
+    return iter(lambda: text.readline(_MOST_LINE), "")
 
 
 def san(position: Position, moves: Moves) -> list[str]:

@@ -32,7 +32,7 @@ _REMEDY = {
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 _DRIVERS = {12: 525, 13: 580}
 log = logging.getLogger(__name__)
-QUIET = 3  # ONNX Runtime's severities: 3 = errors only
+QUIET, FATAL = 3, 4  # ONNX Runtime's severities: errors and worse, what ends the process alone
 
 
 def choose_device(word: str) -> Device:
@@ -174,6 +174,15 @@ def quiet_options(threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
+    return options
+
+
+def run_options() -> Any:
+    """Options of one run, which ends soon after its `terminate` is set."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = FATAL
     return options
 
 

@@ -7,23 +7,33 @@ few such streams keep the device fed.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
+from valuerepair.inputs import Record, read_json
 from valuerepair.nets.devices import CPU, CUDA, NAMES, TENSORRT, Device, Precision
-from valuerepair.nets.providers import first_line, new_session, preload_libraries, provider_list, quiet_options
+from valuerepair.nets.providers import (
+    first_line,
+    new_session,
+    preload_libraries,
+    provider_list,
+    quiet_options,
+    run_options,
+)
 
 log = logging.getLogger(__name__)
 DEFAULT_CPU_BATCH, DEFAULT_GPU_BATCH = 64, 512
@@ -32,7 +42,17 @@ GPU_BATCHES = (64, 128, 256, 512, 1024, 2048)
 GPU_STREAMS = 3
 TUNE_S = 0.25  # measured time per batch size
 TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
+PLANES_SHAPE, POLICY_SIZE, WDL_SIZE = (112, 8, 8), 1858, 3
+FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
 GOOD_ENOUGH = 0.97  # of the batches within this share of the best rate the largest is taken: fewer trips
+
+
+class _Tuning(Record):
+    """The best batch size, the rows a second of each, and the version of the runtime that they are of."""
+
+    batch: Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]
+    rates: dict[int, float]
+    onnxruntime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +122,13 @@ class Session:
         """True when the processor computes the net: each stream keeps a core busy."""
         return self.provider == CPU
 
-    def run(self, planes: NDArray[np.float32]) -> RawOutputs:
-        """One batch through the net; planes float32[n, 112, 8, 8]."""
+    def run(self, planes: NDArray[np.float32], options: Any = None) -> RawOutputs:
+        """One batch through the net; planes float32[n, 112, 8, 8], `options` as of `run_options`."""
         n, full = len(planes), self.full_rows(len(planes))
         if n > full:
-            return join_outputs([self.run(planes[i : i + full]) for i in range(0, n, full)])
+            return join_outputs([self.run(planes[i : i + full], options) for i in range(0, n, full)])
         fed = planes if n == full else np.concatenate([planes, np.zeros((full - n, *PLANES_SHAPE), np.float32)])
-        return self.read(self._plain_run(fed), n)
+        return self.read(self._plain_run(fed, options), n)
 
     def full_rows(self, n: int) -> int:
         """The rows that are run for n of them: TensorRT builds an engine for each new shape, some files fix it."""
@@ -116,25 +136,48 @@ class Session:
             return self.tensors.fixed_batch
         return self.batch_size if self.provider == TENSORRT else n
 
-    def read(self, answers: Sequence[Any], n: int) -> RawOutputs:
-        """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`."""
+    def read(self, answers: Sequence[Any], n: int, moves: int = POLICY_SIZE) -> RawOutputs:
+        """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`; the policy is of `moves`.
+
+        Raises ValueRepairError for rows of another shape, and for what is no number.
+        """
         tensors = self.tensors
-        found = {k: np.asarray(a[:n], np.float32) for k, a in zip(self.wanted, answers, strict=True)}
+        sizes = {tensors.policy: moves, tensors.wdl: WDL_SIZE, tensors.value: 1, tensors.mlh: 1}
+        columns: dict[str | None, NDArray[np.float32]] = {}
+        for name, answer in zip(self.wanted, answers, strict=True):
+            shape = np.shape(answer)
+            if not shape or shape[0] < n or prod(shape[1:]) != sizes[name]:
+                raise ValueRepairError(f"{self.onnx}: output {name} is {list(shape)}, not {[n, sizes[name]]}")
+            column = np.asarray(answer[:n], np.float32).reshape(n, sizes[name])
+            if not np.isfinite(column).all():
+                raise ValueRepairError(f"{self.onnx}: output {name} is not a number (NaN or infinite) for a position")
+            columns[name] = column
+        value, moves_left = columns.get(tensors.value), columns.get(tensors.mlh)
         return RawOutputs(
-            found[tensors.policy],
-            found[tensors.wdl] if tensors.wdl else None,
-            found[tensors.value].reshape(n) if tensors.value else None,
-            found[tensors.mlh].reshape(n) if tensors.mlh else None,
+            columns[tensors.policy],
+            columns.get(tensors.wdl),
+            None if value is None else value[:, 0],
+            None if moves_left is None else moves_left[:, 0],
         )
 
     def _check_answer(self, onnx: Path) -> None:
-        """An empty board through the net once: wrong heads show as sums or ranges that cannot be."""
+        """An empty board through the net once: wrong heads show as sums or ranges that cannot be.
+
+        It is given up after `FIRST_ANSWER_S`: a file can hold a loop without end.
+        """
+        options = run_options()
+        timer = threading.Timer(FIRST_ANSWER_S, setattr, (options, "terminate", True))
+        timer.daemon = True
+        timer.start()
         try:
-            answer = self.run(np.zeros((1, *PLANES_SHAPE), np.float32))
+            answer = self.run(np.zeros((1, *PLANES_SHAPE), np.float32), options)
         except ValueRepairError:
             raise
         except Exception as error:  # see above
-            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot run it: {first_line(error)}") from None
+            said = f"gives no answer in {FIRST_ANSWER_S:g} s" if options.terminate else first_line(error)
+            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot run it: {said}") from None
+        finally:
+            timer.cancel()
         wdl, value = answer.wdl, answer.value
         if wdl is not None and not (np.all(wdl >= -1e-3) and abs(float(wdl.sum()) - 1) < 1e-2):
             raise ValueRepairError(
@@ -165,21 +208,18 @@ class Session:
         import onnxruntime
 
         path, version = self._tuning_file(), str(onnxruntime.__version__)
-        try:
-            known = json.loads(path.read_text())
-            if known["onnxruntime"] == version:
-                self._batch = int(known["batch"])
+        with suppress(OSError, ValueRepairError):  # not measured yet, or by another version
+            known = read_json(path, _Tuning, "batch size that was measured")
+            if known.onnxruntime == version:
+                self._batch = known.batch
                 log.debug("batches of %d, as measured before: %s", self._batch, path)
                 return
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not measured yet, or by another version
         log.info("measuring the best batch size; this is done once for this net and device")
         rates = self.measure(CPU_BATCHES if self.on_cpu else GPU_BATCHES)
         best = max(rates.values())
         self._batch = max(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
-        found = {"batch": self._batch, "rates": rates, "onnxruntime": version}
         with written_whole(path) as temporary:
-            temporary.write_text(json.dumps(found))
+            temporary.write_bytes(msgspec.json.encode(_Tuning(self._batch, rates, version)))
         log.debug("batches of %d, measured now: %s", self._batch, path)
 
     def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
@@ -230,8 +270,9 @@ class Session:
         results = [stream.result() for stream in streams]
         return sum(done / seconds for done, seconds, _ in results), max(slowest for *_, slowest in results)
 
-    def _plain_run(self, planes: NDArray[np.float32]) -> Any:
-        return self._session.run(self.wanted, {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)})
+    def _plain_run(self, planes: NDArray[np.float32], options: Any = None) -> Any:
+        fed = {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)}
+        return self._session.run(self.wanted, fed, options)
 
 
 def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
@@ -264,13 +305,13 @@ class BoundSession:
     def get_providers(self) -> Any:
         return self._session.get_providers()
 
-    def run(self, wanted: Sequence[str], fed: Mapping[str, Any]) -> Any:
+    def run(self, wanted: Sequence[str], fed: Mapping[str, Any], options: Any = None) -> Any:
         """As InferenceSession.run: the outputs of those names, in this machine's memory."""
         arrays = {name: np.ascontiguousarray(array) for name, array in fed.items()}
         binding, inputs = self._room(tuple(wanted), arrays)
         for name, array in arrays.items():
             inputs[name].update_inplace(array)
-        self._session.run_with_iobinding(binding)
+        self._session.run_with_iobinding(binding, options)
         return binding.copy_outputs_to_cpu()
 
     def _room(self, wanted: tuple[str, ...], arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -293,11 +334,11 @@ class BoundSession:
         return room
 
 
-PLANES_SHAPE, POLICY_SIZE, WDL_SIZE = (112, 8, 8), 1858, 3
 PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output/wdl"
 VALUE_NAME, MOVES_LEFT_NAME = "/output/value", "/output/mlh"
 MOVES_LEFT_WORDS = ("mlh", "moves_left", "movesleft", "moves-left")
 DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+MOST_FIXED = 4096  # of a batch size that the file fixes: a run takes memory for all of it
 LC0_EXPORT = "an ONNX net as `lc0 leela2onnx` writes it is needed"
 
 
@@ -333,6 +374,8 @@ def find_tensors(session: Any, path: Path) -> Tensors:
             f"(outputs: {_listed(outputs)}); {LC0_EXPORT}"
         )
     batch = planes.shape[0]
+    if isinstance(batch, int) and batch > MOST_FIXED:
+        raise ValueRepairError(f"{path}: runs {batch:,} positions at once, more than {MOST_FIXED:,}; {LC0_EXPORT}")
     return Tensors(
         planes=planes.name,
         policy=policy,

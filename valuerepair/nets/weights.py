@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import struct
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import read_regular, unpack_gzip
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
 
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.
@@ -46,7 +44,7 @@ def read_net_file(path: str | Path) -> NetFile:
     if path.is_dir():
         raise ValueRepairError(f"{path}: is a folder, not a net; give the .pb.gz or .onnx file in it")
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MAX_NET)
     except FileNotFoundError:
         raise ValueRepairError(f"{path}: no such net file; `vr nets list` shows the nets known by name") from None
     except OSError as error:
@@ -74,6 +72,8 @@ Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, len
 # Field 1, fixed32, value 0x1c0: how every lc0 net begins.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
 MAX_NET = 1 << 31  # bytes: the limit of protobuf messages
+_ROOM, _RATIO = 64 << 20, 16  # no weights shrink to less than a sixteenth, those of small nets aside
+MOST_BLOCKS = 1000  # the largest nets have 40
 GZIP_MAGIC = b"\x1f\x8b"
 
 INPUT_FORMAT_NAMES = {
@@ -119,17 +119,10 @@ class NetHeader:
 
 
 def unpack(content: bytes) -> bytes:
-    """The protobuf of a net file: gunzipped if gzipped. Raises ValueError when the gzip data is damaged."""
-    if not content.startswith(GZIP_MAGIC):
-        return content
-    try:
-        with gzip.open(io.BytesIO(content)) as packed:
-            message = packed.read(MAX_NET + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"damaged gzip data ({error})") from None
-    if len(message) > MAX_NET:
-        raise ValueError(f"it unpacks to more than {MAX_NET >> 30} GiB, which no protobuf has")
-    return message
+    """The protobuf of a net file: gunzipped if gzipped. Raises ValueError when the gzip data is damaged,
+    or unpacks to more than a net can have."""
+    most = min(MAX_NET, _ROOM + _RATIO * len(content))
+    return unpack_gzip(content, most) if content.startswith(GZIP_MAGIC) else content
 
 
 def read_header(message: bytes) -> NetHeader:
@@ -150,6 +143,8 @@ def _read(message: bytes) -> NetHeader:
     weights = list(fields(_message(net, 10)))
     residual = sum(number == 2 for number, _ in weights)
     encoders = sum(number == 27 for number, _ in weights)
+    if residual + encoders > MOST_BLOCKS:
+        raise ValueError(f"it has {residual + encoders:,} blocks, which no net has")
     steps = training.get(1)
     return NetHeader(
         min_version="v" + ".".join(str(version.get(i, 0)) for i in (1, 2, 3)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +12,9 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.progress import format_duration
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import written_whole
+from valuerepair.inputs import read_json
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
@@ -321,8 +321,8 @@ def finish(repair: Repair) -> Outcome:
             sum(each.seconds for each in noted),
         )
         document = _document(repair, outcome)
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ValueRepairError(f"{folder}: what the stages found cannot be read: {error}") from None
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueRepairError(f"{folder}: what the stages found cannot be read: {one_line(error)}") from None
     with written_whole(outcome.page) as partial:
         partial.write_text(document, "utf-8")
     return outcome
@@ -352,8 +352,8 @@ def _judged(folder: Path, control: bool) -> Iterator[Judged]:
             yield Judged(part, first, second, _read(folder / f"{part}{name}.json")["comparisons"][number])
 
 
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"))
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path, dict[str, Any], "result of a stage")
 
 
 def _document(repair: Repair, outcome: Outcome) -> str:

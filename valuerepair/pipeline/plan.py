@@ -251,7 +251,7 @@ class _Stages:
         """Games from the book, and their mixture with normal ones."""
         s, lines = self._settings, self._sizes.book or 0
         play = ("selfplay", self._at("books/book.pgn"), *self._net, "--nodes", str(s.play.book_nodes), *self._seed)
-        files = ("--training", self._at("repair-chunks"), *self._db, "-o", self._at("repair-games.pgn"))
+        files = ("--training", self._at("repair-chunks"), *self._split, *self._db, "-o", self._at("repair-games.pgn"))
         normal = tuple(word for each in s.normal for word in ("--normal", each))
         mix = ("mix", "--repair", self._at("repair-chunks"), *normal, *self._share, *self._seed)
         return [

@@ -7,16 +7,20 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
 
 from valuerepair import signals
 from valuerepair.archives.open import find_sources, total_bytes
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.inputs import Count, Record, Seconds, read_json
 from valuerepair.pipeline.settings import Settings, seconds_of
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ _BYTES, _FILES = 32_000_000, 4  # unpacked, of at most so many files of the arch
 _JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0  # for a budget of an hour or more, and so much less for a smaller one
 _WHOLE_S = 3600.0
 _GAMES = 128  # at once, as a match has them at most
+_Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +44,21 @@ class Rates:
     of the judge, positions the net evaluates (`net`), those a trainer learns from (`train`) and those it judges by
     (`judge`), and `moves` of games that the own search plays."""
 
-    positions: int
-    read: float
-    start: float
-    compile: float
-    searches: float
-    nodes: float
-    net: float
-    train: float
-    judge: float
-    moves: float
+    positions: Count
+    read: Seconds
+    start: Seconds
+    compile: Seconds
+    searches: _Rate
+    nodes: _Rate
+    net: _Rate
+    train: _Rate
+    judge: _Rate
+    moves: _Rate
+
+
+class _Kept(Record):
+    of: dict[str, Any]
+    rates: Rates
 
 
 def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
@@ -68,12 +78,10 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         asked["store"] = settings.store
     path = folder / FILE
     if path.is_file():
-        try:
-            kept = json.loads(path.read_text("utf-8"))
-            if kept["of"] == asked:
-                return Rates(**kept["rates"])
-        except (ValueError, KeyError, TypeError):
-            pass  # another version's, or torn: they are measured again
+        with suppress(ValueRepairError):  # another version's, or torn: they are measured again
+            kept = read_json(path, _Kept, "rates of this machine")
+            if kept.of == asked:
+                return kept.rates
     if not settings.store and total_bytes(settings.archives) is None:
         raise UsageError(f"{' '.join(settings.archives)}: give files or folders; what is read once cannot be planned")
     with Progress("measuring this machine", quiet=quiet) as progress:

@@ -16,12 +16,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
+
+import msgspec
 
 from valuerepair import signals
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.inputs import Record, Seconds, read_json
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.plan import PAGE, Q_SCALE, REPAIRED, STORE, Plan, Stage, plan
@@ -43,9 +46,13 @@ class Noted:
     name: str
     command: str
     identity: str
-    expected: float
-    seconds: float = 0.0
+    expected: Seconds
+    seconds: Seconds = 0.0
     done: bool = False
+
+
+class _Stages(Record):
+    stages: list[Noted]
 
 
 class Notes:
@@ -55,13 +62,11 @@ class Notes:
         """Raises ValueRepairError for a file that is none of these."""
         self._path = folder / NOTES
         self.stages: list[Noted] = []
-        try:
-            found = json.loads(self._path.read_text("utf-8"))
-            self.stages = [Noted(**each) for each in found["stages"]]
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ValueRepairError(f"{self._path}: cannot be read ({error}); remove it to begin anew") from None
+        if self._path.exists():
+            try:
+                self.stages = read_json(self._path, _Stages, "list of stages").stages
+            except (OSError, ValueRepairError) as error:
+                raise ValueRepairError(f"{error}; remove it to begin anew") from None
 
     def of(self, stage: Stage) -> Noted | None:
         """What is known of the stage."""
@@ -157,9 +162,23 @@ def q_scale(folder: Path, stage: Stage) -> float | None:
     if not path.exists():
         return None
     try:
-        return float(json.loads(path.read_text("utf-8"))["comparisons"][0]["q_scale"]["value"])
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ValueRepairError(f"{path}: does not say how steep the nets are ({error}); remove it") from None
+        return read_json(path, _Compared, "comparison of nets").comparisons[0].q_scale.value
+    except (OSError, ValueRepairError) as error:
+        raise ValueRepairError(f"{error}; remove it") from None
+
+
+class _Scale(msgspec.Struct):
+    value: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+
+
+class _Comparison(msgspec.Struct):
+    q_scale: _Scale
+
+
+class _Compared(msgspec.Struct):
+    """What a match needs to know of what `vr remeasure --json` says."""
+
+    comparisons: Annotated[list[_Comparison], msgspec.Meta(min_length=1)]
 
 
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
+
+import msgspec
 
 from valuerepair.archives.aside import parse_shares
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import read_toml, written_whole
+from valuerepair.inputs import reason
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
 from valuerepair.question import DEFAULT_THRESHOLD, Question
@@ -33,10 +35,8 @@ TEST_FACTOR = 10  # the same for judges that have a Q of their own, which are sl
 ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
 OWN_Q = (MCTS, LC0)  # judges with a Q of their own: no alpha makes it of centipawns
-_LARGEST = sys.float_info.max
 
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
-Table = TypeVar("Table")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,61 +316,38 @@ def read(path: Path) -> Settings:
         found = read_toml(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+    except ValueRepairError as error:
+        raise UsageError(str(error)) from None
     if isinstance(sizes := found.get("sizes"), dict) and _OLD_SIZES & sizes.keys():
         raise UsageError(
             f"{path}: an older version of vr repair began this folder; give another by -o, or begin with what was "
             f"mined in it: vr repair --store {path.parent / 'store.db'} -o ANOTHER"
         )
     try:
-        tables = {name: _made(_TABLES[name], found.pop(name), f"[{name}]") for name in _TABLES if name in found}
+        for name, kind in _TABLES.items():
+            _check_names(kind, found.get(name, {}), f"[{name}]")
+        _check_names(Settings, found, "")
         if not found.keys() & set(_EITHER):
             raise UsageError("archives: is missing; which games are to be mined?")
         found = {"deep": default_deep(), **found}
         if "test_deep" not in found and isinstance(found["deep"], str):
             found["test_deep"] = default_test_deep(found["deep"])
-        return _made(Settings, found, "", **tables)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        return msgspec.convert(found, Settings)
+    except (UsageError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path}: {reason(error)}") from None
 
 
-def _made(kind: type[Table], given: Any, where: str, **more: Any) -> Table:
-    """The dataclass of a table. Raises UsageError for names and kinds of values that it does not have."""
+def _check_names(kind: type[Any], given: Any, where: str) -> None:
+    """Raises UsageError for names that a table does not have."""
     if not isinstance(given, dict):
         raise UsageError(f"{where}: must be a table")
-    at = f"{where} " if where else ""
-    hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in _TABLES}
-    for name, value in given.items():
-        if name not in hints:
-            near = get_close_matches(name, hints, 1)
-            raise UsageError(f"{at}{name}: no such setting" + (f"; did you mean {near[0]}?" if near else ""))
-        if not _fits(value, hints[name]):
-            raise UsageError(f"{at}{name} = {json.dumps(value, default=str)}: must be {_words(hints[name])}")
-        if _takes(hints[name], float) and abs(value) > _LARGEST:
-            raise UsageError(f"{at}{name}: is too large a number")
-    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}, **more)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if isinstance(value, bool) or hint is bool:
-        return isinstance(value, bool) and hint is bool
-    if hint == tuple[str, ...]:
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if _takes(hint, float):
-        return isinstance(value, int | float)
-    return isinstance(value, int if _takes(hint, int) else str)
-
-
-def _takes(hint: Any, kind: type[Any]) -> bool:
-    """Whether it is of the kind, or of that and None."""
-    return kind in (hint, *get_args(hint))
-
-
-def _words(hint: Any) -> str:
-    if hint == tuple[str, ...]:
-        return "a list of texts"
-    if hint is bool:
-        return "true or false"
-    return "a number" if _takes(hint, float) else "a whole number" if _takes(hint, int) else "a text"
+    names = [each.name for each in fields(kind)]
+    for name in given:
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            raise UsageError(
+                f"{where} {name}: no such setting".lstrip() + (f"; did you mean {near[0]}?" if near else "")
+            )
 
 
 def differing(given: Mapping[str, Any], settings: Settings) -> list[str]:

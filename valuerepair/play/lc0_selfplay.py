@@ -8,14 +8,12 @@ by lc0 without a word.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +23,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.chunks import MAX_PACKED, MAX_RECORDS
 from valuerepair.books.check import check_book
 from valuerepair.books.emit import LineWriter, pgn_entry
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
@@ -33,6 +32,7 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import read_regular, unpack_gzip
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.registry import locate
@@ -281,8 +281,8 @@ def _wdl(q: float, d: float) -> tuple[int, int, int]:
 
 def _records(chunk: Path) -> NDArray[np.void] | None:
     try:
-        data = gzip.decompress(chunk.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
+        data = unpack_gzip(read_regular(chunk, MAX_PACKED), MAX_RECORDS * v6.RECORD.itemsize)
+    except (OSError, ValueError, ValueRepairError) as error:
         raise ValueRepairError(f"{chunk}: lc0's training records cannot be read: {error}") from None
     if len(data) % v6.RECORD.itemsize:
         return None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import random
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,11 +14,12 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from valuerepair.books.check import BookCheck, ReadEntry, epd_board
+from valuerepair.books.check import MOST_BOOK, BookCheck, ReadEntry, epd_board
 from valuerepair.books.lc0_reader import Refused
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import read_regular, unpack_gzip
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
@@ -68,16 +67,14 @@ def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
 
 
 def _content(path: Path) -> str:
-    if path.is_dir():
-        raise ValueRepairError(f"{path}: is a directory, not a book")
-    if not path.exists():
-        raise ValueRepairError(f"{path}: no such file")
-    raw = path.read_bytes()
-    if raw.startswith(_GZIP_MAGIC):
-        try:
-            raw = gzip.decompress(raw)
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise ValueRepairError(f"{path}: the compressed data is cut off or damaged") from None
+    try:
+        raw = read_regular(path, MOST_BOOK)
+        if raw.startswith(_GZIP_MAGIC):
+            raw = unpack_gzip(raw, MOST_BOOK)
+    except FileNotFoundError:
+        raise ValueRepairError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise ValueRepairError(f"{path}: {error}") from None
     return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
 
 

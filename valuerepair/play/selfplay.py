@@ -140,10 +140,15 @@ class GameSource(Protocol):
     def jobs(self) -> int: ...
 
 
-class Chunks(Protocol):
-    """Where training records go: `write` gives the file of a game's, None where it has none.
+_HELD_OUT = "held out"  # the tag Chunk of a game whose records all are
 
-    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another.
+
+class Chunks(Protocol):
+    """Where training records go: `write` gives the file of a game's, None where it has none. The file is not there
+    where all of the game's records are held out.
+
+    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another, `training.selfplay.TrainingPart` one
+    that leaves out what is held out.
     """
 
     def write(self, game: GameRecord) -> Path | None: ...
@@ -334,7 +339,7 @@ class _Keeper:
         """A game has ended."""
         tags = {**self._plan.tags(record.number), "Date": today()}
         if self._chunks is not None and (chunk := self._chunks.write(record)) is not None:
-            tags["Chunk"] = chunk.name
+            tags["Chunk"] = chunk.name if chunk.exists() else _HELD_OUT
         text = game_text(record, tags)
         self._writer.write(text)
         self.note([played(WrittenGame.of_text(text))])
@@ -367,6 +372,8 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
     """
     known = set()
     for game in games:
+        if game.tags.get("Chunk") == _HELD_OUT:
+            continue
         chunk, end = chunks.path(game.number), played(game)
         # 0.1.0 wrote neither tag: there any game that was decided may have records.
         of_old = "Date" not in game.tags and end.z is not None and end.plies > 0

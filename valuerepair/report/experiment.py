@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import written_whole
+from valuerepair.files import read_regular, written_whole
+from valuerepair.inputs import MOST_JSON
 from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, elo_words
 from valuerepair.report import style
@@ -81,8 +82,7 @@ def read_table(path: str) -> list[Row]:
     """The rows of an experiment's folder, or of its table.csv. Raises ValueRepairError for what is none."""
     table = Path(path) / TABLE if Path(path).is_dir() else Path(path)
     try:
-        with table.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
+        rows = list(csv.DictReader(io.StringIO(read_regular(table, MOST_JSON).decode(), newline="")))
     except FileNotFoundError:
         raise ValueRepairError(f"there is no {table}; vr experiment selfplay -o FOLDER makes it") from None
     except (UnicodeDecodeError, csv.Error):

@@ -8,7 +8,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from valuerepair.errors import ValueRepairError
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, for_figure, printable
 from valuerepair.training.train import Training, read_curve
@@ -25,10 +24,7 @@ def drawing(path: str) -> Drawing:
     """
     training = read_curve(path)
     about, rows = training.about, training.rows
-    try:
-        net, output, steps = about["net"]["name"], about["output"], about["options"]["steps"]
-    except (KeyError, TypeError):
-        raise ValueRepairError(f"{path}: is no curve that vr train wrote") from None
+    net, output, steps = about["net"]["name"], about["output"], about["options"]["steps"]
     said = f"{rows[-1]['step']:,} of {steps:,} steps, {_said(training)}"
     judged = "loss" in rows[0]
     with style.house_style():
@@ -43,10 +39,10 @@ def drawing(path: str) -> Drawing:
             )
         for panel in panels:
             panel.set_xlabel("step")
-            if "written" in about:
+            if about.get("written") is not None:
                 panel.axvline(about["written"]["step"], color=style.GREY, lw=0.9, ls="--", gid="written")
-        style.title(panels[0], "Training", f"{for_figure(str(net))} to {for_figure(str(output))}", said)
-    return Drawing(figure, f"{printable(str(net))} to {printable(str(output))}: {printable(said)}")
+        style.title(panels[0], "Training", f"{for_figure(net)} to {for_figure(output)}", said)
+    return Drawing(figure, f"{printable(net)} to {printable(output)}: {printable(said)}")
 
 
 def _said(training: Training) -> str:

@@ -25,6 +25,7 @@ from valuerepair.archives.open import COMPRESSIONS, TarError, bare_name, chunk_v
 from valuerepair.chess import v6
 from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import open_regular
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 
 MAX_PACKED = 1 << 24  # bytes of a packed chunk
@@ -115,10 +116,10 @@ def read_archives(archives: Archives, broken: Callable[[str, str], None]) -> Ite
     """All chunk files in order, packed. `broken(name, reason)` hears of tars that break off."""
     for number, path in enumerate(archives.paths):
         if not archives.is_tar(number):
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 yield ChunkFile(number, "", 0, file.read(MAX_PACKED + 1))
             continue
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             try:
                 for member in members(file.read, MAX_PACKED + 1):
                     if os.path.basename(member.name) != "LICENSE":  # lc0's archives carry it along

@@ -13,8 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Literal
 
-from valuerepair.errors import UsageError, ValueRepairError
+import msgspec
+
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import HeldError, check_empty, claimed, written_whole
+from valuerepair.inputs import Count, Record, read_json
 from valuerepair.version import __version__
 
 MANIFEST = "manifest.json"
@@ -22,8 +25,23 @@ UNFINISHED = "unfinished.json"  # what a stopped run goes on from; gone when the
 SHARD_CHUNKS = 10_000
 _LOCK = ".lock"
 _TARS, _LOOSE = "chunks-*.tar", "game_*.gz"
+_MOST_LIST = 64 << 20  # bytes of unfinished.json: it has a line or five for each of 10,000 chunks
 
 ChunkForm = Literal["tar", "files"]
+
+
+class _ShardFacts(Record):
+    sha256: str
+    bytes: Count
+    chunks: Count
+    records: Count
+
+
+class _Unfinished(Record):
+    run: dict[str, Any]
+    chunks: Count
+    records: Count
+    files: dict[str, _ShardFacts]
 
 
 def chunk_name(number: int) -> str:
@@ -117,7 +135,7 @@ class ChunkOutput:
         self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
         self._form, self._shard_chunks = form, shard_chunks
         self.chunks = self.records = 0
-        self._files: dict[str, dict[str, Any]] = {}
+        self._files: dict[str, _ShardFacts] = {}
         self._shard: TarShard | _LooseShard | None = None
         self._complete = (0, 0)  # chunks and records in complete shards
         self._held, self._made = ExitStack(), False
@@ -203,20 +221,18 @@ class ChunkOutput:
 
     def _take_up(self, path: Path) -> None:
         try:
-            before = json.loads(path.read_text("utf-8"))
-            run, files = before["run"], dict(before["files"])
-            self.chunks, self.records = int(before["chunks"]), int(before["records"])
-        except (ValueError, KeyError, TypeError):
-            raise UsageError(f"{path}: is not what a stopped run left; give a new folder") from None
-        if run != self._run:
-            raise UsageError(
-                f"{self._given}: holds chunks of another run ({_difference(run, self._run)}); give a new folder"
-            )
-        for name, facts in files.items():
+            before = read_json(path, _Unfinished, "list of chunks that a stopped run left", most=_MOST_LIST)
+        except ValueRepairError as error:
+            raise UsageError(f"{error}; give a new folder") from None
+        if before.run != self._run:
+            difference = one_line(_difference(before.run, self._run))
+            raise UsageError(f"{self._given}: holds chunks of another run ({difference}); give a new folder")
+        for name, facts in before.files.items():
             shard = self.folder / name
-            if self._form == "tar" and not (shard.is_file() and shard.stat().st_size == facts["bytes"]):
+            if self._form == "tar" and not (shard.is_file() and shard.stat().st_size == facts.bytes):
                 raise ValueRepairError(f"{shard}: is not as it was written; give a new folder")
-        self._files, self._complete = files, (self.chunks, self.records)
+        self.chunks, self.records = before.chunks, before.records
+        self._files, self._complete = before.files, (self.chunks, self.records)
 
     @property
     def _name(self) -> str:
@@ -235,11 +251,11 @@ class ChunkOutput:
         if self._form == "tar":
             os.replace(self._part(name), self.folder / name)
         chunks, records = self.chunks - self._complete[0], self.records - self._complete[1]
-        self._files[name] = {"sha256": sha256, "bytes": shard.bytes, "chunks": chunks, "records": records}
+        self._files[name] = _ShardFacts(sha256, shard.bytes, chunks, records)
         self._complete = (self.chunks, self.records)
 
     def _written(self) -> dict[str, Any]:
-        return {"chunks": self.chunks, "records": self.records, "files": self._files}
+        return {"chunks": self.chunks, "records": self.records, "files": msgspec.to_builtins(self._files)}
 
     def _save(self, name: str, content: Mapping[str, Any]) -> None:
         with written_whole(self.folder / name) as partial:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import in_share, salt
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.chess.positions import encode_moves
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.files import open_regular
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.question import Question
@@ -36,6 +37,7 @@ Keys = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Draws = Literal["net", "judge"]
+_OTHERS_TOO = 10_000_000  # rows of a file of weights, which may be of a larger store, too
 
 
 def is_held(games: Keys, share: float) -> Flags:
@@ -317,7 +319,7 @@ def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:
 
 def _weights_of(path: str, ids: Index) -> Floats:
     """[n] the weights that a file has of these positions; 0 of one that it does not name."""
-    number, weight = read_weights("--draw", path, "position_id")
+    number, weight = read_weights("--draw", path, "position_id", max(_OTHERS_TOO, 2 * len(ids)))
     order = np.argsort(number, kind="stable")
     number, weight = number[order], weight[order]
     if (number[1:] == number[:-1]).any():
@@ -328,19 +330,26 @@ def _weights_of(path: str, ids: Index) -> Floats:
     return np.where(number[at] == ids, weight[at], 0.0)
 
 
-def read_weights(option: str, path: str, of: str) -> tuple[Index, Floats]:
-    """The columns `of` and ``weight`` of a .parquet file. Raises UsageError and ValueRepairError, naming the option."""
+def read_weights(option: str, path: str, of: str, most: int) -> tuple[Index, Floats]:
+    """The columns `of` and ``weight`` of a .parquet file with at most so many rows.
+
+    Raises UsageError and ValueRepairError, naming the option.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=[of, "weight"])
+        with open_regular(path) as file:
+            if (rows := pq.read_metadata(file).num_rows) > most:
+                raise ValueRepairError(f"{path}: has {rows:,} rows, more than there can be weights: {most:,}")
+            table = pq.read_table(file, columns=[of, "weight"])
+        number, weight = table[of].to_numpy().astype(np.int64), table["weight"].to_numpy().astype(np.float64)
     except FileNotFoundError:
         raise UsageError(f"{option} {path}: no such file") from None
+    except ValueRepairError as error:
+        raise ValueRepairError(f"{option} {error}") from None
     except (OSError, KeyError, pa.ArrowException) as error:
-        raise ValueRepairError(f"{option} {path}: cannot be read: {str(error).splitlines()[0]}") from None
-    try:
-        number, weight = table[of].to_numpy().astype(np.int64), table["weight"].to_numpy().astype(np.float64)
+        raise ValueRepairError(f"{option} {path}: cannot be read: {one_line(error)}") from None
     except (TypeError, ValueError, OverflowError):
         raise ValueRepairError(f"{option} {path}: the columns {of} and weight must be numbers") from None
     if not (np.isfinite(weight).all() and (weight >= 0).all()):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,8 +16,8 @@ from numpy.typing import NDArray
 
 from valuerepair import signals
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
+from valuerepair.errors import ValueRepairError
+from valuerepair.training import checkpoint
 from valuerepair.training.amplitude import Amplitude, Trained, find_amplitude
 from valuerepair.training.learner import Learner, State, TrainableNet
 from valuerepair.training.losses import LossWeights
@@ -28,7 +26,6 @@ from valuerepair.training.sources import Held, Stream
 from valuerepair.training.validation import Validation
 
 CHECKPOINT_S = 60.0
-_NOTES = "notes"  # the array of a checkpoint that holds all that is no array, as JSON
 
 
 @dataclass(slots=True)
@@ -210,62 +207,39 @@ class _Loop:
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
+    def _arrays(self, run: _Run) -> dict[str, NDArray[Any]]:
+        """The arrays of a checkpoint: the state's in their order, then the best parameters."""
+        state = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run.state))}
+        return state | {f"best{i}": run.best[name] for i, name in enumerate(self._learner.trained)}
+
     def _save(self, run: _Run) -> None:
-        leaves = jax.tree.leaves(run.state)
-        arrays = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        if not all(np.isfinite(leaf).all() for leaf in arrays.values()):
+        arrays = self._arrays(run)
+        if not all(np.isfinite(array).all() for name, array in arrays.items() if name.startswith("state")):
             raise ValueRepairError(f"step {run.step:,}: parameters are no numbers any more; try a lower --lr")
-        arrays |= {f"best{i}": run.best[name] for i, name in enumerate(self._learner.trained)}
-        notes = {name: getattr(run, name) for name in ("step", "best_step", "best_loss", "total", "counted", "curve")}
-        _save(self._path, self._identity, notes, arrays)
+        curve: list[dict[str, int | float | None]] = [dict(row) for row in run.curve]
+        notes = checkpoint.Notes(run.step, run.best_step, run.best_loss, run.total, run.counted, curve)
+        checkpoint.save(self._path, self._identity, notes, arrays)
 
     def _restored(self) -> _Run:
-        state = self._learner.begin()
+        begun = self._learner.begin()
+        run = _Run(begun, _copied(self._learner.judged(begun)))
         if not self._path.exists():
-            return _Run(state, _copied(self._learner.judged(state)))
-        notes, arrays = _load(self._path, self._identity)
-        leaves = [jax.numpy.asarray(arrays[f"state{i}"]) for i in range(len(jax.tree.leaves(state)))]
+            return run
+        notes, arrays = checkpoint.load(self._path, self._identity, self._arrays(run))
+        state = [jax.numpy.asarray(array) for name, array in arrays.items() if name.startswith("state")]
         best = {name: arrays[f"best{i}"] for i, name in enumerate(self._learner.trained)}
-        return _Run(jax.tree.unflatten(jax.tree.structure(state), leaves), best, **notes)
+        return _Run(
+            jax.tree.unflatten(jax.tree.structure(begun), state),
+            best,
+            notes.step,
+            notes.best_step,
+            math.inf if notes.best_loss is None else notes.best_loss,
+            notes.total,
+            notes.counted,
+            [{name: math.nan if value is None else value for name, value in row.items()} for row in notes.curve],
+        )
 
 
 def _copied(parameters: Mapping[str, Any]) -> Trained:
     """Copies in NumPy, which the next step does not change."""
     return {name: np.array(value, np.float32, copy=True) for name, value in parameters.items()}
-
-
-# -- the state of a training on disk ----------------------------------------------------------------------------------
-
-
-def _save(
-    path: Path, identity: Mapping[str, Any], notes: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> None:
-    """Writes a checkpoint whole or not at all; an older one stays where it cannot be. Raises ValueRepairError."""
-    text = json.dumps({"identity": identity, "notes": notes})
-    try:
-        with written_whole(path) as partial, partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{_NOTES: np.frombuffer(text.encode(), np.uint8)}, **arrays)
-    except OSError as error:
-        raise ValueRepairError(
-            f"{path}: {error.strerror or error}: the checkpoint of step {notes['step']:,} is not written; make room, "
-            "then run the same command again, which goes on from the one before"
-        ) from None
-
-
-def _load(path: Path, identity: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Notes and arrays of a checkpoint. Raises ValueRepairError for what is none, UsageError for another training's."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        said = json.loads(arrays.pop(_NOTES).tobytes())
-        theirs, notes = said["identity"], said["notes"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueRepairError(
-            f"{path}: is no checkpoint that can be read ({error}); remove it to begin anew"
-        ) from None
-    other = [name for name in {**identity, **theirs} if identity.get(name) != theirs.get(name)]
-    if other:
-        raise UsageError(
-            f"{path}: is of a training that differs in {', '.join(other)}; remove it to begin anew, or give another -o"
-        )
-    return notes, arrays

@@ -383,7 +383,7 @@ def write_game_chunks(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> GameChunksSummary:
-    """Writes each decided game of archives as a chunk, in order.
+    """Writes each game of archives that has a result as a chunk, in order.
 
     `sample` says which games (its filters by headers, share, seed, threads; those of positions do not count). `net`
     (a name or a file) gives the input format, and the policy where the options ask for it, on `device` and `threads`.

@@ -228,9 +228,10 @@ def _input(choice: Choice) -> dict[str, Any]:
 def summary(manifest: dict[str, Any], out: str) -> list[str]:
     """What was written, in lines for a terminal."""
     share, inputs = manifest["share"], manifest["inputs"]
+    files, kind = len(manifest["files"]), "tar" if manifest["form"] == "tar" else "folder"
     lines = [
-        f"{out}: {manifest['games']:,} games, {manifest['positions']:,} positions in {len(manifest['files']):,} "
-        f"{'tars' if manifest['form'] == 'tar' else 'folders'}",
+        f"{out}: {manifest['games']:,} games, {manifest['positions']:,} positions in {files:,} "
+        f"{kind if files == 1 else f'{kind}s'}",
         f"repair share: {share['games']:.2%} of the games, {share['positions']:.2%} of the positions "
         f"(asked: {share['asked']:.2%} of the {manifest['by']})",
     ]

@@ -9,14 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess import board
+from valuerepair.chess.board import parse_fens
+from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
+from valuerepair.judge.split import Split
 from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.roots import play_game
+from valuerepair.play.game import GameRecord
 from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import Rules
 from valuerepair.play.selfplay import Chunks, Contestant, ForestSource, SelfplayEnd, SelfplayPlan, play_selfplay
 from valuerepair.store.store import Store
+from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
 from valuerepair.training.records import ChunkWriter, RecordFacts
 
 log = logging.getLogger(__name__)
@@ -27,7 +38,8 @@ class SelfplayOptions:
     """Who plays, and how. `engine` is the built-in ``mcts``, or ``lc0``, which takes neither a second net nor kept
     trees, and chooses device and seed itself. `net`, `net2` are names or files; `params` and `rules` say how to search
     and what ends games; `repeat` games are played from each line. `jobs` games go on at once, None: full batches.
-    `training` is a folder for a chunk of records of each game. Raises UsageError."""
+    `training` is a folder for a chunk of records of each game, which end where a game reaches what the `split` holds
+    out. Raises UsageError."""
 
     engine: Literal["mcts", "lc0"] = "mcts"
     net: str | None = None
@@ -39,6 +51,7 @@ class SelfplayOptions:
     reuse_tree: bool = False
     jobs: int | None = None
     training: str | None = None
+    split: Split | None = None
     seed: int = 0
     device: str = "auto"
     threads: int | None = None
@@ -50,6 +63,8 @@ class SelfplayOptions:
             raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
         if self.training is not None and self.nodes == 1:
             raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
+        if self.split is not None and self.training is None:
+            raise UsageError("--split: training records are what it cuts; give --training too")
         if self.engine == "lc0" and (self.net2 or self.reuse_tree):
             raise UsageError("--engine lc0: --net2 and --reuse-tree are for --engine mcts")
 
@@ -74,7 +89,8 @@ def play_book(
         source = _source(options, games, output)
         stack.push(source)
         seed = options.seed if options.engine == "mcts" else None
-        plan = SelfplayPlan(openings, Path(book).name, source.sides, source.facts, games, options.rules, seed)
+        facts = source.facts if options.split is None else {**source.facts, "Split": options.split.digest}
+        plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.rules, seed)
         if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
             log.info(
                 f"{copies:,} of {games:,} games will be copies of others: the search has no chance in it; "
@@ -82,7 +98,68 @@ def play_book(
             )
         kept = None if store is None else stack.enter_context(Store.open(store, create=True))
         chunks = _chunks(options, source, output)
-        return play_selfplay(plan, source, output, store=kept, chunks=chunks, command=command, progress=progress)
+        if options.split is None or chunks is None:
+            return play_selfplay(plan, source, output, store=kept, chunks=chunks, command=command, progress=progress)
+        part = TrainingPart(chunks, options.split, kept)
+        end = play_selfplay(plan, source, output, store=kept, chunks=part, command=command, progress=progress)
+        part.tell()
+        return end
+
+
+class TrainingPart:
+    """The training records of games up to what a `split` holds out: the first position of a held-out family, or one
+    that the `store` has and that is held out. `play.selfplay.Chunks`, over another that writes them all."""
+
+    def __init__(self, chunks: Chunks, split: Split, store: Store | None) -> None:
+        self._chunks, self._split = chunks, split
+        self._held: NDArray[np.uint64] = np.empty(0, np.uint64) if store is None else split.held_out(store)[0]
+        self._records = self._left_out = 0
+
+    def path(self, number: int) -> Path:
+        """The file of a game of the run."""
+        return self._chunks.path(number)
+
+    def write(self, game: GameRecord) -> Path | None:
+        """The file of a game's records, None where it has none; it is not there where all of them are held out.
+
+        Raises ValueRepairError where it cannot be written, and where there is not a record for each move.
+        """
+        path = self._chunks.write(game)
+        if path is None:
+            return None
+        try:
+            records = unpack(path.read_bytes())
+        except BrokenChunk as reason:
+            raise ValueRepairError(f"{path}: {reason}") from None
+        free = self._free(game, len(records))
+        self._records += len(records)
+        self._left_out += len(records) - free
+        try:
+            if not free:
+                path.unlink()
+            elif free < len(records):
+                with written_whole(path) as partial:
+                    partial.write_bytes(pack(records[:free]))
+        except OSError as error:
+            raise ValueRepairError(f"{path}: {error.strerror}; what is held out is still in it") from None
+        return path
+
+    def _free(self, game: GameRecord, count: int) -> int:
+        """How many of a game's `count` records training may see."""
+        plies = len(game.book) + np.arange(len(game.thoughts))
+        searched = np.array([thought.search is not None for thought in game.thoughts])
+        at = plies[searched] if searched.any() else plies  # lc0 gives a record for each move, and no search
+        if len(at) != count:
+            raise ValueRepairError(f"{self.path(game.number)}: {count} records of {len(at)} moves")
+        placed = play_game(parse_fens([game.start_fen]), encode_moves(game.moves))[:-1]
+        held = self._split.of_held_families(placed) | np.isin(board.keys(placed), self._held)
+        held[: at[0]] = False  # of the book
+        return int(np.searchsorted(at, np.argmax(held))) if held.any() else count
+
+    def tell(self) -> None:
+        """Says how many records were left out, if any were made."""
+        if self._records:
+            log.info(f"held out: {self._left_out:,} of {self._records:,} training records were left out")
 
 
 def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestSource | Lc0Source:

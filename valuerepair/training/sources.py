@@ -188,10 +188,13 @@ class ChunkSource:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")
 
 
+_FEW_ROWS = 1_000_000  # which are read whether the chunks have as many positions or not
+
+
 def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
     """The weights that `vr weights --side` wrote, a row a record in reading order, of chunks with so many records."""
-    number, weight = read_weights("--weights", path, "record")
     starts = np.concatenate([[0], np.cumsum(records, dtype=np.int64)])
+    number, weight = read_weights("--weights", path, "record", max(_FEW_ROWS, 2 * int(starts[-1])))
     expected = np.arange(starts[-1]) - np.repeat(starts[:-1], records)
     if not np.array_equal(number, expected):
         raise ValueRepairError(

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +20,7 @@ from valuerepair.chess.origins import BESIDE, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.inputs import Count, Number, read_checked
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
@@ -430,21 +432,55 @@ def write_curve(output: Path, training: Training) -> None:
         partial.write_text(text + "\n", "utf-8")
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Steps(msgspec.Struct):
+    steps: Count
+
+
+class _Written(msgspec.Struct):
+    step: Count
+
+
+class _Amplitude(msgspec.Struct, rename={"factor": "lambda"}):
+    factor: Number
+
+
+class _Curve(msgspec.Struct):
+    """What is read of the file that `write_curve` writes; the rest of it is passed on."""
+
+    output: str
+    net: _Named
+    options: _Steps
+    curve: Annotated[list[dict[str, Count | Number | None]], msgspec.Meta(min_length=1)]
+    written: _Written | None = None
+    amplitude: _Amplitude | None = None
+
+    def __post_init__(self) -> None:
+        names = self.curve[0].keys()
+        for row in self.curve:
+            if row.keys() != names or not isinstance(row.get("step"), int) or "train_loss" not in names:
+                raise ValueError("curve: each row needs step, train_loss and what the first one has")
+            if row["step"] and "loss" not in row and row["train_loss"] is None:
+                raise ValueError("curve: a step has no loss")
+            if "loss" in row and (row["loss"] is None or "mean_dq" not in row):
+                raise ValueError("curve: a judgement needs loss and mean_dq")
+            if (row.get("mean_dq") is None) != (self.curve[0].get("mean_dq") is None):
+                raise ValueError("curve: mean_dq is missing in some rows")
+
+
 def read_curve(path: str | os.PathLike[str]) -> Training:
     """The training of a net, or of the file that `write_curve` wrote beside it. Raises ValueRepairError."""
     where = Path(path)
     if where.name.endswith(SUFFIX):
         where = curve_path(where)
     try:
-        about = json.loads(where.read_text("utf-8"))
-        rows = about.pop("curve")
-        if not rows or not all({"step", "train_loss"} <= row.keys() for row in rows):
-            raise ValueError("no curve")
+        about = read_checked(where, _Curve, "curve that vr train wrote")
     except OSError as error:
         raise ValueRepairError(f"{where}: {error.strerror}; vr train writes it beside the new net") from None
-    except (ValueError, KeyError, AttributeError):
-        raise ValueRepairError(f"{where}: is no curve that vr train wrote") from None
-    return Training(about, rows)
+    return Training(about, about.pop("curve"))
 
 
 def _plain(rows: Sequence[Mapping[str, float]]) -> list[dict[str, float | None]]:

@@ -1,0 +1,123 @@
+"""`vr selfplay --split`: the training records of a game end where it reaches what is held out; by python-chess."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import chess.pgn
+import pytest
+
+from tests import random_nets
+from tests.confirm_doubles import Candidate, make_store, position_of
+from tests.test_training_records import fake_game, fake_search
+from tests.vr_runs import here
+from valuerepair.chess import v6
+from valuerepair.errors import UsageError
+from valuerepair.judge.split import Split, write_split
+from valuerepair.play.game import GameRecord, Thought
+from valuerepair.store.rows import DeepResult
+from valuerepair.store.store import Store
+from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
+from valuerepair.training.selfplay import SelfplayOptions, TrainingPart
+
+ROOKS = "4k3/r7/8/8/8/8/R6P/4K3 w - - 0 1"
+
+
+def records_of(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes())
+
+
+def boards_of(game: GameRecord) -> list[chess.Board]:
+    """The board before each move, the book's too."""
+    board, boards = chess.Board(game.start_fen), []
+    for move in game.moves:
+        boards.append(board.copy())
+        board.push_uci(move)
+    return boards
+
+
+def scripted(start: str, moves: str, book: int) -> GameRecord:
+    """A game of these moves (UCI), the first of them the book's."""
+    board, thoughts = chess.Board(start), []
+    for move in moves.split():
+        thoughts.append(Thought(move, search=fake_search(board, random.Random(1))))
+        board.push_uci(move)
+    done = tuple(thought.move for thought in thoughts[:book])
+    return replace(fake_game(start, 1), book=done, thoughts=tuple(thoughts[book:]))
+
+
+def written(folder: Path, game: GameRecord, split: Split, store: Store | None = None) -> Path:
+    path = TrainingPart(ChunkWriter(folder, RecordFacts()), split, store).write(game)
+    assert path is not None
+    return path
+
+
+QUEENS_OFF = ("4k3/8/8/2r1q3/2R1Q3/8/8/4K3 w - - 0 1", "e1d1 e8f8 e4e5 c5e5 d1d2 e5e4 c4e4")
+SICILIAN = (chess.STARTING_FEN, "e2e4 c7c5 g1f3 d7d6 d2d4")
+
+
+@pytest.mark.parametrize(
+    ("moves", "split", "book", "left"),
+    [
+        # Rook against rook after four moves; a rook is lost in the end.
+        *((QUEENS_OFF, Split(materials=("KRvKR",)), *each) for each in ((0, 4), (3, 1), (4, 0))),
+        *((SICILIAN, Split(openings=("Sicilian Defense",)), *each) for each in ((0, 2), (1, 1), (2, 0))),
+        (QUEENS_OFF, Split(materials=("KQvKQ",)), 0, 7),
+        (SICILIAN, Split(openings=("French Defense",)), 0, 5),
+    ],
+)
+def test_records_end_before_the_first_position_of_a_held_out_family(
+    tmp_path: Path, moves: tuple[str, str], split: Split, book: int, left: int
+) -> None:
+    game = scripted(*moves, book)
+    path = written(tmp_path, game, split)
+    assert path.exists() == (left > 0)
+    if left:
+        assert records_of(path) == game_records(game, RecordFacts()).tobytes()[: left * v6.RECORD.itemsize]
+
+
+def test_records_end_before_a_position_of_the_store_that_is_held_out(tmp_path: Path) -> None:
+    game = fake_game(chess.STARTING_FEN, 3, book=3, plies=20)
+    moves = game.moves[:11]
+    reached = position_of(chess.STARTING_FEN, *moves)
+    path = make_store(tmp_path / "a.db", [Candidate(reached, 0.9, DeepResult(cp=0))])
+    every = Split(games=1 - 1e-12)
+    with Store.open(path) as store:
+        assert len(every.held_out(store)[0]) == 1
+        chunk = written(tmp_path / "chunks", game, every, store)
+    first = next(
+        i for i, board in enumerate(boards_of(game)) if i >= 3 and board.epd() == chess.Board(reached.fen).epd()
+    )
+    assert records_of(chunk) == game_records(game, RecordFacts()).tobytes()[: (first - 3) * v6.RECORD.itemsize]
+
+
+def test_a_split_is_for_training_records() -> None:
+    with pytest.raises(UsageError, match="--split: training records are what it cuts; give --training too"):
+        SelfplayOptions(split=Split())
+
+
+def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(tmp_path: Path) -> None:
+    kind = random_nets.BY_NAME["se-dense-policy"]
+    random_nets.write(kind, tmp_path / "my-net.pb.gz")
+    fens = (ROOKS, "4k3/q7/8/8/8/8/R6P/4K3 w - - 0 1")
+    (tmp_path / "book.epd").write_text("".join(f"{chess.Board(fen).epd()}\n" for fen in fens))
+    write_split(tmp_path / "split.json", Split(materials=("KRvKR",)))
+    asked = ("selfplay", "book.epd", "--net", "my-net.pb.gz", "--nodes", "4", "--draw", "1,2,1", "--training", "chunks")
+    done = here(*asked, "--split", "split.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "training records were left out" in done.stderr
+    with (tmp_path / "selfplay.pgn").open() as file:
+        games = [game for game in iter(lambda: chess.pgn.read_game(file), None) if game]
+    assert {game.headers["Round"]: game.headers["Chunk"] for game in games} == {"1": "held out", "2": "game_000001.gz"}
+    assert [path.name for path in (tmp_path / "chunks").iterdir()] == ["game_000001.gz"]
+    before = (tmp_path / "selfplay.pgn").read_bytes()
+    again = here(*asked, "--split", "split.json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "selfplay.pgn").read_bytes() == before
+    without = here(*asked, cwd=tmp_path)
+    assert without.returncode == 1
+    assert without.stderr.count("\n") == 1
