@@ -16,8 +16,7 @@ PACKAGE = "valuerepair"
 
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
-    {"errors", "version"},
-    {"signals"},
+    {"errors", "signals", "version"},
     {"files", "cores", "inputs"},
     {"chess"},
     {"question", "intervals", "calibration"},
