@@ -147,13 +147,13 @@ def from_files(data: BenchData) -> Comparison:
     from valuerepair.training.learner import Learner
     from valuerepair.training.losses import LossWeights
     from valuerepair.training.options import TrainOptions
-    from valuerepair.training.sources import ChunkSource, Stream
+    from valuerepair.training.sources import ChunkSource, TrainingStream
 
     with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
         writer = ChunkWriter(folder, RecordFacts())
         for game in searched_games(data.archive):
             writer.write(game)
-        stream = Stream([ChunkSource([folder], 1)], STEP_BATCH, 0)
+        stream = TrainingStream([ChunkSource([folder], 1)], STEP_BATCH, 0)
         learner = Learner(NetGraph.open(str(locate(data.net))), TrainOptions(batch=STEP_BATCH), LossWeights())
         with closing(stream.batches()) as batches:
             in_memory = cycle([next(batches) for _ in range(8)])

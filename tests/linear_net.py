@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.nets.onnx_model import model
 
 if TYPE_CHECKING:
-    from valuerepair.training.graph import Heads
+    from valuerepair.training.graph import HeadOutputs
 
 MOVES = 1858
 
@@ -32,17 +32,17 @@ class LinearNet:
             self.parameters[f"{head}/b"] = np.zeros(size, np.float32)
         self._heads = sizes
 
-    def forward(self, parameters: Mapping[str, Any], planes: Any) -> Heads:
+    def forward(self, parameters: Mapping[str, Any], planes: Any) -> HeadOutputs:
         import jax.numpy as jnp
 
-        from valuerepair.training.graph import Heads
+        from valuerepair.training.graph import HeadOutputs
 
         # The clock's plane is as large as its square root here, so that it does not outweigh all others.
         seen = jnp.sqrt(planes.reshape(len(planes), -1)) @ parameters["trunk/w"]
         trunk = jnp.maximum(seen, 0) + 0.1 * seen
         outputs = {head: trunk @ parameters[f"{head}/w"] + parameters[f"{head}/b"] for head in self._heads}
         value, plies = outputs["value"], outputs.get("moves_left")
-        return Heads(
+        return HeadOutputs(
             outputs["policy"],
             None if self.scalar else value,
             jnp.tanh(value[:, 0]) if self.scalar else None,

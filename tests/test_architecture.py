@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -166,6 +167,13 @@ def test_the_front_of_a_room_is_a_docstring(trees: dict[str, ast.Module]) -> Non
     assert len(fronts) > 10
     full = {name for name in fronts if len(trees[name].body) > 1 or ast.get_docstring(trees[name]) is None}
     assert {room_of(name) for name in full} == STANDING_FRONTS
+
+
+def test_a_class_name_has_one_meaning(trees: dict[str, ast.Module]) -> None:
+    classes = [node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assert len(classes) > 300
+    public = Counter(name for name in classes if not name.startswith("_"))
+    assert [name for name, count in public.items() if count > 1] == []
 
 
 def test_an_arrow_upward_and_a_circle_are_found_out() -> None:

@@ -413,6 +413,7 @@ OTHERS_OPTIONS = {
         "--parallelism",
         "--resign-percentage",
         "--show-hidden",
+        "--syzygy-paths",
         "--visits",
         "--weights",
     },
@@ -422,6 +423,7 @@ OTHERS_OPTIONS = {
     "zstd": {"--long"},
     "a style sheet": {"--depth"},
     "an engine, in an example": {"--flag"},
+    "python -m benchmarks.proof": {"--scale"},
     "python -m valuerepair.cli.reference": {"--check"},
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
     "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}

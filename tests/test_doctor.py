@@ -59,7 +59,7 @@ def test_without_a_driver_for_this_cuda_the_driver_is_what_is_missing(
 
     cuda_13.setattr(importlib.metadata, "version", of)
     said = found("CUDA", tmp_path / "no.db")
-    assert (said.state, said.detail, said.advice) == ("absent", reason, f"{DRIVER}{extra}; the CPU works without")
+    assert (said.state, said.detail, said.advice) == ("absent", reason, f"{DRIVER}{extra}; the CPU works without it")
     with pytest.raises(ValueRepairError) as error:
         providers.choose_device("cuda")
     assert str(error.value) == f"--device cuda: CUDA cannot be used: {reason}; {DRIVER}{extra}, or use --device cpu"
@@ -70,7 +70,7 @@ def test_with_a_driver_for_this_cuda_the_extra_is_advised(cuda_13: pytest.Monkey
     cuda_13.setattr(providers, "new_session", lambda *_: (_ for _ in ()).throw(RuntimeError("libcudnn.so.9: no file")))
     said = found("CUDA", tmp_path / "no.db")
     assert (said.state, said.detail) == ("absent", "libcudnn.so.9: no file")
-    assert said.advice == "install it with `pip install 'valuerepair[gpu]'`; the CPU works without"
+    assert said.advice == "install it with `pip install 'valuerepair[gpu]'`; the CPU works without it"
 
 
 def test_the_output_has_no_colours_of_other_programs(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from valuerepair.runs.neighbourhood import (
     LINE,
     PARENT,
     STEPS,
+    ExpansionSource,
     Neighbours,
-    Source,
     inferred,
     neighbours,
     parse_steps,
@@ -42,10 +42,10 @@ ALL = tuple(STEPS.values())
 def source_of(
     moves: Sequence[str] = (), fen: str = chess.STARTING_FEN, deep: DeepResult | None = None, then: Sequence[str] = (),
     **changes: object,
-) -> Source:  # fmt: skip
+) -> ExpansionSource:  # fmt: skip
     board = played(fen, moves)
     known = {"searched": True, "in_game": True, "deep_q": 0.1, **changes}
-    return Source(
+    return ExpansionSource(
         5, 5, 1, fen, encode_moves(moves), encode_moves(then), board.ply(), history_known=True, game=GAME_OF,
         deep=deep or DeepResult(cp=30, depth=20), **known,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -58,7 +58,7 @@ def played(fen: str, moves: Sequence[str]) -> chess.Board:
     return board
 
 
-def found(source: Source, steps: Sequence[str] = ALL, policy: Sequence[str] = ()) -> Neighbours:
+def found(source: ExpansionSource, steps: Sequence[str] = ALL, policy: Sequence[str] = ()) -> Neighbours:
     return neighbours([source], [encode_moves(policy)], steps)
 
 

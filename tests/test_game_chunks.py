@@ -43,10 +43,12 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import INPUT_FORMATS
 from valuerepair.question import Question
+from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 from valuerepair.training import game_chunks
 from valuerepair.training.chunk_output import ChunkOutput
-from valuerepair.training.game_chunks import GameChunkOptions, JudgedBoards, write_game_chunks
+from valuerepair.training.game_chunks import GameChunkOptions, write_game_chunks
+from valuerepair.training.judged import JudgedBoards
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
@@ -426,6 +428,17 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
             board.push(move)
     assert found.manifest is not None
     assert seen == found.manifest["judged"] > 100
+
+
+def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
+    """The first four positions come again after the shuffle; they were judged as positions that had not occurred."""
+    archive = tmp_path / "games.pgn"
+    archive.write_text('[Result "1/2-1/2"]\n\n1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 1/2-1/2\n')
+    mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(per_game=None, min_ply=0)))
+    with Store.open(tmp_path / "a.db") as store:
+        write_game_chunks([str(archive)], tmp_path / "out", store=store)
+    (records,) = chunks_in(tmp_path / "out")
+    assert (records["visits"] > 0).tolist() == [True] * 4 + [False] * 4
 
 
 MATERIALS = ("KQRBNvKQRB", "KQRBNvKQRN", "KQRBNvKQBN", "KQRBNvKRBN")

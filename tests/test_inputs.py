@@ -30,7 +30,7 @@ from valuerepair.nets.net import open_net
 from valuerepair.nets.position_text import read_position, read_source
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
-from valuerepair.pipeline.run import Noted, Notes, q_scale
+from valuerepair.pipeline.run import Noted, StageNotes, q_scales
 from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint
 from valuerepair.training.chunk_output import ChunkOutput
@@ -81,7 +81,7 @@ def write_a_curve(folder: Path) -> Path:
 
 
 def write_stages(folder: Path) -> Path:
-    Notes(folder).note(Noted("mine", "vr mine a.pgn", "identity", 10.0, 12.5, True))
+    StageNotes(folder).note(Noted("mine", "vr mine a.pgn", "identity", 10.0, 12.5, True))
     return folder / "stages.json"
 
 
@@ -104,7 +104,7 @@ def write_a_comparison(folder: Path) -> Path:
 
 def scale_of(path: Path) -> object:
     stage = Stage("match", ("match",), "", 1.0, scaled_by=path.name)
-    return q_scale(path.parent, stage)
+    return q_scales(path.parent, stage)
 
 
 def write_a_scheduler_file(folder: Path) -> Path:
@@ -115,7 +115,7 @@ def write_a_scheduler_file(folder: Path) -> Path:
 JSON_READERS = {
     "split": JsonReader(write_a_split, read_split),
     "curve": JsonReader(write_a_curve, read_curve, open=True),
-    "stages": JsonReader(write_stages, lambda path: Notes(path.parent)),
+    "stages": JsonReader(write_stages, lambda path: StageNotes(path.parent)),
     "unfinished chunks": JsonReader(write_unfinished, go_on),
     "comparison": JsonReader(write_a_comparison, scale_of, open=True),
     "scheduler file": JsonReader(write_a_scheduler_file, lambda path: parse_cluster(str(path)), open=True),

@@ -15,7 +15,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.crosstable import Crosstable
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval, elo_of, share_of, verdict
-from valuerepair.play.match_length import POWERS, Outcomes, match_length, sprt_length
+from valuerepair.play.match_length import POWERS, ResultChances, match_length, sprt_length
 from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import Played, Standing
 
@@ -36,7 +36,7 @@ def test_published_simulations_of_an_sprt(bayes_elo: float, elo: float, passed: 
     """github.com/lucasart/sprt, README: SPRT(0, 4) of games with draw Elo 250, 20,000 tests at each difference."""
     win, loss = (1 / (1 + 10 ** ((250 + sign * bayes_elo) / 400)) for sign in (-1, 1))
     assert elo_of(win + (1 - win - loss) / 2) == pytest.approx(elo, abs=0.0051)
-    found = sprt_length(Sprt(0, 4, model="bayesian"), Outcomes((loss, 1 - win - loss, win), paired=False), elo)
+    found = sprt_length(Sprt(0, 4, model="bayesian"), ResultChances((loss, 1 - win - loss, win), paired=False), elo)
     assert found.games == pytest.approx(games, rel=0.01)
     assert found.h1 == pytest.approx(passed, abs=0.006)
 
@@ -88,7 +88,7 @@ def test_the_interval_is_as_wide_as_the_difference(elo: float, draws: float) -> 
 def test_an_sprt_of_pairs_is_as_long_as_it_says(true: float) -> None:
     """Simulated with the test itself, looked at after every third pair, so that it goes a bit beyond its bounds."""
     test, rng = Sprt(0, 40, 0.1, 0.1, "logistic"), np.random.default_rng(1)
-    said = sprt_length(test, Outcomes.of_draws(0.5), true)
+    said = sprt_length(test, ResultChances.of_draws(0.5), true)
     lengths, accepted = [], 0
     for _ in range(200):
         pairs = rng.multinomial(3, pairs_of(games_at(true, 0.5)), size=400).cumsum(axis=0)
@@ -106,7 +106,7 @@ def test_an_sprt_far_from_its_bounds_has_a_length(true: float) -> None:
     """What one pair says is always about the same there: no power overflows, and the test is sure of its end."""
     for draws in (0.0, 0.6, 0.9):
         for test in (Sprt(0, 5), Sprt(0, 0.01), Sprt(0, 5, 1e-12, 1e-12, "logistic"), Sprt(0, 5, model="bayesian")):
-            said = sprt_length(test, Outcomes.of_draws(draws), true)
+            said = sprt_length(test, ResultChances.of_draws(draws), true)
             assert said.games > 0
             assert said.h1 == pytest.approx(float(true > 0), abs=1e-6)
 
@@ -114,14 +114,14 @@ def test_an_sprt_far_from_its_bounds_has_a_length(true: float) -> None:
 def test_laws_of_the_two_models() -> None:
     """What fishtest's calculator says of itself: by logistic Elo the chance to pass does not depend on the draws, by
     normalized Elo the length of the test does not."""
-    few, many = Outcomes.of_draws(0.1), Outcomes.of_draws(0.8)
+    few, many = ResultChances.of_draws(0.1), ResultChances.of_draws(0.8)
     logistic, normalized = Sprt(0, 5, model="logistic"), Sprt(0, 5)
     for elo in (-2.0, 0.0, 2.5, 5.0):
         assert sprt_length(logistic, few, elo).h1 == pytest.approx(sprt_length(logistic, many, elo).h1, abs=1e-3)
     assert sprt_length(logistic, few, 0).games > 2 * sprt_length(logistic, many, 0).games
     assert sprt_length(normalized, few, 0).games == pytest.approx(sprt_length(normalized, many, 0).games, rel=0.005)
     # With independent games, a test of games is as long as one of pairs.
-    alone = Outcomes(few.game, paired=False)
+    alone = ResultChances(few.game, paired=False)
     assert sprt_length(logistic, alone, 5).games == pytest.approx(sprt_length(logistic, few, 5).games, rel=0.005)
     # At its ends it errs as often as it may, in between it is longest.
     ends = [sprt_length(logistic, few, elo) for elo in (0.0, 2.5, 5.0)]
@@ -144,9 +144,9 @@ def played(pairs: dict[tuple[float, float], int]) -> Standing:
 def test_openings_that_one_side_wins_need_fewer_games() -> None:
     """Who has White wins as a rule: a pair says little by chance, and much by strength."""
     biased = played({(1.0, 0.0): 300, (1.0, 0.5): 60, (0.5, 0.0): 50, (0.5, 0.5): 90})
-    outcomes = Outcomes.of_match(biased)
+    outcomes = ResultChances.of_match(biased)
     assert outcomes.pair == pytest.approx((0, 55 / 500, 390 / 500, 55 / 500, 0))
-    independent = Outcomes(outcomes.game).at(10)
+    independent = ResultChances(outcomes.game).at(10)
     correlated = outcomes.at(10)
     spread = {}
     for name, each in (("independent", independent), ("correlated", correlated)):
@@ -292,7 +292,7 @@ def test_games_that_are_no_pairs_are_planned_game_by_game() -> None:
     standing.paired = False
     for i in range(300):
         standing.add(Played(2 * i, i, ("1-0", "0-1", "1/2-1/2")[i % 3], "checkmate", 40))
-    outcomes = Outcomes.of_match(standing)
+    outcomes = ResultChances.of_match(standing)
     assert (outcomes.pair, outcomes.paired) == (None, False)
     assert outcomes.counted == pytest.approx((1 / 3, 1 / 3, 1 / 3))
     assert isinstance(standing.results, MatchScore)

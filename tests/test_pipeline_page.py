@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from valuerepair.pipeline.page import BEST_KNOWN, CONTROLLING, NEW, OLD, Judged, Outcome, power_of
+from valuerepair.pipeline.page import BEST_KNOWN, CONTROLLING, NEW, OLD, NetComparison, RepairOutcome, power_of
 
 BETTER = {"difference": -0.0089, "low": -0.0113, "high": -0.0066}
 UNCLEAR = {"difference": -0.0007, "low": -0.0057, "high": 0.0046}
@@ -31,7 +31,7 @@ def row(kind: str, change: Figures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Figures | None = None) -> Judged:
+def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Figures | None = None) -> NetComparison:
     share = share or {"difference": -0.001, "low": -0.0041, "high": 0.0036}
     high, low = share["high"], share["low"]
     finding = "cannot tell" if high is None or low is None else "fewer" if high < 0 else "not shown"
@@ -42,7 +42,7 @@ def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Fig
             "share": share, "finding": finding, "first": {"candidates": {"rate": 0.04}}, "sentence": "B is as A",
         },
     }  # fmt: skip
-    return Judged(part, first, NEW, found)
+    return NetComparison(part, first, NEW, found)
 
 
 def match(low: float | None, value: float, high: float | None) -> dict[str, Any]:
@@ -51,8 +51,8 @@ def match(low: float | None, value: float, high: float | None) -> dict[str, Any]
     return {"games": 390, "score": score, "elo": elo, "effective_root_moves": [3.434, 3.466]}
 
 
-def outcome(*pairs: Judged, elo: dict[str, Any] | None = None) -> Outcome:
-    return Outcome(Path("r"), Path("a"), None, pairs, None, {OLD: elo or match(60, 91, 124)}, 3600, 3540)
+def outcome(*pairs: NetComparison, elo: dict[str, Any] | None = None) -> RepairOutcome:
+    return RepairOutcome(Path("r"), Path("a"), None, pairs, None, {OLD: elo or match(60, 91, 124)}, 3600, 3540)
 
 
 ALL: Mapping[str, Figures] = dict.fromkeys(("game", *BESIDE), BETTER)

@@ -25,7 +25,7 @@ from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
-from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Playing, Settings, Sizes, Training, seconds_of
+from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Playing, Settings, Sizes, TrainSettings, seconds_of
 from valuerepair.runs.rejudge import FEWEST
 from valuerepair.training.options import Only
 
@@ -78,7 +78,7 @@ def test_an_hour_on_two_cores_is_a_real_repair_of_nearly_an_hour() -> None:
 @pytest.mark.parametrize("only", ["all", "value"])
 @given(machine=MACHINES, minutes=st.integers(20, 3000))
 def test_the_budget_is_kept_with_normal_games(only: Only, machine: Rates, minutes: int) -> None:
-    train = Training(share=0.05, only=only)
+    train = TrainSettings(share=0.05, only=only)
     try:
         found = plan(replace(SETTINGS, normal=("chunks",), train=train, budget=f"{minutes}m"), machine, FOLDER)
     except UsageError:
@@ -91,7 +91,7 @@ def test_the_budget_is_kept_with_normal_games(only: Only, machine: Rates, minute
 def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(
     only: Only, machine: Rates, minutes: int
 ) -> None:
-    settings = replace(SETTINGS, budget=f"{minutes}m", train=Training(only=only))
+    settings = replace(SETTINGS, budget=f"{minutes}m", train=TrainSettings(only=only))
     try:
         found = plan(settings, machine, FOLDER)
     except UsageError:
@@ -162,7 +162,7 @@ def test_sizes_that_stand_need_no_budget() -> None:
 VARIANTS = {
     "stockfish": SETTINGS,
     "own search": replace(SETTINGS, deep="mcts:nodes=200", test_deep="mcts:nodes=2000", threshold=0.4, seed=3),
-    "normal games": replace(SETTINGS, normal=("chunks", "more.tar"), train=Training(share=0.3), budget="4h"),
+    "normal games": replace(SETTINGS, normal=("chunks", "more.tar"), train=TrainSettings(share=0.3), budget="4h"),
     "a control": replace(SETTINGS, control=True),
     "normal games and a control": replace(SETTINGS, normal=("chunks",), control=True, budget="4h"),
     "no deeper judge": replace(SETTINGS, test_deep=""),
@@ -215,7 +215,7 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     differ = [(a, b) for a, b in zip(repaired, without, strict=True) if a != b]
     assert differ == [("out/repaired.pb.gz", "out/control.pb.gz")]
     assert options(stages["control"])["--share"] == "0"
-    asked = plan(replace(SETTINGS, control=True, train=Training(share=0.05)), MEASURED, FOLDER)
+    asked = plan(replace(SETTINGS, control=True, train=TrainSettings(share=0.05)), MEASURED, FOLDER)
     assert options(by_name(asked)["repaired"])["--share"] == "0.05"
     for name in ("books", "repaired", "control", "games", "families"):
         assert options(stages[name])["--split"] == "out/split.json"
@@ -259,7 +259,7 @@ def test_positions_are_mined_beside_the_games_and_learned() -> None:
     assert options(stages["repaired"])["--policy"] == "judge:0.3"
     alone = by_name(plan(replace(SETTINGS, mine=Mining(aside="")), MEASURED, FOLDER))
     assert "--aside" not in alone["mine"].words
-    head = by_name(plan(replace(SETTINGS, train=Training(only="value")), MEASURED, FOLDER))
+    head = by_name(plan(replace(SETTINGS, train=TrainSettings(only="value")), MEASURED, FOLDER))
     assert "--policy" not in head["repaired"].words
 
 
@@ -294,7 +294,7 @@ def test_steps_follow_from_what_there_is_to_learn() -> None:
 
 def test_the_value_head_alone_is_given_what_was_computed_once() -> None:
     whole, head = (
-        by_name(plan(replace(SETTINGS, sizes=Sizes(steps=100, positions=10_000), train=Training(only=only)),
+        by_name(plan(replace(SETTINGS, sizes=Sizes(steps=100, positions=10_000), train=TrainSettings(only=only)),
                      MEASURED, FOLDER))["repaired"].seconds for only in ("all", "value")
     )  # fmt: skip
     assert head - whole == pytest.approx(0.6 * 10_000 / MEASURED.net, rel=1e-6)

@@ -25,7 +25,7 @@ from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.plan import PAGE
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
 
 SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
@@ -80,8 +80,8 @@ class Commands:
             target.write_text(digest)
         self._live()
         if not isinstance(out, int | None):
-            # Q of the repaired net is twice as steep as the old net's, and a quarter steeper than the control's.
-            scale = 0.8 if "control.pb.gz" in words[2] else 0.5
+            # Q of the repaired net is twice as steep as the old net's, and the control's a quarter steeper than its.
+            scale = 1.25 if "control.pb.gz" in words[2] else 0.5
             out.write(json.dumps({"digest": digest, "comparisons": [{"q_scale": {"value": scale}}]}).encode())
         self._live()
         return 0, False
@@ -135,7 +135,7 @@ def variants() -> list[Settings]:
         replace(SETTINGS, alpha=113.0),
         replace(SETTINGS, sizes=replace(SIZES, positions=6000)),
         replace(SETTINGS, sizes=replace(SIZES, steps=40)),
-        replace(SETTINGS, train=Training(share=0.2)),
+        replace(SETTINGS, train=TrainSettings(share=0.2)),
         replace(SETTINGS, play=Playing(match_nodes=5)),
         replace(SETTINGS, sizes=replace(SIZES, games=20)),
         replace(SETTINGS, test_deep="stockfish:nodes=3000"),
@@ -194,7 +194,7 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
         (replace(SETTINGS, sizes=replace(SIZES, games=20)), 2),
         (replace(SETTINGS, play=Playing(match_nodes=5)), 2),
         (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 3),
-        (replace(SETTINGS, train=Training(share=0.2)), 9),
+        (replace(SETTINGS, train=TrainSettings(share=0.2)), 9),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
         (replace(SETTINGS, alpha=113.0), STAGES),
         (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
@@ -350,13 +350,15 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
 
 
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
-    """By the spreads that the comparison on held-out games says: before it was made no number stands there."""
+    """By the spreads that the comparison on held-out games says: before it was made no number stands there. The Q of
+    the net that is steeper is multiplied by less than 1, whichever that is."""
     found = of(SETTINGS, tmp_path)
     assert all("q_scale=Q_SCALE" in found.command(stage) for stage in found.plan.stages[-2:])
     run(found, quiet=True)
     old, control = (each["command"] for each in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"][-2:])
-    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.500 net=old.pb.gz,nodes=100 " in old
-    assert f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale=0.800 net={tmp_path}/control.pb.gz,nodes=100 " in control
+    sides = f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale={{}} net={{}},nodes=100,q_scale={{}} "
+    assert sides.format("0.500", "old.pb.gz", "1.000") in old
+    assert sides.format("1.000", f"{tmp_path}/control.pb.gz", "0.800") in control
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"comparisons": []}', '{"comparisons": [{"q_scale": null}]}'])

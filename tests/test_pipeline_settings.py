@@ -18,12 +18,12 @@ from valuerepair.oracles.open import chosen_spec
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.settings import (
-    Kept,
+    HeldOutShares,
     Mining,
     Playing,
     Settings,
     Sizes,
-    Training,
+    TrainSettings,
     default_deep,
     default_test_deep,
     seconds_of,
@@ -56,10 +56,12 @@ SETTINGS = st.builds(
         rejudge=st.sampled_from([None, 0, 100, 2000]),
         games=SIZE.map(lambda n: n and 2 * n),
     ),
-    split=st.builds(Kept, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))),
+    split=st.builds(
+        HeldOutShares, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))
+    ),
     mine=st.builds(Mining, aside=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
     train=st.builds(
-        Training,
+        TrainSettings,
         policy=st.sampled_from(["net", "judge", "judge:0.3"]),
         share=st.none() | st.floats(0.01, 0.99),
         batch=st.integers(1, 4096),
@@ -88,7 +90,9 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\n')
     usual = Settings(archives=("games.pgn",))
     deep = default_deep()
-    assert toml.read(path) == replace(usual, deep=deep, test_deep=default_test_deep(deep), train=Training(share=0.2))
+    assert toml.read(path) == replace(
+        usual, deep=deep, test_deep=default_test_deep(deep), train=TrainSettings(share=0.2)
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,11 @@ from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here, in_a_process
 from valuerepair.judge.split import PARTS
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.page import Outcome, finish
+from valuerepair.pipeline.page import RepairOutcome, finish
 from valuerepair.pipeline.plan import plan
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.run import planned, read_settings, run
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, Training
+from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
 
 GAMES = Path(__file__).parents[1] / "data" / "wild.pgn.zst"
 THRESHOLD = 0.1
@@ -62,13 +62,13 @@ def tiny(folder: Path) -> Settings:
         test_deep="mcts:nodes=20",
         control=True,
         sizes=Sizes(positions=2000, steps=4, rejudge=100, games=4),
-        train=Training(batch=64, lr=5e-6),
+        train=TrainSettings(batch=64, lr=5e-6),
         play=Playing(match_nodes=4),
     )
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome]:
     folder = tmp_path_factory.mktemp("whole") / "repair"
     folder.mkdir()
     toml.write(tiny(folder.parent), folder / toml.FILE)
@@ -87,7 +87,7 @@ def notes(folder: Path) -> list[Any]:
 # -- what comes of it -------------------------------------------------------------------------------------------------
 
 
-def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, Outcome]) -> None:
+def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, RepairOutcome]) -> None:
     folder, outcome = whole
     stages = planned(folder, read_settings(folder, {}), quiet=True).plan.stages
     assert [each["name"] for each in notes(folder)] == [stage.name for stage in stages]
@@ -100,7 +100,7 @@ def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, Outcome]) 
     assert outcome.planned == sum(each["expected"] for each in notes(folder))
 
 
-def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
+def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
     """The store of the other repair, with all that it searched: nothing is mined. Its first stages are run."""
     store, folder = whole[0] / "store.db", tmp_path / "again"
     before = store.read_bytes()
@@ -116,7 +116,7 @@ def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Outcom
     assert counts[0] == counts[1]
 
 
-def test_one_net_alone_has_no_word_of_another_one(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
+def test_one_net_alone_has_no_word_of_another_one(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
     """Of the same files: the first comparison of each part is that of the old net and the repaired one."""
     folder = tmp_path / "repair"
     shutil.copytree(whole[0], folder)
@@ -132,7 +132,7 @@ def test_one_net_alone_has_no_word_of_another_one(whole: tuple[Path, Outcome], t
     assert "No deeper judge was asked" in page
 
 
-def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcome]) -> None:
+def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, RepairOutcome]) -> None:
     heading = "## The folder of a repair"
     files = {row[0] for row in rows(heading)}
     nets = {name.replace(".pb.gz", end) for name in NETS for end in (".pb.gz", ".training.json")}
@@ -142,7 +142,7 @@ def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Outcom
     assert dict(read(whole[0] / "rates.json")).keys() == {"of", "rates"}
 
 
-def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -> None:
+def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, RepairOutcome]) -> None:
     folder, _ = whole
     split = vr.read_split(folder / "split.json")
     with vr.open_store(folder / "store.db") as store:
@@ -157,10 +157,12 @@ def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, Outcome]) -
     size = {net: np.hypot.reduce([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
     for name, net in (("match-old", "tiny"), ("match-control", "control")):
         (command,) = (each["command"] for each in notes(folder) if each["name"] == name)
-        assert f"repaired.pb.gz,nodes=4,q_scale={size[net] / size['repaired']:.3f} " in command
+        scale = size[net] / size["repaired"]
+        assert f"repaired.pb.gz,nodes=4,q_scale={min(scale, 1):.3f} " in command
+        assert f",nodes=4,q_scale={min(1 / scale, 1):.3f} --games" in command
 
 
-def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, Outcome]) -> None:
+def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, RepairOutcome]) -> None:
     """Counted once more by SQL; which part a position is in comes from the split."""
     folder, outcome = whole
     split = vr.read_split(folder / "split.json")
@@ -196,7 +198,7 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
     assert (against.found["first"], against.found["second"]) == ("control", "repaired")
 
 
-def test_no_game_that_judges_was_trained_on(whole: tuple[Path, Outcome]) -> None:
+def test_no_game_that_judges_was_trained_on(whole: tuple[Path, RepairOutcome]) -> None:
     """The trainings say how many games they had; the split and SQL say how many there are of train."""
     folder, _ = whole
     split = vr.read_split(folder / "split.json")
@@ -212,7 +214,7 @@ def test_no_game_that_judges_was_trained_on(whole: tuple[Path, Outcome]) -> None
         assert {f"squared_{kind}" for kind in ("game", "aside", "policy", "search")} <= curve["curve"][0].keys()
 
 
-def test_a_command_can_be_run_alone_and_says_the_same(whole: tuple[Path, Outcome]) -> None:
+def test_a_command_can_be_run_alone_and_says_the_same(whole: tuple[Path, RepairOutcome]) -> None:
     folder, _ = whole
     (command,) = (each["command"] for each in notes(folder) if each["name"] == "families-control")
     words, to, path = command.rpartition(" > ")
@@ -222,7 +224,7 @@ def test_a_command_can_be_run_alone_and_says_the_same(whole: tuple[Path, Outcome
     assert json.loads(done.stdout) == read(Path(path))
 
 
-def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, Outcome]) -> None:
+def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, RepairOutcome]) -> None:
     folder, outcome = whole
     before = (folder / "stages.json").read_bytes()
     done = here("repair", "-o", folder, "-q", cwd=folder)
@@ -258,7 +260,7 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[Path, Outcome]) -> None:
+def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[Path, RepairOutcome]) -> None:
     folder, outcome = whole
     page = outcome.page.read_text("utf-8")
     reader = Reader(page)
@@ -280,7 +282,7 @@ def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[
     assert places == sorted(places)
 
 
-def test_what_was_planned_by_these_rates_is_added_up_from_what_is_planned(whole: tuple[Path, Outcome]) -> None:
+def test_what_was_planned_by_these_rates_is_added_up_from_what_is_planned(whole: tuple[Path, RepairOutcome]) -> None:
     folder, _ = whole
     rates = Rates(**read(folder / "rates.json")["rates"])
     assert 24_000 < rates.positions < 26_993  # what vr mine finds in it: 26,992 less openings and repetitions
@@ -289,7 +291,7 @@ def test_what_was_planned_by_these_rates_is_added_up_from_what_is_planned(whole:
     assert expected == pytest.approx({stage.name: stage.seconds for stage in found.stages})
 
 
-def test_another_match_leaves_what_comes_before(whole: tuple[Path, Outcome], tmp_path: Path) -> None:
+def test_another_match_leaves_what_comes_before(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
     folder = tmp_path / "repair"
     shutil.copytree(whole[0], folder)
     settings = read_settings(folder, {})
@@ -300,7 +302,7 @@ def test_another_match_leaves_what_comes_before(whole: tuple[Path, Outcome], tmp
 
 
 @pytest.mark.slow
-def test_with_normal_games_the_book_is_played_and_mixed_in(begun: Path, whole: tuple[Path, Outcome]) -> None:
+def test_with_normal_games_the_book_is_played_and_mixed_in(begun: Path, whole: tuple[Path, RepairOutcome]) -> None:
     normal = begun / "normal"
     normal.mkdir()
     for game in range(40):
@@ -359,7 +361,7 @@ def results(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.fixture
-def begun(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
+def begun(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> Path:
     """The folder of the same repair, with nothing done."""
     folder = tmp_path / "repair"
     folder.mkdir()
@@ -370,7 +372,9 @@ def begun(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.2, 1.5, 3.5])
-def test_killed_in_every_stage_it_comes_to_the_same(begun: Path, whole: tuple[Path, Outcome], wait: float) -> None:
+def test_killed_in_every_stage_it_comes_to_the_same(
+    begun: Path, whole: tuple[Path, RepairOutcome], wait: float
+) -> None:
     for each in notes(whole[0]):
         process = start(begun)
         wait_for(process, each["name"])

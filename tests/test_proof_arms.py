@@ -7,6 +7,7 @@ import json
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -119,7 +120,8 @@ def test_nets_of_another_step_than_the_last_are_refused(tmp_path: Path) -> None:
     step = next(step for step in proof.main() if step.output.name == "control-0.pb.gz")
     step.output.parent.mkdir()
     step.output.touch()
-    curve = {"options": {"steps": 1000}, "written": {"step": 1000}, "curve": [{"step": 0, "train_loss": None}]}
+    curve: dict[str, Any] = {"output": "control-0.pb.gz", "net": {"name": "maia-1900"}, "options": {"steps": 1000}}
+    curve |= {"written": {"step": 1000}, "curve": [{"step": 0, "train_loss": None}]}
     written = step.output.with_name("control-0.training.json")
     written.write_text(json.dumps(curve))
     write_index(proof, [step], proof.index)

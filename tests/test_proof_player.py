@@ -62,7 +62,7 @@ def test_steps_follow_from_what_was_found(there: Player) -> None:
     for nodes in MATCHES:
         assert found[f"match-{PLAYER}-{nodes}"][1:3] == [
             f"net={there.net(PLAYER)},nodes={nodes},q_scale=0.600",
-            f"net=maia-1900,nodes={nodes}",
+            f"net=maia-1900,nodes={nodes},q_scale=1.000",
         ]
     new, old = found[f"match-{PLAYER}-best"][1:3]
     assert (new.split(",")[2:], old.split(",")[2:]) == ([], ["cpuct=0.87", "fpu_value=0.17"])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.q_scale import QScale, q_scale_of, q_scale_of_sums
+from valuerepair.judge.q_scale import QScale, for_both, q_scale_of, q_scale_of_sums
 
 
 @settings(max_examples=50, deadline=None)
@@ -21,6 +21,13 @@ def test_a_net_that_says_the_same_on_another_scale_is_found_exactly(seed: int, t
     found = q_scale_of(times * q, q, game, weight)
     assert (found.value, found.low, found.high) == pytest.approx((1 / times,) * 3)
     assert found.inverse.value == pytest.approx(times)
+
+
+@pytest.mark.parametrize("value", [0.5, 1.0, 1.6])
+def test_of_two_nets_neither_is_multiplied_by_more_than_1(value: float) -> None:
+    first, second = for_both(value)
+    assert max(first, second) == 1
+    assert first / second == pytest.approx(value)
 
 
 @settings(max_examples=50, deadline=None)

@@ -90,12 +90,14 @@ def test_values_of_the_older_trainer() -> None:
 
 
 def test_fields_of_the_newer_trainer() -> None:
-    known = source("proto/root_config.proto", "proto/data_loader_config.proto")
+    known = source(*(f"proto/{name}_config.proto" for name in ("root", "data_loader", "training")))
     assert blocks("textproto")
     assert any(line.startswith("lc0-") for line in LINES)
     for block in blocks("textproto"):
         for field in re.findall(r"([a-z_0-9]+)(?=\s*[:{])", re.sub(r'"[^"]*"', "", block)):
             assert re.search(rf"\b{field} = \d+", known), field
+        for value in re.findall(r": ([A-Z]\w+)", block):
+            assert re.search(rf"\b{value} = \d+;", known), value
     scripts = source("pyproject.toml")
     for line in LINES:
         if line.startswith("lc0-"):

@@ -420,7 +420,12 @@ def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     """The figures of docs/methods.md."""
     sample = Path(__file__).parents[1] / "data" / "sample.db"
     db = Path(shutil.copy(sample, tmp_path / "sample.db"))
-    (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35)).comparisons
+    with Store.open(db) as store:
+        alphas = [store.alpha(store.pick(net)[0], store.pick(net)[1]).value for net in ("maia-1100", "maia-1900")]
+    # The sample's own net has a saved alpha, which holds for a net that has none.
+    assert alphas[0] == pytest.approx(774, abs=1)
+    assert compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35)).alpha.value == alphas[1]
+    (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=alphas[0])).comparisons
     assert (own.counts["newly wrong"], own.counts["repaired"]) == (71, 6)
     assert own.recalibrated is not None
     assert own.recalibrated.newly.count == 1

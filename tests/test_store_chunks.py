@@ -42,7 +42,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.records import RecordFacts, parse_policy
-from valuerepair.training.store_chunks import ChunkOptions, JudgedPositions, position_records
+from valuerepair.training.store_chunks import ChunkOptions, JudgedBatch, position_records
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
@@ -82,14 +82,14 @@ def net_of(batch: PositionBatch, seed: int = 0) -> tuple[NetValues, Priors]:
     return values, (moves, cuts, p)
 
 
-def judged(batch: PositionBatch, seed: int = 1, **columns: Any) -> JudgedPositions:
+def judged(batch: PositionBatch, seed: int = 1, **columns: Any) -> JudgedBatch:
     """What some judge says of positions; it gives no move of the first."""
     chance = np.random.default_rng(seed)
     moves, cuts = legal_moves(parse_fens(batch.fen))
     best = moves[cuts[:-1] + chance.integers(0, np.diff(cuts))]
     best[0] = 0
     n = len(batch)
-    found = JudgedPositions(
+    found = JudgedBatch(
         batch,
         chance.dirichlet((1, 1, 1), n).astype(np.float32),
         best,

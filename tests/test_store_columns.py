@@ -14,7 +14,8 @@ import pytest
 
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
-from valuerepair.store import columns
+from valuerepair.store import columns, connection
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
@@ -36,8 +37,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as opened:
+def memory() -> Iterator[StoreConnection]:
+    with closing(sqlite3.connect(":memory:", factory=StoreConnection)) as opened:
         yield opened
 
 
@@ -50,8 +51,9 @@ def test_columns_are_what_a_join_gives(path: Path) -> None:
     with Store.open(path) as store:
         net, oracle = store.pick()
         found = columns.columns(store.connection, net, oracle, (*columns.NUMBERS, *columns.CODES))
-        cursor = store.connection.execute(JOINED, (oracle, net))
-        names, rows = [column[0] for column in cursor.description], cursor.fetchall()
+        with closing(sqlite3.connect(path)) as other:
+            cursor = other.execute(JOINED, (oracle, net))
+            names, rows = [column[0] for column in cursor.description], cursor.fetchall()
         known = store.known(found["position_id"], net, oracle)
     assert len(rows) > 500
     assert {*names, "weight", *columns.CODES} == set(found)
@@ -87,30 +89,30 @@ def test_columns_are_of_the_store_as_it_is(path: Path, change: Callable[[Path, S
     np.testing.assert_array_equal(after, -before)
 
 
-ONCE = columns._ROWS_AT_ONCE
+ONCE = connection._ROWS_AT_ONCE
 
 
 @pytest.mark.parametrize("rows", [0, 1, ONCE - 1, ONCE, ONCE + 1, 3 * ONCE])
-def test_any_number_of_rows(memory: sqlite3.Connection, rows: int) -> None:
+def test_any_number_of_rows(memory: StoreConnection, rows: int) -> None:
     counted = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
     query = f"{counted} SELECT i, nullif(i % 3, 0) / 2.0 FROM n LIMIT :n"
-    number, half = columns.read_cells(memory, query, {"n": rows}, 2)
+    number, half = memory.numbers(query, {"n": rows}, 2)
     expected = np.arange(1, rows + 1)
     np.testing.assert_array_equal(number, expected)
     np.testing.assert_array_equal(half, np.where(expected % 3 == 0, np.nan, expected % 3 / 2))
 
 
-def test_board_keys_are_whole(memory: sqlite3.Connection) -> None:
+def test_board_keys_are_whole(memory: StoreConnection) -> None:
     numbers = [2**53 + 1, -(2**63), 2**63 - 1, 0]
     query = " UNION ALL ".join(f"SELECT {number}" for number in numbers)
-    (found,) = columns.read_cells(memory, query, {}, 1, np.int64)
+    (found,) = memory.numbers(query, {}, 1, np.int64)
     assert found.tolist() == numbers
 
 
-def test_the_largest_numbers_are_rounded_as_pythons(memory: sqlite3.Connection) -> None:
+def test_the_largest_numbers_are_rounded_as_pythons(memory: StoreConnection) -> None:
     numbers = [2**53 + 1, -(2**63), 2**63 - 1, 1e-308, 5e-324, -0.0, 1.7976931348623157e308]
     query = " UNION ALL ".join(f"SELECT {number!r}" for number in numbers)
-    (found,) = columns.read_cells(memory, query, {}, 1)
+    (found,) = memory.numbers(query, {}, 1)
     assert found.tobytes() == np.array([float(number) for number in numbers]).tobytes()
 
 

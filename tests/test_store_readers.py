@@ -60,8 +60,8 @@ def test_a_writer_at_work_changes_nothing_half_way(
     shutil.copy(SAMPLE, "valuerepair.db")
     with closing((writer := Writer(Path("valuerepair.db"))).connection):
 
-        def watched(path: str, write: bool) -> Any:
-            connection = connect(path, write)
+        def watched(path: str, write: bool, *, is_raw: bool = False) -> Any:
+            connection = connect(path, write, is_raw=is_raw)
             connection.set_trace_callback(writer.write)
             return connection
 

@@ -20,7 +20,7 @@ from valuerepair.training.learner import Learner, planes_of  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
-from valuerepair.training.sources import Stream  # noqa: E402
+from valuerepair.training.sources import TrainingStream  # noqa: E402
 from valuerepair.training.validation import Validation  # noqa: E402
 
 ONLY_VALUE = LossWeights(policy=0, moves_left=0)
@@ -91,7 +91,7 @@ def trained(held: Samples | None, samples: Samples, folder: Path, net: LinearNet
     )
     return fit(
         net or StraightNet(),
-        Stream([InMemory(samples)], options.batch, 0),
+        TrainingStream([InMemory(samples)], options.batch, 0),
         [] if held is None else [as_held(held)],
         options,
         policy_kl=0.0,

@@ -45,7 +45,7 @@ from valuerepair.training.graph import NetGraph
 from valuerepair.training.learner import Learner
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import TrainOptions
-from valuerepair.training.sources import Stream
+from valuerepair.training.sources import TrainingStream
 from valuerepair.training.train import read_curve
 
 Captured = pytest.CaptureFixture[str]
@@ -499,7 +499,7 @@ def test_a_real_net_learns_256_positions_by_heart(maia_file: str, tmp_path: Path
     some.shares[some.cuts[:-1] + dice.integers(0, np.diff(some.cuts))] = 1
     found = fit(
         NetGraph.open(maia_file),
-        Stream([InMemory(some)], 256, 0),
+        TrainingStream([InMemory(some)], 256, 0),
         [],
         TrainOptions(steps=200, lr=2e-3, warmup=10, every=20),
         policy_kl=0,

@@ -28,7 +28,7 @@ from valuerepair.training.learner import Learner, planes_of, trained_names  # no
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
-from valuerepair.training.sources import Held, Stream  # noqa: E402
+from valuerepair.training.sources import Held, TrainingStream  # noqa: E402
 from valuerepair.training.validation import Validation  # noqa: E402
 
 THRESHOLD = 0.3
@@ -50,7 +50,7 @@ def run(
     chosen = TrainOptions(**{"steps": 40, "batch": 64, "lr": 3e-3, "warmup": 5, "every": 10, **options})
     return fit(
         net or LinearNet(),
-        Stream([InMemory(samples)], chosen.batch, chosen.seed),
+        TrainingStream([InMemory(samples)], chosen.batch, chosen.seed),
         [as_held(held)] if held is not None else [],
         chosen,
         policy_kl=policy_kl,
@@ -136,7 +136,7 @@ def test_averages(samples: Samples, average: str) -> None:
     net, options = LinearNet(), TrainOptions(steps=20, batch=64, lr=1e-2, warmup=0, average=average)  # type: ignore[arg-type]
     learner = Learner(net, options, LossWeights())
     state, seen = learner.begin(), []
-    for number, batch in zip(range(20), Stream([InMemory(samples)], 64, 0).batches(), strict=False):
+    for number, batch in zip(range(20), TrainingStream([InMemory(samples)], 64, 0).batches(), strict=False):
         state, _ = learner.step(state, batch, number)
         seen.append(np.asarray(state.parameters["trunk/w"], np.float64))
     if average == "swa":
@@ -170,7 +170,7 @@ def test_the_value_head_alone_is_trained_as_in_the_whole_net(samples: Samples) -
             assert learner.room >= len(known)
             learner.keep([known])
         state = learner.begin()
-        for number, batch in zip(range(30), Stream([InMemory(known)], 64, 0).batches(), strict=False):
+        for number, batch in zip(range(30), TrainingStream([InMemory(known)], 64, 0).batches(), strict=False):
             state, _ = learner.step(state, batch, number)
         ends.append(state.parameters)
     for name in ("value/w", "value/b"):
@@ -365,7 +365,7 @@ class Stopped(Exception):
     pass
 
 
-class StoppedAt(Stream):
+class StoppedAt(TrainingStream):
     """Breaks off before it gives a batch."""
 
     def batches(self, first: int = 0) -> Any:

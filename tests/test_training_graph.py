@@ -18,7 +18,7 @@ from valuerepair.errors import UsageError
 from valuerepair.nets import conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
 from valuerepair.nets.devices import CPU
-from valuerepair.nets.heads import Heads as ChosenHeads
+from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import RawOutputs, Session
 from valuerepair.nets.weights import read_net_file
@@ -27,7 +27,7 @@ jax = pytest.importorskip("jax", reason="pip install 'valuerepair[train]'")
 jnp = jax.numpy
 
 from valuerepair.training import graph, winograd  # noqa: E402  # after the check that jax is here
-from valuerepair.training.graph import CLOCK, Heads, NetGraph  # noqa: E402
+from valuerepair.training.graph import CLOCK, HeadOutputs, NetGraph  # noqa: E402
 from valuerepair.training.write_net import check_written, write_net  # noqa: E402
 
 REAL = ("maia-1900", "meangirl-8")
@@ -60,7 +60,7 @@ def double() -> Iterator[None]:
     jax.config.update("jax_enable_x64", False)
 
 
-def q_of(heads: Heads) -> Any:
+def q_of(heads: HeadOutputs) -> Any:
     if heads.wdl is None:
         return np.asarray(heads.value)
     wdl = jax.nn.softmax(heads.wdl)
@@ -220,7 +220,7 @@ def test_heads_are_chosen(tmp_path: Path, positions: PositionBatch) -> None:
     planes = encode(positions, input_format=kind.input_format)
     net = NetGraph.open(path, value_head="st", policy_head="soft")
     found = q_of(jax.jit(net.forward)(net.parameters, planes))
-    assert np.abs(found - lc0_q(path, planes, ChosenHeads("st"))).max() < 1e-5
+    assert np.abs(found - lc0_q(path, planes, Heads("st"))).max() < 1e-5
 
 
 def test_onnx_files_are_no_use(tmp_path: Path) -> None:

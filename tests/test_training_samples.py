@@ -30,7 +30,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.drawing import is_held
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records, wdl_of
-from valuerepair.training.sources import ChunkSource, Source, StoreSource, Stream
+from valuerepair.training.sources import ChunkSource, StoreSource, TrainingSource, TrainingStream
 from valuerepair.training.weighted import measure
 from valuerepair.training.weights import parse_formula
 
@@ -158,7 +158,7 @@ def every(folder: Path) -> set[int]:
 def test_a_pass_has_each_position_once_and_none_that_is_held_out(chunks: Path) -> None:
     source = ChunkSource([str(chunks)], 1, holdout=0.25)
     held = {int(m) for m in source.held_out().samples.moves_left}
-    stream = Stream([source], 32, 1, window=300)
+    stream = TrainingStream([source], 32, 1, window=300)
     total = stream.positions
     seen = [m for batch in islice(stream.batches(), -(-2 * total // 32)) for m in known(batch)]
     assert 0 < source.held_games < 20
@@ -170,23 +170,23 @@ def test_a_pass_has_each_position_once_and_none_that_is_held_out(chunks: Path) -
 
 
 def test_batches_are_the_same_wherever_reading_begins(chunks: Path) -> None:
-    stream = Stream([ChunkSource([str(chunks)], 1)], 48, 7, window=250)
+    stream = TrainingStream([ChunkSource([str(chunks)], 1)], 48, 7, window=250)
     whole = list(islice(stream.batches(), 60))  # more than one pass
     for first in (0, 1, 17, 40, 59):
         assert equal(next(stream.batches(first)), whole[first])
-    other = next(Stream([ChunkSource([str(chunks)], 1)], 48, 8, window=250).batches())
+    other = next(TrainingStream([ChunkSource([str(chunks)], 1)], 48, 8, window=250).batches())
     assert not equal(other, whole[0])
 
 
 def test_a_batch_may_be_larger_than_the_source(chunks: Path) -> None:
-    stream = Stream([ChunkSource([str(chunks)], 1)], 3000, 7)
+    stream = TrainingStream([ChunkSource([str(chunks)], 1)], 3000, 7)
     counts = Counter(known(next(stream.batches())))
     assert stream.positions < 3000
     assert set(counts.values()) <= {3000 // stream.positions, 3000 // stream.positions + 1}
 
 
 def test_positions_are_shuffled_over_games(chunks: Path) -> None:
-    batch = next(Stream([ChunkSource([str(chunks)], 1)], 64, 7).batches())
+    batch = next(TrainingStream([ChunkSource([str(chunks)], 1)], 64, 7).batches())
     assert len({m // 1000 for m in known(batch)}) > 20
 
 
@@ -205,7 +205,7 @@ def test_weights_of_a_formula_and_of_a_file_are_the_same(chunks: Path, tmp_path:
     side = tmp_path / "weights.parquet"
     measure([str(chunks)], parse_formula(text), side, quiet=True)
     by_formula, by_file = (
-        next(Stream([ChunkSource([str(chunks)], 1, weights=w)], 256, 0).batches()) for w in (text, str(side))
+        next(TrainingStream([ChunkSource([str(chunks)], 1, weights=w)], 256, 0).batches()) for w in (text, str(side))
     )
     assert equal(by_formula, by_file)
     assert len(np.unique(by_file.weight)) > 20
@@ -246,7 +246,7 @@ def test_all_held_out_and_nothing_there_are_refused(chunks: Path, tmp_path: Path
 
 def test_a_chunk_that_changes_meanwhile_is_named(chunks: Path, tmp_path: Path) -> None:
     shutil.copytree(chunks, tmp_path / "copy")
-    stream = Stream([ChunkSource([str(tmp_path / "copy")], 1)], 32, 0)
+    stream = TrainingStream([ChunkSource([str(tmp_path / "copy")], 1)], 32, 0)
     for path in (tmp_path / "copy").glob("*.gz"):
         path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ValueRepairError, match=r"game_\d+\.gz: changed since training began: cut off"):
@@ -257,7 +257,7 @@ def test_a_record_without_a_value_is_refused(tmp_path: Path) -> None:
     for game in range(4):
         write_chunk(tmp_path / f"{game}.gz", records_of(positions_of(GAME), GAME, result_q=[np.nan, game][game > 0]))
     with pytest.raises(ValueRepairError, match=r"0\.gz: a record has no value to learn"):
-        next(Stream([ChunkSource([str(tmp_path)], 1, holdout=0)], 500, 0).batches())
+        next(TrainingStream([ChunkSource([str(tmp_path)], 1, holdout=0)], 500, 0).batches())
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------
@@ -306,31 +306,24 @@ def test_the_judge_s_move_is_that_of_the_search_and_what_is_not_legal_is_not_kno
         assert name == castling.get(move.uci(), move.uci()).removesuffix("n")
 
 
-def test_the_judge_s_own_wdl_is_what_the_engine_said_and_the_net_s_where_it_said_nothing(tmp_path: Path) -> None:
+def test_the_judges_own_wdl_is_what_the_engine_said(tmp_path: Path) -> None:
+    """Draws and all; positions where it gave none are not there, but for mates, which need none."""
     db = tmp_path / "some.db"
     shutil.copy(SAMPLE, db)
     with sqlite3.connect(db) as sql:
         sql.execute("UPDATE deep_values SET w = NULL, d = NULL, l = NULL WHERE position_id % 3 = 0")
-    draw = of_store(db).draw
-    rows = np.arange(len(draw.ids))
-    by_net, by_judge = draw.wdl(rows), draw.wdl(rows, "judge")
+    draw = of_store(db, Question(threshold=0.3, q_from="wdl")).draw
     with Store.open(db) as store:
         frame = store.frame(Question(threshold=0.3), cut=True).set_index("position_id").loc[draw.ids]
-        own_q = (
-            store.frame(Question(q_from="wdl"), cut=True).set_index("position_id").loc[draw.ids, "deep_q"].to_numpy()
-        )
-    said = (draw.ids % 3 != 0) & frame["mate"].isna().to_numpy()
-    assert 0 < said.sum() < len(said)
-    per_mille = frame[["deep_w", "deep_d", "deep_l"]].to_numpy()
-    np.testing.assert_allclose(by_judge[said], per_mille[said] / 1000, atol=1e-6)
-    np.testing.assert_allclose((by_judge[:, 0] - by_judge[:, 2])[said], own_q[said], atol=1e-6)
-    np.testing.assert_array_equal(by_judge[draw.ids % 3 == 0], by_net[draw.ids % 3 == 0])
+    wdl = draw.wdl(np.arange(len(draw.ids)))
     mates = frame["mate"].notna().to_numpy()
-    assert mates.any()
-    for wdl in (by_net, by_judge):
-        np.testing.assert_array_equal(
-            wdl[mates], np.stack([draw.deep_q[mates] > 0, 0 * rows[mates], draw.deep_q[mates] < 0], 1)
-        )
+    assert (mates | (draw.ids % 3 != 0)).all()
+    assert (mates & (draw.ids % 3 == 0)).any()
+    per_mille = frame[["deep_w", "deep_d", "deep_l"]].to_numpy()[~mates]
+    np.testing.assert_allclose(wdl[~mates], per_mille / 1000, atol=1e-6)
+    np.testing.assert_allclose((wdl[:, 0] - wdl[:, 2])[~mates], draw.deep_q[~mates], atol=1e-6)
+    won = draw.deep_q[mates] > 0
+    np.testing.assert_array_equal(wdl[mates], np.stack([won, 0 * won, ~won], 1))
 
 
 def test_nothing_held_out_leaves_all() -> None:
@@ -500,8 +493,8 @@ def test_judged_positions_are_of_games_that_are_not_trained_on() -> None:
 
 
 def test_a_store_and_chunks_go_into_the_same_batches(chunks: Path) -> None:
-    sources: list[Source] = [ChunkSource([str(chunks)], 1), of_store()]
-    stream = Stream(sources, 128, 0, window=1000)
+    sources: list[TrainingSource] = [ChunkSource([str(chunks)], 1), of_store()]
+    stream = TrainingStream(sources, 128, 0, window=1000)
     batches = list(islice(stream.batches(), 8))
     from_store = [np.isnan(batch.moves_left).mean() for batch in batches]
     assert all(0 < share < 1 for share in from_store)

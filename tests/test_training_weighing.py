@@ -37,12 +37,13 @@ class Simulated(StoreDraw):
 
     def _read(self, *given: Any) -> None:
         n = 400_000
+        self.path = "simulated"
         self.ids = np.arange(n)
         self.keys, self.games = mix(self.ids.astype(np.uint64)), self.ids.astype(np.uint64)
         self.best, self.fill, self.weight = np.zeros(n, np.uint16), "fen_only", np.ones(n)
         self.sign = np.where(self.ids % 2, -1.0, 1.0)
         self.deep_q = ERROR * self.sign + np.random.default_rng(1).normal(0, SPREAD, n)
-        self.ordinary, self._sampled = np.ones(n), np.ones(n, np.bool_)
+        self.ordinary, self.is_sampled = np.ones(n), np.ones(n, np.bool_)
         self.rung, self.is_candidate = np.full(n, np.nan), np.abs(self.deep_q) >= THRESHOLD
 
 

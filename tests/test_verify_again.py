@@ -81,7 +81,7 @@ def again(
     seed: int = 0,
     other: str = "",
 ) -> tuple[StoreCheck, Recalled]:
-    with Store.open(db) as store:
+    with Store.open(db, is_raw=True) as store:
         (digest,) = store.connection.execute("SELECT digest FROM oracles WHERE id = ?", (ORACLE,)).fetchone()
         oracle = Recalled(db, change, other or digest)
         patch.setattr(same_oracle, "open_oracle", lambda *given, **named: oracle)
@@ -120,7 +120,7 @@ def test_second_looks_are_searched_as_they_were(
         connection.execute("UPDATE looks SET stage = 'second'" + ("" if taken_over else ", cp = cp + 1"))
         connection.execute("INSERT INTO deep_values SELECT * FROM looks")
         connection.commit()
-    with Store.open(db) as store:
+    with Store.open(db, is_raw=True) as store:
         (position,) = store.connection.execute(
             "SELECT min(position_id) FROM deep_values WHERE stage = 'second'"
         ).fetchone()

@@ -189,20 +189,24 @@ def test_python_has_it_as_a_frame(path: Path, rows: pd.DataFrame) -> None:
 
 
 def test_other_histories_and_lost_parents_still_make_a_tree(path: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
-    """A position met before in another game, one whose parent is gone, moves that are none: nothing is lost."""
+    """A position met before in another game, one whose parent is gone: nothing is lost. Moves that are none: said."""
     db = tmp_path / "odd.db"
     shutil.copy(path, db)
     root = int(rows["root_id"].iloc[0])
     of = rows[rows["root_id"] == root]["position_id"].tolist()
     with Store.open(db, write=True) as store, store.writing() as connection:
-        other = connection.execute("SELECT moves FROM positions WHERE id = 3").fetchone()[0]
-        connection.execute("UPDATE positions SET moves = ? WHERE id = ?", (other, of[0]))
+        history = "fen, start_fen, moves"
+        other = f"SELECT {history} FROM positions WHERE id = 3"
+        connection.execute(f"UPDATE positions SET ({history}) = ({other}) WHERE id = ?", (of[0],))
         connection.execute("UPDATE expanded SET parent_id = 3 WHERE position_id = ?", (of[1],))
-        connection.execute("UPDATE positions SET moves = x'0000' WHERE id = ?", (of[2],))
     with Store.open(db) as store:
         leaves = family_of(store, root, ASKED)
         assert {leaf.position_id for leaf in leaves} == {root, *of}
         assert len(lines(leaves, root, 0.55)) == len(leaves) + 2
+    with Store.open(db, write=True) as store, store.writing() as connection:
+        connection.execute("UPDATE positions SET moves = x'0000' WHERE id = ?", (of[2],))
+    with Store.open(db) as store, pytest.raises(ValueRepairError, match=f"positions, row id {of[2]}, column moves"):
+        family_of(store, root, ASKED)
 
 
 def test_what_is_not_scored_has_no_family(tmp_path: Path, path: Path) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import Net
     from valuerepair.oracles.searching import Searched
-    from valuerepair.pipeline.page import Outcome
+    from valuerepair.pipeline.page import RepairOutcome
     from valuerepair.play.crosstable import Crosstable
     from valuerepair.play.match import MatchEnd, MatchOptions
     from valuerepair.play.match_length import MatchLength
@@ -580,7 +580,7 @@ def repair(
     store: Path | None = None,
     cluster: str | None = None,
     quiet: bool = True,
-) -> Outcome:
+) -> RepairOutcome:
     """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
 
     What is not given is what the folder's repair.toml says, else the usual: `net` maia-1900, `budget` ``1h``, `deep`
@@ -589,9 +589,10 @@ def repair(
     `archives`. `normal` are training chunks of ordinary games; `cluster` is where Dask
     mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
 
-    Returns the `Outcome`: whether the net is shown to be a `better_judge` and a `better_player`, the net `repaired`,
-    what was `judged` with intervals, the `matches`, the `page`; its `lines()` are what `vr repair` says. Raises
-    UsageError for what makes no sense, ValueRepairError where a stage fails, whose message stands on standard error.
+    Returns the `RepairOutcome`: whether the net is shown to be a `better_judge` and a `better_player`, the net
+    `repaired`, what was `judged` with intervals, the `matches`, the `page`; its `lines()` are what `vr repair` says.
+    Raises UsageError for what makes no sense, ValueRepairError where a stage fails, whose message stands on standard
+    error.
     """
     from pathlib import Path as Folder
 

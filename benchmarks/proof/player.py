@@ -21,6 +21,7 @@ from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.lines import write_level
 from valuerepair.errors import ValueRepairError
+from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 
@@ -129,12 +130,12 @@ class Player:
         yield Step("measure", "player-tables", results / "player.done", ["tables", *words], "benchmarks.proof.player")
 
     def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int) -> Step:
-        """With what the net's Q is to be multiplied by to be as steep as the old one's; its place is that among those
-        that were judged together."""
-        scale = float(_read(self.judged(judged))["comparisons"][place]["q_scale"]["value"])
-        return self._match(f"{net}-{nodes}", net, nodes, games, new=f",q_scale={scale:.3f}")
+        """With the Q of both as steep; the net's place is that among those that were judged together."""
+        scales = for_both(float(_read(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
+        new, old = (f",q_scale={scale:.3f}" for scale in scales)
+        return self._match(f"{net}-{nodes}", net, nodes, games, new=new, old=old)
 
-    def _match(self, name: str, net: str, nodes: int, games: int, *, new: str, old: str = "") -> Step:
+    def _match(self, name: str, net: str, nodes: int, games: int, *, new: str, old: str) -> Step:
         """Against the old net, with more settings of each side."""
         sides = [f"net={self.net(net)},nodes={nodes}{new}", f"net={NET},nodes={nodes}{old}"]
         words = ["match", *sides, "--games", str(self._sized(games, 4) // 2 * 2), "--openings", str(self.openings)]

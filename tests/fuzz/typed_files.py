@@ -40,12 +40,12 @@ def run_json(data: bytes) -> None:
     """A split, the curve of a training, the stages of a repair, Dask's scheduler file."""
     from valuerepair.cluster.connection import parse_cluster
     from valuerepair.judge.split import read_split
-    from valuerepair.pipeline.run import Notes
+    from valuerepair.pipeline.run import StageNotes
     from valuerepair.training.train import read_curve
 
     _refused_or_read(data, "split.json", read_split)
     _refused_or_read(data, "a.training.json", read_curve)
-    _refused_or_read(data, "stages.json", lambda path: Notes(Path(path).parent))
+    _refused_or_read(data, "stages.json", lambda path: StageNotes(Path(path).parent))
     _refused_or_read(data, "scheduler.json", parse_cluster)
 
 

@@ -347,6 +347,8 @@ def _read_selfplay(text: str, sign: int) -> Recorded | None:
         return None
     wdl = (int(match["w"]), int(match["d"]), int(match["l"])) if match["w"] else None
     q, net_q = sign * float(match["q"]), sign * float(match["net"])
+    if max(abs(q), abs(net_q)) > 1 or (wdl is not None and not 997 <= sum(wdl) <= 1003):
+        return None
     return Recorded(SELFPLAY, q=q, wdl=wdl, nodes=int(match["nodes"] or 0), net_q=net_q)
 
 

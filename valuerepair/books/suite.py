@@ -192,8 +192,8 @@ def _game(row: dict[Hashable, Any]) -> str:
     """The players, the event, the date and the result, as far as they are known."""
     white, black = row["white"], row["black"]
     players = f"{white} - {black}" if isinstance(white, str) and isinstance(black, str) else None
-    told = (players, row["event"], row["date"], row["result"])
-    return ", ".join(text for text in told if isinstance(text, str) and text.strip(" ?.*"))
+    texts = (players, row["event"], row["date"], row["result"])
+    return ", ".join(text for text in texts if isinstance(text, str) and text.strip(" ?.*"))
 
 
 # -- another net on a suite -------------------------------------------------------------------------------------------
@@ -233,12 +233,13 @@ def read_suite(path: str | os.PathLike[str], *, alpha: float | None = None, thre
     batch = found.batch(np.ones(len(found.game), np.bool_))
     left_out = Counter(each.reason for each in found.rejected) + found.rejected_positions
     texts = dict(zip(block.numbers, block.lines, strict=True))
-    return Suite(os.fspath(path), batch, _told(batch, texts, alpha, threshold), dict(left_out))
+    return Suite(os.fspath(path), batch, _table(batch, texts, alpha, threshold), dict(left_out))
 
 
-def _told(
+def _table(
     batch: PositionBatch, texts: Mapping[int, bytes], alpha: float | None, threshold: float | None
 ) -> pd.DataFrame:
+    """The frame of a `Suite`; `texts` are the lines by their numbers."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -252,7 +253,7 @@ def _told(
         deep_q = float(values.deep_q(cp, mate, [np.nan] * 3, np.nan, alpha or values.DEFAULT_ALPHA))
         if judge is not None and (alpha is None or judge[2] is None):
             deep_q = float(judge[1])
-        told = float(judge[3]) if judge is not None else DEFAULT_THRESHOLD
+        of_line = float(judge[3]) if judge is not None else DEFAULT_THRESHOLD
         rows.append(
             {
                 "line": game.number,
@@ -263,7 +264,7 @@ def _told(
                 "net_q": float(net[1]) if net is not None else np.nan,
                 "judge": judge[4] if judge is not None else None,
                 "deep_q": deep_q,
-                "threshold": told if threshold is None else threshold,
+                "threshold": of_line if threshold is None else threshold,
             }
         )
     table: pd.DataFrame = pd.DataFrame(rows)
@@ -362,9 +363,9 @@ def measure_suite(
         q = np.full(len(rows), np.nan)
         q[np.setdiff1d(np.arange(len(rows)), list(failed))] = answers.q
         off = q - rows["deep_q"].to_numpy(np.float64)
-        told = (rows["net_q"] - rows["deep_q"]).to_numpy(np.float64)
+        off_before = (rows["net_q"] - rows["deep_q"]).to_numpy(np.float64)  # of the net that the suite is of
         wrong = np.abs(off) >= rows["threshold"].to_numpy(np.float64)
-        shared = wrong & ~(np.sign(off) * np.sign(told) < 0)
+        shared = wrong & ~(np.sign(off) * np.sign(off_before) < 0)
         rows = rows.assign(**{f"net_{number}": name, f"q_{number}": q, f"shared_{number}": shared})
         shares += _by_group(rows, name, key, shared, wrong & ~shared)
     return MeasuredSuite(suite.path, rows, shares, suite.left_out)

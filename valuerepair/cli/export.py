@@ -30,7 +30,7 @@ TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
 CHUNKS, SUITE = "chunks", "epd"
 # Options that say something of chunks alone.
-_OF_CHUNKS = ("policy", "result", "wdl", "share", "draw", "records", "form", "seed", "device", "threads")
+_OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form", "seed", "device", "threads")
 
 
 @click.command(
@@ -39,7 +39,7 @@ _OF_CHUNKS = ("policy", "result", "wdl", "share", "draw", "records", "form", "se
         "Most used": "format output db threshold labels split part",
         "Whose values": "net oracle alpha expanded calibration",
         "Trainers of other engines": "pawn",
-        "Training chunks": "policy result wdl share draw records form seed device threads",
+        "Training chunks": "policy result share draw records form seed device threads",
     },
 )
 @DB
@@ -73,18 +73,19 @@ _OF_CHUNKS = ("policy", "result", "wdl", "share", "draw", "records", "form", "se
     help="result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
 )
 @click.option(
-    "--wdl",
-    type=click.Choice(["net", "judge"]),
-    default="net",
-    help="The judge's Q with the net's draws, or the judge's own W/D/L.",
+    "--share", type=float, help="Draw this share of candidates. Chunks cannot weigh that back, as vr train does."
 )
-@click.option("--share", type=float, help="Share of candidates; chunks cannot weigh it back, as vr train does.")
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights; the same holds.")
+@click.option(
+    "--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights, in the place of --share."
+)
 @click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
 @SEED(help="Seed of the positions drawn.")
 @device_options(threads="Cores that the net may use.  [default: all]")
-@question("Only candidates; tables begin with the largest disagreement.", default=None)
+@question(
+    "Only candidates, the largest disagreement first; chunks have all positions, and --share draws candidates.",
+    default=None,
+)
 def command(
     db: str,
     format: str | None,
@@ -222,8 +223,7 @@ def _write_chunks(
         raise UsageError("--format chunks: give a new folder with -o")
     form, device, threads = (given.pop(name) for name in ("form", "device", "threads"))
     _, policy_share = parse_policy(given.pop("policy"), "net", "judge")
-    draws = given.pop("wdl")
-    options = ChunkOptions(policy_share=policy_share, draws=draws, part=part or "train", **given)
+    options = ChunkOptions(policy_share=policy_share, part=part or "train", **given)
     asked = question if question.threshold is not None else replace(question, threshold=DEFAULT_THRESHOLD)
     with Store.open(db) as store:
         manifest = api.write_chunks(

@@ -47,7 +47,7 @@ def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str
     from valuerepair.store.store import Store
 
     wrong = done = 0
-    with Store.open(db) as store, Progress("verifying", None, "rows", quiet=is_quiet()) as progress:
+    with Store.open(db, is_raw=True) as store, Progress("verifying", None, "rows", quiet=is_quiet()) as progress:
         for found in verify(store, sample=sample, seed=seed, nets=net, deep=deep, progress=progress):
             done, wrong = done + 1, wrong + bool(found.wrong)
             if json:

@@ -17,7 +17,9 @@ log = logging.getLogger(__name__)
 UCIOK_SECONDS = 20.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
 _RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads no more than 4,300 digits, and engines mean fewer
-_MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqk]?\Z|0000\Z")
+_MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrq]?\Z")
+_NO_MOVE = ("(none)", "0000")
+_ROUNDED = 3  # engines round win, draw and loss one by one
 _DIGITS = 18  # of a number at most: the store cannot hold larger ones
 _NUMBERS = ("depth", "seldepth", "multipv", "nodes", "time", "nps")
 
@@ -135,7 +137,9 @@ def parse_info(line: str) -> Info | None:
         word = next(words, None)
         while word is not None:
             if word in _NUMBERS:
-                numbers[word] = _whole(next(words))
+                if (number := _whole(next(words))) < 0:
+                    return None
+                numbers[word] = number
                 word = next(words, None)
             else:
                 word = _take_field(found, word, words)
@@ -153,6 +157,8 @@ def _take_field(found: dict[str, Any], word: str, words: Iterator[str]) -> str |
         found["bounded"] = True
     elif word == "wdl":
         win, draw, loss = [_whole(next(words)) for _ in range(3)]
+        if min(win, draw, loss) < 0 or abs(win + draw + loss - 1000) > _ROUNDED:
+            raise ValueError("no shares of a thousand")
         found["wdl"] = (win, draw, loss)
     elif word == "pv":
         moves: list[str] = []
@@ -198,7 +204,7 @@ class SearchReader:
         A bound counts as the score only when the engine never gave an exact one. With `unscored` a move will do.
         """
         words = bestmove.split()
-        if len(words) < 2 or not (_MOVE.match(words[1]) or words[1] == "(none)"):
+        if len(words) < 2 or not (_MOVE.match(words[1]) or words[1] in _NO_MOVE):
             raise ValueError(f"garbled answer {bestmove[:60]!r}")
         latest: dict[str, int] = {}
         info = self._score(latest)
@@ -214,7 +220,7 @@ class SearchReader:
             info.numbers.get("seldepth", latest.get("seldepth", 0)),
             latest.get("nodes", 0),
             latest.get("time", elapsed_ms),
-            None if words[1] in ("(none)", "0000") else words[1],
+            None if words[1] in _NO_MOVE else words[1],
             info.pv,
             tuple(self._notes),
         )

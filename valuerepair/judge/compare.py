@@ -39,7 +39,6 @@ from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question
-from valuerepair.store.connect import store_errors
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -227,7 +226,8 @@ def compare(
     """Compares `nets` with the first of them on the positions that all have a value of, with a part of the oracle's on
     those of this part alone.
 
-    An alpha of None is the first net's own, for all nets; `seed` is that of the bootstrap.
+    An alpha of None is for all nets the first one's, or the saved one of the store's net where the first has no saved
+    fit (a net that was just trained has none); `seed` is that of the bootstrap.
     Raises ValueRepairError when there is none.
     """
     names = unique_names(nets)
@@ -235,7 +235,8 @@ def compare(
     if missing is not None:
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
     words = [words_for(store, net, oracle) for net in nets]
-    alpha = store.alpha(nets[0].id, oracle.id, question.alpha)
+    holder = _holder_of_alpha(store, nets[0].id, oracle)
+    alpha = store.alpha(holder, oracle.id, question.alpha)
     asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
     everything, cut, without_q = _read(store, words, asked, oracle)
     scores = everything.of_games()
@@ -257,7 +258,7 @@ def compare(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
         alpha=alpha,
-        alpha_of=names[0],
+        alpha_of=names[0] if holder == nets[0].id else "the store's net",
         q_from=question.q_from,
         calibration=question.calibration,
         threshold=question.threshold,
@@ -431,6 +432,14 @@ def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: 
     return Selected(int(own.sum()), _rate(~other[rows], mass, game[rows]), *means)
 
 
+def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
+    """The net whose alpha holds for all: the first, unless only the store's net, of most positions, has a saved fit."""
+    if store.chosen_alpha(first, oracle.id) is not None:
+        return first
+    usual = store.pick(None, oracle.digest)[0]
+    return first if store.chosen_alpha(usual, oracle.id) is None else usual
+
+
 def _at_own_alpha(
     store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question, seed: int
 ) -> AtOtherAlpha | None:
@@ -464,8 +473,7 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
     position, one that did not cut it is enough; else the largest of their probabilities counts, for audits are drawn
     by seed and position, so that with one seed the smaller draw is part of the larger.
     """
-    with store_errors(store.path):
-        rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
+    rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
     cut = [(position, 1.0 / p if searched else 0.0) for position, whole, searched, p in rows if not whole]
     standing = sum(inverse for _, inverse in cut) or 1.0  # where none was searched, none stands for any
     weight = {position: len(cut) / standing * inverse for position, inverse in cut}
@@ -563,7 +571,7 @@ def complete_policies(
     for net in {net.id: net for net in nets if net.id}.values():
         with Store.open(db) as store:
             if asked is None:
-                alpha = store.alpha(nets[0].id, oracle.id, question.alpha).value
+                alpha = store.alpha(_holder_of_alpha(store, nets[0].id, oracle), oracle.id, question.alpha).value
                 asked = replace(question, oracle=oracle.digest, alpha=alpha)
             frame = _candidates(store, replace(asked, net=words_for(store, net, oracle)), oracle.part)
             missing = missing_priors(store, net_id_of(store, frame), oracle.id, frame["position_id"].tolist())
@@ -673,7 +681,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
     )
     if pair.q_scale is not None and pair.q_scale.differs:
-        yield f"  Q is as steep as A's with q_scale={pair.q_scale} for B: then a search is as broad (vr match)"
+        scale, net = (pair.q_scale, "B") if pair.q_scale.value < 1 else (pair.q_scale.inverse, "A")
+        yield f"  Q of both is as steep with q_scale={scale} for {net}: then a search is as broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"

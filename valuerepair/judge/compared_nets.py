@@ -26,7 +26,6 @@ from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
-from valuerepair.store.connect import store_errors
 from valuerepair.store.files import net_words
 from valuerepair.store.rows import CUT, EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
@@ -171,11 +170,10 @@ def _of_content(store: Store, new: AskedNet, oracle: AskedOracle) -> AskedNet:
 
 def _lacking(store: Store, net_id: int, oracle: AskedOracle) -> NDArray[np.int64]:
     """The positions that the oracle has scored and the net has no value of, ascending."""
-    with store_errors(store.path):
-        asked = {"net": net_id, "oracle": oracle.id}
-        rows = store.connection.execute(_MISSING, asked).fetchall()
-        if oracle.cut:
-            rows += store.connection.execute(_MISSING_OF_CUT, asked).fetchall()
+    asked = {"net": net_id, "oracle": oracle.id}
+    rows = store.connection.execute(_MISSING, asked).fetchall()
+    if oracle.cut:
+        rows += store.connection.execute(_MISSING_OF_CUT, asked).fetchall()
     found = np.unique(np.array([row[0] for row in rows], np.int64))
     return found if oracle.part is None else found[oracle.part.among(found)]
 

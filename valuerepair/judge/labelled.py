@@ -25,7 +25,6 @@ from valuerepair.nets.registry import locate
 from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
-from valuerepair.store.connect import store_errors
 from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
 from valuerepair.store.queries import eco_headers
 from valuerepair.store.second_looks import net_number
@@ -46,8 +45,7 @@ RUNG_NODES, RUNG_TIMES = 10_000, 20
 def net_id_of(store: Store, frame: pd.DataFrame) -> int:
     """The number in the store of the net that a frame is of."""
     net = frame.attrs["net"]
-    with store_errors(store.path):
-        return net_number(store.connection, net["sha256"], net["history_fill"])
+    return net_number(store.connection, net["sha256"], net["history_fill"])
 
 
 def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
@@ -71,9 +69,8 @@ def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
     """
     first: dict[int, tuple[int, int | None]] = {}
     ids = frame["position_id"].tolist()
-    with store_errors(store.path):
-        for number, stage, cp in store.connection.execute(query, (json.dumps(ids), json.dumps(wanted), oracle_id)):
-            first[number] = min(first.get(number, (int(stage), cp)), (int(stage), cp), key=itemgetter(0))
+    for number, stage, cp in store.connection.execute(query, (json.dumps(ids), json.dumps(wanted), oracle_id)):
+        first[number] = min(first.get(number, (int(stage), cp)), (int(stage), cp), key=itemgetter(0))
     nothing = (math.inf, None)
     cps = [
         np.nan if cp is None or nodes < RUNG_TIMES * rung else cp

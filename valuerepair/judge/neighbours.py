@@ -21,7 +21,6 @@ from valuerepair.judge.material import material_signature
 from valuerepair.nets.position_text import read_argument
 from valuerepair.question import QFrom, Question
 from valuerepair.store.calibrations import calibrated_of
-from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import table
 from valuerepair.store.rows import is_value, signed
 
@@ -165,18 +164,17 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
 
 def read_query(store: Store, words: str) -> tuple[Position, int]:
     """The position that a user means, and its position_id in the store; 0 where it is not there."""
-    with store_errors(store.path):
-        (most,) = store.connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
-        if words.strip().isdecimal():
-            row = store.connection.execute("SELECT fen FROM positions WHERE id = ?", (int(words),)).fetchone()
-            if row is None:
-                raise ValueRepairError(f"no position {words.strip()} in {store.path}; the last one's number is {most}")
-            return read_argument(row[0], ()), int(words)
-        position = read_argument(words, ())
-        if not most:
-            raise ValueRepairError(f"{store.path} has no positions yet; run vr mine first")
-        key = signed(np.array([position.key], np.uint64))[0]
-        row = store.connection.execute("SELECT id FROM positions WHERE key = ?", (key,)).fetchone()
+    (most,) = store.connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
+    if words.strip().isdecimal():
+        row = store.connection.execute("SELECT fen FROM positions WHERE id = ?", (int(words),)).fetchone()
+        if row is None:
+            raise ValueRepairError(f"no position {words.strip()} in {store.path}; the last one's number is {most}")
+        return read_argument(row[0], ()), int(words)
+    position = read_argument(words, ())
+    if not most:
+        raise ValueRepairError(f"{store.path} has no positions yet; run vr mine first")
+    key = signed(np.array([position.key], np.uint64))[0]
+    row = store.connection.execute("SELECT id FROM positions WHERE key = ?", (key,)).fetchone()
     return position, 0 if row is None else int(row[0])
 
 
@@ -191,17 +189,15 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
             raise
         return None
     alpha = store.alpha(net_id, oracle_id, options.question.alpha)
-    with store_errors(store.path):
-        (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
-        (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
+    (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
+    (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
     fitted = store.calibration(options.question).calibration if options.question.calibration == "fitted" else None
     return ValueScale(net_id, oracle_id, net, oracle, alpha, options.question.q_from, fitted)
 
 
 def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError when there is none."""
-    with store_errors(store.path):
-        found, _ = table(store.connection, store.path, question, ("position_id", "disagreement"))
+    found, _ = table(store.connection, store.path, question, ("position_id", "disagreement"))
     off = np.nan_to_num(np.abs(found["disagreement"]))
     ids: NDArray[np.int64] = found["position_id"][off >= question.threshold]
     if not len(ids):
@@ -223,8 +219,7 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
     asked = {"net": 0, "oracle": 0, "ids": json.dumps(list(ids))}
     if scale is not None:
         asked.update(net=scale.net_id, oracle=scale.oracle_id)
-    with store_errors(store.path):
-        rows = store.connection.execute(query, asked).fetchall()
+    rows = store.connection.execute(query, asked).fetchall()
     net_q, deep_q, off = _values_of(store, scale, rows)
     judged = {}
     for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), off.tolist(), strict=True):
@@ -264,14 +259,13 @@ def search(
     }
     query, searched = shapes([position.fen]), 0
     ids, near = np.empty(0, np.int64), distances(query, shapes([]))
-    with store_errors(store.path):
-        rows = store.connection.execute(f"SELECT id, fen FROM positions WHERE {where} ORDER BY id", asked)
-        while chunk := rows.fetchmany(CHUNK_ROWS):
-            searched += len(chunk)
-            ids = np.concatenate([ids, [number for number, _ in chunk]])
-            near = Distances.concat([near, distances(query, shapes([fen for _, fen in chunk]))])
-            nearest = np.lexsort((ids, near.pieces, near.total))[:limit]
-            ids, near = ids[nearest], near.take(nearest)
+    rows = store.connection.execute(f"SELECT id, fen FROM positions WHERE {where} ORDER BY id", asked)
+    while chunk := rows.fetchmany(CHUNK_ROWS):
+        searched += len(chunk)
+        ids = np.concatenate([ids, [number for number, _ in chunk]])
+        near = Distances.concat([near, distances(query, shapes([fen for _, fen in chunk]))])
+        nearest = np.lexsort((ids, near.pieces, near.total))[:limit]
+        ids, near = ids[nearest], near.take(nearest)
     return ids, near, searched
 
 

@@ -44,6 +44,12 @@ class QScale:
         return f"{self.value:.2f}{interval}"
 
 
+def for_both(value: float) -> tuple[float, float]:
+    """The same for two nets, as what either one's Q is to be multiplied by: that of the steeper one below 1, that of
+    the other 1, because a search cuts off what is larger than 1."""
+    return min(value, 1.0), min(1 / value, 1.0)
+
+
 def q_scale_of(q: ArrayLike, like: ArrayLike, game: ArrayLike, weight: ArrayLike | None = None) -> QScale:
     """What the Q of a net, `q` [n], is to be multiplied by to be as steep as the Q of another, `like` [n].
 

@@ -42,7 +42,6 @@ from valuerepair.judge.openings import (
 )
 from valuerepair.question import Question
 from valuerepair.store import files
-from valuerepair.store.connect import store_errors
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
 from valuerepair.version import __version__
@@ -153,9 +152,8 @@ class Split:
         """Of a store's positions that are held out the keys, and the keys of their games (`key_of_game`), ascending."""
         stored = _Stored.of(store, self)
         held = np.isin(self.parts_of(stored), HELD_OUT)
-        with store_errors(store.path):
-            query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
-            found = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
+        query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
+        found = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
         return np.unique(unsigned([key for (key,) in found])), np.unique(stored.keys[stored.game[held]])
 
     def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
@@ -235,8 +233,7 @@ def seeded_hash(seed: int, text: str) -> int:
 
 def keys_of_games(store: Store, game_ids: Ids) -> NDArray[np.uint64]:
     """uint64[n]: of each game, by its headers, its place and its number in the archive, whatever the file is called."""
-    with store_errors(store.path):
-        rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
+    rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
     ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return _keys(digests, numbers)[np.searchsorted(ids, game_ids)]
 
@@ -274,7 +271,7 @@ class _Names(NamedTuple):
 
 _REACHED = "SELECT DISTINCT position_id, root_id FROM expanded"
 _GAMES = "SELECT id, digest, number, source, json_extract(headers, '$.ECO') FROM games ORDER BY id"
-_POSITIONS = f"SELECT id, game_id, fen, start_fen, substr(moves, 1, {2 * MAX_PLIES}), kind FROM positions ORDER BY id"
+_POSITIONS = "SELECT id, game_id, fen, start_fen, moves, kind FROM positions ORDER BY id"
 
 
 class _Stored(NamedTuple):
@@ -300,7 +297,7 @@ class _Stored(NamedTuple):
     @staticmethod
     def read(store: Store, *, openings: bool, materials: bool) -> _Stored:
         """Families that are not asked for are all unknown."""
-        with store_errors(store.path), snapshot(store.connection):
+        with snapshot(store.connection):
             games = store.connection.execute(_GAMES).fetchall()
             of_games, digests, numbers = (np.array([row[i] for row in games], np.int64) for i in range(3))
             codes = [eco_code(row[4] if isinstance(row[4], str) else None) for row in games]
@@ -359,7 +356,8 @@ class _Stored(NamedTuple):
 
 def _openings(rows: Sequence[tuple[Any, ...]], codes: Sequence[str]) -> list[str]:
     """The opening families of rows of `_POSITIONS`; where the game's header names a code no moves are needed."""
-    moves = [() if code else decode_moves(np.frombuffer(row[4], "<u2")) for row, code in zip(rows, codes, strict=True)]
+    first = (np.frombuffer(row[4], "<u2")[:MAX_PLIES] for row in rows)
+    moves = [() if code else decode_moves(some) for some, code in zip(first, codes, strict=True)]
     return opening_families(codes, [row[3] for row in rows], moves)
 
 

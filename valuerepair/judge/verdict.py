@@ -19,7 +19,6 @@ from valuerepair.intervals import Rate, weighted
 from valuerepair.question import QFrom, check_threshold
 from valuerepair.store import second_looks
 from valuerepair.store.alphas import gives_q
-from valuerepair.store.connect import store_errors
 from valuerepair.store.second_looks import Afters, Looks, Scores, StoredOracle
 
 if TYPE_CHECKING:
@@ -73,16 +72,15 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     `verdict` is as in `verdicts`. attrs: second {label, digest, nodes}, None where nothing was looked at, and alpha
     {value, origin} of it.
     """
-    with store_errors(store.path):
-        ids = frame["position_id"].to_numpy()
-        looker = _looker(store, ids, second)
-        if looker is None:
-            return _nothing(frame)
-        net, first = frame.attrs["net"], second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
-        net_id = second_looks.net_number(store.connection, net["sha256"], net["history_fill"])
-        alpha = alpha_of_second(store, frame, net_id, first, looker)
-        found = second_looks.looks(store.connection, net_id, first.id, looker.id)
-        afters = second_looks.afters(store.connection, looker.id)
+    ids = frame["position_id"].to_numpy()
+    looker = _looker(store, ids, second)
+    if looker is None:
+        return _nothing(frame)
+    net, first = frame.attrs["net"], second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
+    net_id = second_looks.net_number(store.connection, net["sha256"], net["history_fill"])
+    alpha = alpha_of_second(store, frame, net_id, first, looker)
+    found = second_looks.looks(store.connection, net_id, first.id, looker.id)
+    afters = second_looks.afters(store.connection, looker.id)
     return _judged(frame, looker, alpha, found, afters)
 
 

@@ -52,7 +52,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class NetComparison:
     """Two nets, `first` (A) and `second` (B), on the positions of a part of the split: `found` is the comparison as
     `vr remeasure --json` has it."""
 
@@ -83,7 +83,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RepairOutcome:
     """The result of a repair: the nets (`control` is None where none was trained), what was `judged`, games before
     families, the old net first of each; `rejudged`, what a deeper judge says; what `vr match --json` said of the
     repaired net's `matches`, by opponent; the seconds that were `planned`, and those it `took`; the `page` that shows
@@ -92,7 +92,7 @@ class Outcome:
     page: Path
     repaired: Path
     control: Path | None
-    judged: Sequence[Judged]
+    judged: Sequence[NetComparison]
     rejudged: Mapping[str, Any] | None
     matches: Mapping[str, Mapping[str, Any]]
     planned: float
@@ -285,7 +285,7 @@ def _table_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _title(each: Judged) -> str:
+def _title(each: NetComparison) -> str:
     return f"A = {each.first}, B = {each.second}, on {_PLACES[each.part]}"
 
 
@@ -297,7 +297,7 @@ def _rejudged_title(found: Mapping[str, Any]) -> str:
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
-def finish(repair: Repair) -> Outcome:
+def finish(repair: Repair) -> RepairOutcome:
     """Reads the results of the stages, writes the page and returns the outcome.
 
     Raises ValueRepairError where a stage's file is not what it should be.
@@ -310,7 +310,7 @@ def finish(repair: Repair) -> Outcome:
         opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
         matches = {words: _read(folder / f"match-{name}.json") for name, words in opponents.items()}
         noted = [noted for stage in repair.plan.stages if (noted := repair.notes.of(stage)) is not None]
-        outcome = Outcome(
+        outcome = RepairOutcome(
             folder / PAGE,
             folder / REPAIRED,
             folder / CONTROL if settings.control else None,
@@ -346,17 +346,17 @@ def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
             yield net, frame[np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)]
 
 
-def _judged(folder: Path, control: bool) -> Iterator[Judged]:
+def _judged(folder: Path, control: bool) -> Iterator[NetComparison]:
     for part in PARTS:
         for name, number, first, second in _PAIRS_CONTROL if control else _PAIRS:
-            yield Judged(part, first, second, _read(folder / f"{part}{name}.json")["comparisons"][number])
+            yield NetComparison(part, first, second, _read(folder / f"{part}{name}.json")["comparisons"][number])
 
 
 def _read(path: Path) -> dict[str, Any]:
     return read_json(path, dict[str, Any], "result of a stage")
 
 
-def _document(repair: Repair, outcome: Outcome) -> str:
+def _document(repair: Repair, outcome: RepairOutcome) -> str:
     settings = repair.plan.settings
     sections = (
         ("Is it repaired?", _claims(outcome)),
@@ -380,7 +380,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table>"
 
 
-def _claims(outcome: Outcome) -> str:
+def _claims(outcome: RepairOutcome) -> str:
     note = (
         "A better judge has a smaller squared error for each kind of position, in games and beside them, with the "
         "whole interval below 0; a better player wins with the whole interval above 0. It is one training: another "
@@ -390,7 +390,7 @@ def _claims(outcome: Outcome) -> str:
     return f'{said}\n<p class="small">{note}</p>'
 
 
-def _by_kind(outcome: Outcome) -> str:
+def _by_kind(outcome: RepairOutcome) -> str:
     tables = []
     for each in outcome.judged:
         beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(each.sentence)}.</p>'
@@ -408,7 +408,7 @@ def _table_by_kind(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) 
     return _table(_heads(rows, sampled=sampled), cells)
 
 
-def _by_deeper_judge(outcome: Outcome) -> str:
+def _by_deeper_judge(outcome: RepairOutcome) -> str:
     """What the judge of the tests says."""
     if (found := outcome.rejudged) is None:
         return "<p>No deeper judge was asked.</p>"
@@ -432,16 +432,16 @@ def _rate(rate: Mapping[str, Any]) -> str:
     return f"{share} % ({low} to {high})"
 
 
-def _matches(outcome: Outcome) -> str:
+def _matches(outcome: RepairOutcome) -> str:
     rows = [(escape(name), escape(_match(found))) for name, found in outcome.matches.items()]
     note = (
-        "The repaired net's Q is multiplied by a number that spreads it as widely as the opponent's, on held-out "
-        "games: a steeper Q would be searched more narrowly."
+        "The steeper Q is multiplied by a number that spreads it as widely as the other net's, on held-out games: "
+        "else it would be searched more narrowly."
     )
     return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{note}</p>'
 
 
-def _stages(repair: Repair, outcome: Outcome) -> str:
+def _stages(repair: Repair, outcome: RepairOutcome) -> str:
     rows = []
     for stage in repair.plan.stages:
         noted = repair.notes.of(stage)
@@ -467,7 +467,7 @@ def _image(figure: Figure, said: str) -> str:
     return f'<img alt="{escape(said)}" src="data:image/svg+xml;base64,{packed}">'
 
 
-def _training(outcome: Outcome) -> str:
+def _training(outcome: RepairOutcome) -> str:
     """The curve of each training, and how much of what it learned was written."""
     from valuerepair.report import training
     from valuerepair.training.train import read_curve

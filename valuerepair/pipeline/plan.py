@@ -17,8 +17,8 @@ STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
 REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
-# Stands in the words of a match for the number that its first net's Q is multiplied by: see `run.q_scale`.
-Q_SCALE = "Q_SCALE"
+# Stand in the words of a match for the numbers that its nets' Q is multiplied by: see `run.q_scales`.
+Q_SCALES = ("Q_SCALE", "OTHER_Q_SCALE")
 
 # Of the time that can be given to work, and what brings no more: see `_most`. Only a book that is played has stages
 # that look around candidates: nets that learned what lies there were no better judges, or worse (docs/proof.md).
@@ -43,7 +43,7 @@ class Stage:
     `output` is the file that gets its standard output. `makes` are its other files and folders, all there once it is
     done; `whole` the one of them that is there only then. `leaves` is what it has besides while it is unfinished. None
     of these can be there when it is begun anew. `elsewhere` are words that say where it runs, and change nothing of the
-    result. `scaled_by` is the comparison of nets that says which number `Q_SCALE` stands for.
+    result. `scaled_by` is the comparison of nets that says which numbers `Q_SCALES` stand for.
     """
 
     name: str
@@ -335,9 +335,9 @@ class _Stages:
             others.append(("match-control", self._at(CONTROL), f"{PARTS[0]}-control"))
         found = []
         for match, other, compared in others:
-            sides = (
-                f"net={_side(self._at(REPAIRED))},nodes={nodes},q_scale={Q_SCALE}",
-                f"net={_side(other)},nodes={nodes}",
+            sides = tuple(
+                f"net={_side(net)},nodes={nodes},q_scale={scale}"
+                for net, scale in zip((self._at(REPAIRED), other), Q_SCALES, strict=True)
             )
             words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{match}.pgn"), "--json")
             found.append(

@@ -25,9 +25,10 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.inputs import Record, Seconds, read_json
+from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE, Q_SCALE, REPAIRED, STORE, Plan, Stage, plan
+from valuerepair.pipeline.plan import PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
 
@@ -55,7 +56,7 @@ class _Stages(Record):
     stages: list[Noted]
 
 
-class Notes:
+class StageNotes:
     """The stages that were begun, in their order, as stages.json has them."""
 
     def __init__(self, folder: Path) -> None:
@@ -99,7 +100,7 @@ class Repair:
     folder: Path
     plan: Plan
     identities: Mapping[str, str]
-    notes: Notes
+    notes: StageNotes
 
     def begin(self) -> int:
         """The number of the first stage that is not done as it is now asked for, or whose file was removed."""
@@ -119,11 +120,13 @@ class Repair:
         return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
 
     def words(self, stage: Stage) -> list[str]:
-        """The words of the command; in a match with the number that puts both nets' Q on one scale, if it is known."""
+        """The words of the command; in a match with the numbers that put both nets' Q on one scale, if they are
+        known."""
         words = [*stage.words, *stage.elsewhere]
-        if not stage.scaled_by or (number := q_scale(self.folder, stage)) is None:
-            return words
-        return [word.replace(f"q_scale={Q_SCALE}", f"q_scale={number:.3f}") for word in words]
+        if stage.scaled_by and (numbers := q_scales(self.folder, stage)) is not None:
+            for name, number in zip(Q_SCALES, numbers, strict=True):
+                words = [word.replace(f"q_scale={name}", f"q_scale={number:.3f}") for word in words]
+        return words
 
     def as_dict(self) -> dict[str, Any]:
         """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
@@ -153,8 +156,9 @@ class Repair:
         return [*said, f"{'':<17}{what:<58}{format_duration(left):>12}"]
 
 
-def q_scale(folder: Path, stage: Stage) -> float | None:
-    """What the repaired net's Q is multiplied by in a match to be as steep as its opponent's, on held-out games.
+def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
+    """What the Q of the repaired net and of its opponent are multiplied by in a match to be as steep as each other, on
+    held-out games.
 
     None where the nets were not compared yet. Raises ValueRepairError where their comparison does not say it.
     """
@@ -162,7 +166,7 @@ def q_scale(folder: Path, stage: Stage) -> float | None:
     if not path.exists():
         return None
     try:
-        return read_json(path, _Compared, "comparison of nets").comparisons[0].q_scale.value
+        return for_both(read_json(path, _Compared, "comparison of nets").comparisons[0].q_scale.value)
     except (OSError, ValueRepairError) as error:
         raise ValueRepairError(f"{error}; remove it") from None
 
@@ -238,7 +242,7 @@ def planned(folder: Path, settings: Settings, *, cluster: str | None = None, qui
     # Commands are the same wherever the folder is, and from wherever it is looked at; a net is by its content.
     within, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
     identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in within.stages}
-    return Repair(folder, chosen, identities, Notes(folder))
+    return Repair(folder, chosen, identities, StageNotes(folder))
 
 
 def digest_of(net: str) -> str:

@@ -80,7 +80,7 @@ class Mining:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class HeldOutShares:
     """What is kept from training to judge by: shares of games and of families, and archives whole."""
 
     games: float = 0.15
@@ -94,7 +94,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class TrainSettings:
     """How a net is trained. `policy` is the target of the policy head where it learns from the store, "net" for the
     old policy alone. `share` is of candidates, None: theirs among the sampled positions; with normal games it is of
     repair games, None: that of `vr mix`."""
@@ -160,8 +160,8 @@ class Settings:
     normal: tuple[str, ...] = ()
     sizes: Sizes = field(default_factory=Sizes)
     mine: Mining = field(default_factory=Mining)
-    split: Kept = field(default_factory=Kept)
-    train: Training = field(default_factory=Training)
+    split: HeldOutShares = field(default_factory=HeldOutShares)
+    train: TrainSettings = field(default_factory=TrainSettings)
     play: Playing = field(default_factory=Playing)
 
     def __post_init__(self) -> None:
@@ -238,8 +238,8 @@ def seconds_of(budget: str) -> float:
 _TABLES: Mapping[str, type[Any]] = {
     "sizes": Sizes,
     "mine": Mining,
-    "split": Kept,
-    "train": Training,
+    "split": HeldOutShares,
+    "train": TrainSettings,
     "play": Playing,
 }
 _OLD_SIZES = {"confirm"}  # of folders that another version began

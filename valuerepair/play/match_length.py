@@ -36,7 +36,7 @@ _MOST_ELO = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class ResultChances:
     """The chances of each result of a game (loss, draw, win), and of a pair of games with one opening, by points.
 
     `pair` is None where the two games of a pair have nothing to do with each other; without `paired` matches are
@@ -48,17 +48,17 @@ class Outcomes:
     paired: bool = True
 
     @staticmethod
-    def of_draws(draws: float) -> Outcomes:
+    def of_draws(draws: float) -> ResultChances:
         """Of even players with this share of draws and independent games.
 
         Games of one opening are not, as a rule: who has the better side of it wins. Then fewer are needed.
         """
         if not 0 <= draws < 1:
             raise UsageError(f"--draws {draws:g}: must be a share of the games, from 0 to below 1")
-        return Outcomes(((1 - draws) / 2, draws, (1 - draws) / 2))
+        return ResultChances(((1 - draws) / 2, draws, (1 - draws) / 2))
 
     @staticmethod
-    def of_match(match: Standing) -> Outcomes:
+    def of_match(match: Standing) -> ResultChances:
         """Of even players: each as often as in a match it and its reverse were on average.
 
         So what one player alone never had is not taken for impossible. Raises ValueRepairError where the match has too
@@ -68,14 +68,14 @@ class Outcomes:
         if few(tally.pairs if match.paired else tally.score):
             raise ValueRepairError(f"{' against '.join(match.names)}: {_too_few(match)}; give --draws instead")
         pair = _even(tally.pairs) if match.paired else None
-        return Outcomes(_even(tally.score), pair, match.paired)
+        return ResultChances(_even(tally.score), pair, match.paired)
 
-    def at(self, elo: float) -> Outcomes:
+    def at(self, elo: float) -> ResultChances:
         """The same were the difference `elo`: the most likely chances that give its share of the points.
 
         Raises UsageError where no such outcomes give it.
         """
-        return Outcomes(_at(self.game, elo), self.pair and _at(self.pair, elo), self.paired)
+        return ResultChances(_at(self.game, elo), self.pair and _at(self.pair, elo), self.paired)
 
     @property
     def counted(self) -> tuple[float, ...]:
@@ -124,7 +124,7 @@ class MatchLength:
     """
 
     elo: float | None
-    outcomes: Outcomes
+    outcomes: ResultChances
     games: dict[float, tuple[int, ...]]
     sprt: Sprt | None
     tests: tuple[SprtLength, ...]
@@ -210,7 +210,7 @@ def match_length(
         raise UsageError(f"--game-time {seconds:g}: must be seconds above 0")
     if (draws is None) == (like is None):
         raise UsageError("a plan needs the share of draws (--draws 0.6) or the PGN of some games, one of the two")
-    outcomes = Outcomes.of_match(like.one()) if like is not None else Outcomes.of_draws(draws or 0.0)
+    outcomes = ResultChances.of_match(like.one()) if like is not None else ResultChances.of_draws(draws or 0.0)
     if seconds is None and like is not None:
         seconds = like.seconds
     games = {} if elo is None else {level: _games(outcomes, elo, level) for level in LEVELS}
@@ -219,13 +219,13 @@ def match_length(
     return MatchLength(elo, outcomes, games, sprt, tests, seconds, jobs, repeated)
 
 
-def _games(outcomes: Outcomes, elo: float, level: float) -> tuple[int, ...]:
+def _games(outcomes: ResultChances, elo: float, level: float) -> tuple[int, ...]:
     """The games that show the difference at the level, for each of `POWERS`."""
     there, per_outcome = outcomes.at(elo).counted, 2 if outcomes.paired else 1
     return tuple(per_outcome * needed(there, elo, level, power) for power in POWERS)
 
 
-def _tests(sprt: Sprt, outcomes: Outcomes, elo: float | None) -> tuple[SprtLength, ...]:
+def _tests(sprt: Sprt, outcomes: ResultChances, elo: float | None) -> tuple[SprtLength, ...]:
     """The length of the test at its own two differences, in the middle, and at `elo` where that is another one."""
     chances = outcomes.game if sprt.model == "bayesian" else outcomes.counted
     found = []
@@ -252,7 +252,7 @@ def needed(chances: tuple[float, ...], elo: float, level: float, power: float) -
     return FEWEST + bisect_left(range(FEWEST, _MOST_GAMES), True, key=shown)
 
 
-def sprt_length(sprt: Sprt, outcomes: Outcomes, elo: float) -> SprtLength:
+def sprt_length(sprt: Sprt, outcomes: ResultChances, elo: float) -> SprtLength:
     """How long a test takes if the difference is `elo`.
 
     Wald's formulas ("Sequential Tests of Statistical Hypotheses", 1945) for a ratio that is a Brownian motion, whose

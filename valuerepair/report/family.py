@@ -257,7 +257,7 @@ def told(leaves: Sequence[Leaf]) -> list[dict[str, Any]]:
 _GAME = 0
 
 
-class Place(NamedTuple):
+class TreePlace(NamedTuple):
     """Where a position stands: plies from the root across, lanes one below the other; `after` is the place in the list
     of the position that a stroke comes from (-1: none).
 
@@ -270,9 +270,9 @@ class Place(NamedTuple):
     after: int
 
 
-def places(leaves: Sequence[Leaf]) -> list[Place]:
+def places(leaves: Sequence[Leaf]) -> list[TreePlace]:
     """The places of a family's positions, in their order; no two have the same."""
-    found = [Place(0, _GAME, -1)] * len(leaves)
+    found = [TreePlace(0, _GAME, -1)] * len(leaves)
     taken = {(0, _GAME)}
     # Nearer to the root first: what was reached in the first round has the lanes next to it.
     for parent in sorted(range(len(leaves)), key=lambda i: (leaves[i].level, i)):
@@ -282,7 +282,7 @@ def places(leaves: Sequence[Leaf]) -> list[Place]:
             lane = _lane(leaves[branch[0]].step, here, plies, taken)
             after = parent
             for i, ply in zip(branch, plies, strict=True):
-                found[i] = Place(ply, lane, after)
+                found[i] = TreePlace(ply, lane, after)
                 after = i
             # Another stroke may run along the game; a lane of its own belongs to a line all the way.
             first = here.ply + (1 if plies[-1] > here.ply else -1)
@@ -321,7 +321,7 @@ def _step(leaf: Leaf) -> int:
     return _far(leaf) if leaf.later else -_far(leaf)
 
 
-def _lane(step: str | None, here: Place, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
+def _lane(step: str | None, here: TreePlace, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
     """The nearest lane that is free all the way: lines above the game, children below, what they lead to beyond."""
     first = here.ply + (1 if plies[-1] > here.ply else -1)
     if step in ("parent", "game") and not any((ply, here.lane) in taken for ply in plies):

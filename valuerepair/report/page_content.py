@@ -31,13 +31,11 @@ from valuerepair.report.lowess import lowess_line
 from valuerepair.report.stats import stats_lines as statistics_lines
 from valuerepair.report.stats import store_figures
 from valuerepair.store import families
-from valuerepair.store.connect import store_errors
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import is_value
 from valuerepair.store.second_looks import net_number, oracle_of
 
 if TYPE_CHECKING:
-    import sqlite3
-
     import pandas as pd
 
     from valuerepair.store.store import Store
@@ -473,15 +471,14 @@ def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
     Reads only what the rows need: a frame of a million positions with texts would take gigabytes.
     """
     net = frame.attrs["net"]
-    with store_errors(store.path):
-        asked = {
-            "ids": json.dumps(frame["position_id"].tolist()),
-            "net": net_number(store.connection, net["sha256"], net["history_fill"]),
-            "oracle": oracle_of(store.connection, frame.attrs["oracle"]["digest"]).id,
-        }
-        cells = _read(store.connection, asked)
-        numbers, game_of = np.unique(np.array(cells["game_id"], np.int64), return_inverse=True)
-        games = _games(store.connection, numbers)
+    asked = {
+        "ids": json.dumps(frame["position_id"].tolist()),
+        "net": net_number(store.connection, net["sha256"], net["history_fill"]),
+        "oracle": oracle_of(store.connection, frame.attrs["oracle"]["digest"]).id,
+    }
+    cells = _read(store.connection, asked)
+    numbers, game_of = np.unique(np.array(cells["game_id"], np.int64), return_inverse=True)
+    games = _games(store.connection, numbers)
     moves = np.frombuffer(b"".join(cells["moves"]), "<u2")
     begins = np.cumsum([0, *(len(blob) // moves.itemsize for blob in cells["moves"])])
     columns: dict[str, NDArray[Any]] = {name: objects(cells[name]) for name in _WORDS}
@@ -510,7 +507,7 @@ def _series(column: NDArray[Any], frame: pd.DataFrame) -> pd.Series[Any]:
     return series
 
 
-def _read(connection: sqlite3.Connection, asked: dict[str, Any]) -> dict[str, Sequence[Any]]:
+def _read(connection: StoreConnection, asked: dict[str, Any]) -> dict[str, Sequence[Any]]:
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM positions p
         JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
@@ -521,7 +518,7 @@ def _read(connection: sqlite3.Connection, asked: dict[str, Any]) -> dict[str, Se
     return dict(zip(_COLUMNS, zip(*rows, strict=True) if rows else [()] * len(_COLUMNS), strict=True))
 
 
-def _games(connection: sqlite3.Connection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
+def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
     """The games of these numbers, which ascend."""
     query = (
         f"SELECT {', '.join(_GAME_WORDS)}, headers FROM games WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"

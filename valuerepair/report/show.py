@@ -20,7 +20,6 @@ from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question
 from valuerepair.report.drawing import printable
 from valuerepair.store.calibrations import calibrated_of
-from valuerepair.store.connect import store_errors
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.rows import FULL, INFERRED
@@ -115,9 +114,8 @@ def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | No
 def _net_of(store: Store, net_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
     if row["net_q"] is None:
         return None
-    with store_errors(store.path):
-        query = "SELECT name, sha256 FROM nets WHERE id = ?"
-        name, sha256 = store.connection.execute(query, (net_id,)).fetchone()
+    query = "SELECT name, sha256 FROM nets WHERE id = ?"
+    name, sha256 = store.connection.execute(query, (net_id,)).fetchone()
     wdl = None if row["net_w"] is None else [row["net_w"], row["net_d"], row["net_l"]]
     best = _move(board, row["net_best"])
     found = {"name": name, "sha256": sha256, "q": row["net_q"], "wdl": wdl, "best": best}
@@ -127,9 +125,8 @@ def _net_of(store: Store, net_id: int, row: dict[str, Any], board: chess.Board) 
 def _deep_of(store: Store, oracle_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
     if row["nodes"] is None:
         return None
-    with store_errors(store.path):
-        query = "SELECT label, digest FROM oracles WHERE id = ?"
-        label, digest = store.connection.execute(query, (oracle_id,)).fetchone()
+    query = "SELECT label, digest FROM oracles WHERE id = ?"
+    label, digest = store.connection.execute(query, (oracle_id,)).fetchone()
     wdl = None if row["deep_w"] is None else [row["deep_w"], row["deep_d"], row["deep_l"]]
     found = {"oracle": label, "digest": digest, "q": row["deep_q"], "cp": row["cp"], "mate": row["mate"], "wdl": wdl}
     found |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
@@ -196,9 +193,8 @@ def _of_frame(
     frame = pd.DataFrame(
         {name: pd.Series([cell], dtype=None if cell is not None else object) for name, cell in cells.items()}
     )
-    with store_errors(store.path):
-        query = "SELECT sha256, history_fill FROM nets WHERE id = ?"
-        sha256, fill = store.connection.execute(query, (net_id,)).fetchone()
+    query = "SELECT sha256, history_fill FROM nets WHERE id = ?"
+    sha256, fill = store.connection.execute(query, (net_id,)).fetchone()
     digest = store.names(net_id, oracle_id)[1]
     frame.attrs.update(
         net={"sha256": sha256, "history_fill": fill},

@@ -24,7 +24,6 @@ from valuerepair.question import Question
 from valuerepair.screening import recall
 from valuerepair.store import schema
 from valuerepair.store.columns import GAME_KEY, KIND
-from valuerepair.store.connect import cell_errors, store_errors
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import load_json, snapshot, table
 from valuerepair.store.rows import NET
@@ -99,8 +98,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
 
     Positions without a Q of the kind `question.q_from` asks for are counted in `without_q` and in nothing else.
     """
-    with cell_errors(store.path):
-        found, attrs = table(store.connection, store.path, question, _COLUMNS)
+    found, attrs = table(store.connection, store.path, question, _COLUMNS)
     positions, known = len(found["position_id"]), np.flatnonzero(~np.isnan(found["disagreement"]))
     usable = found if len(known) == positions else {name: column[known] for name, column in found.items()}
     off, weight, game = usable["disagreement"], usable["weight"], usable["game_id"]
@@ -140,14 +138,12 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
 
 def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
     """A row for each kind of position beside the games: how many `positions`, and candidates of those scored."""
-    with store_errors(store.path):
-        counts = dict(store.connection.execute(OF_KINDS).fetchall())
+    counts = dict(store.connection.execute(OF_KINDS).fetchall())
     present = [kind for kind in BESIDE if kind in counts]
     if not present:  # else all that was not drawn from games would be read for nothing
         return []
-    with cell_errors(store.path):
-        asked = replace(question, expanded="searched")
-        found, _ = table(store.connection, store.path, asked, (KIND, "disagreement", "game_id"))
+    asked = replace(question, expanded="searched")
+    found, _ = table(store.connection, store.path, asked, (KIND, "disagreement", "game_id"))
     rows = []
     for kind in present:
         of = (found[KIND] == kind) & ~np.isnan(found["disagreement"])
@@ -167,8 +163,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
         used = store.calibration(question)
     except TooLittle:
         return None
-    with cell_errors(store.path):
-        found, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
+    found, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
     net_q, deep_q, weight, game = (found[name] for name in _OF_SCALE)
     left, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
     return {**used.figures(), "left": {"count": left.count, "total": left.total, **_bounds(left)}, "new": new}

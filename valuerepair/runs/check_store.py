@@ -14,6 +14,8 @@ from valuerepair.chess import values
 from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
 from valuerepair.chess.positions import PHASES, Position, boards, encode_move, phases, piece_counts
 from valuerepair.chess.progress import Progress
+from valuerepair.errors import ValueRepairError
+from valuerepair.inputs import from_json
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import open_net
@@ -22,9 +24,7 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.oracle import Climb, Oracle
 from valuerepair.runs.confirm import after
 from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
-from valuerepair.store.connect import store_errors
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
-from valuerepair.store.queries import load_json
 from valuerepair.store.rows import (
     AFTER,
     CHOSEN,
@@ -62,21 +62,20 @@ def verify(
     for path in nets:
         read_net_file(path)
     bar = progress or Progress("verifying", quiet=True)
-    with store_errors(store.path):
-        for check in integrity_checks(store):
-            yield check
-            if check.wrong and check.name in FATAL:
-                return
-        counts = [store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES]
-        bar.set_total(sum(counts))
-        yield from position_checks(store, bar.advance)
-        yield from move_checks(store, bar.advance)
-        yield play_check(store, bar.advance)
-        yield digest_check(store)
-        if sample:
-            files = net_files(store, nets)
-            yield from net_checks(store, sample, seed, files)
-            yield from deep_checks(store, sample, seed, files, deep, bar)
+    for check in integrity_checks(store):
+        yield check
+        if check.wrong and check.name in FATAL:
+            return
+    counts = [store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES]
+    bar.set_total(sum(counts))
+    yield from position_checks(store, bar.advance)
+    yield from move_checks(store, bar.advance)
+    yield play_check(store, bar.advance)
+    yield digest_check(store)
+    if sample:
+        files = net_files(store, nets)
+        yield from net_checks(store, sample, seed, files)
+        yield from deep_checks(store, sample, seed, files, deep, bar)
 
 
 _TABLES = ("positions", "net_values", "priors", "deep_values", "plays")
@@ -320,10 +319,9 @@ def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, lim
 def _objects(limits: str, options: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """An oracle's limits and options; None where they are no JSON objects."""
     try:
-        found = load_json(limits), load_json(options)
-    except ValueError:
+        return from_json(limits, dict[str, Any], ""), from_json(options, dict[str, Any], "")
+    except ValueRepairError:
         return None
-    return found if all(isinstance(each, dict) for each in found) else None
 
 
 def _drawn(numbers: Sequence[Any], sample: int, rng: np.random.Generator) -> list[Any]:

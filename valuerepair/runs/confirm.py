@@ -38,7 +38,6 @@ from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH, files, second_looks
-from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
@@ -277,8 +276,7 @@ class _SecondLooks(SearchLoop["_Look"]):
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of the run; it does not depend on how often the run was interrupted."""
-        with store_errors(self._store.path):
-            done = second_looks.finished(self._store.connection, self._oracle_id, list(self._rows))
+        done = second_looks.finished(self._store.connection, self._oracle_id, list(self._rows))
         return {"looked": sum(SECOND in stages for stages in done.values()), "failed": self._failed}
 
     def summary(self, state: str) -> ConfirmSummary:

@@ -32,13 +32,13 @@ from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.frontier import Frontier, Waiting, take_values
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
-from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, Neighbours, Source, batch_of, neighbours
+from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, ExpansionSource, Neighbours, batch_of, neighbours
 from valuerepair.runs.summary import numbers
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store import expanded as reached
-from valuerepair.store.expanded import Outcome, Reached
+from valuerepair.store.expanded import NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
@@ -57,7 +57,7 @@ _LARGEST, _SMALL = 2.0, 4.0
 # The yield that ends a run is that of so many batches.
 _RECENT = 8
 
-Following = Callable[[Sequence[Source]], Sequence[Moves]]
+Following = Callable[[Sequence[ExpansionSource]], Sequence[Moves]]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def expand(
     return summary.with_figures()
 
 
-def _played(sources: Sequence[Source]) -> Sequence[Moves]:
+def _played(sources: Sequence[ExpansionSource]) -> Sequence[Moves]:
     """How games went on, as far as the store knows: the move played in a sampled position."""
     return [source.following for source in sources]
 
@@ -150,7 +150,7 @@ def _played(sources: Sequence[Source]) -> Sequence[Moves]:
 class _Window:
     """Sources, their neighbours, and what the net says of these."""
 
-    sources: list[Source]
+    sources: list[ExpansionSource]
     near: Neighbours
     values: NetValues
 
@@ -167,7 +167,7 @@ class _Planned:
     kind: int | None
     root: int
     round: int
-    outcome: Outcome | None = None
+    outcome: NeighbourOutcome | None = None
 
 
 class _Expanding(SearchLoop[int]):
@@ -254,18 +254,20 @@ class _Expanding(SearchLoop[int]):
             assert self._ladder is not None
             passage = self._ladder.take(key, outcome)
             last = outcome.results[-1]
-            found = Outcome(numbers(last) if passage.searched else None, passage.nodes, cut=not passage.searched)
+            found = NeighbourOutcome(
+                numbers(last) if passage.searched else None, passage.nodes, cut=not passage.searched
+            )
         else:
             self._store.add_deep(key, self._oracle_id, outcome, self._run, EXPANDED)
             reached.add_search(self._store, *self._pair, key, outcome.nodes)
-            found = Outcome(numbers(outcome), outcome.nodes)
+            found = NeighbourOutcome(numbers(outcome), outcome.nodes)
         self._nodes += found.nodes
         self._planned.pop(key).outcome = found
 
     def _take_failure(self, key: int, failure: DeepFailure) -> None:
         self._take_back(key)
         self._failures.add(key, failure, EXPANDED)
-        self._planned.pop(key).outcome = Outcome(None, 0, failed=failure.reason)
+        self._planned.pop(key).outcome = NeighbourOutcome(None, 0, failed=failure.reason)
 
     def _take_back(self, key: int) -> None:
         if self._ladder is not None:
@@ -316,7 +318,7 @@ class _Expanding(SearchLoop[int]):
         self._store.commit_if_due()
         self._show()
 
-    def _take_known(self, outcome: Outcome) -> None:
+    def _take_known(self, outcome: NeighbourOutcome) -> None:
         """Counts what was searched before; searches of another expansion count for no limit of this one."""
         self._searched_any = self._searched_any or outcome.deep is not None
         if outcome.failed is not None:
@@ -415,7 +417,7 @@ class _Expanding(SearchLoop[int]):
         if batch:
             self._recent.append((hits, nodes))
 
-    def _note(self, entry: _Planned, outcome: Outcome) -> bool:
+    def _note(self, entry: _Planned, outcome: NeighbourOutcome) -> bool:
         """Counts a search; whether it found a candidate."""
         threshold = self._start.question.threshold
         found = outcome.deep is not None and abs(entry.judged - self._start.deep_q([outcome.deep])[0]) >= threshold
@@ -547,7 +549,7 @@ class _Expanding(SearchLoop[int]):
         return self._start.summary(state, self._why or "everything", failed=self._failures.count, **facts)
 
 
-def look_around(net: Evaluator, sources: list[Source], steps: Sequence[str]) -> _Window:
+def look_around(net: Evaluator, sources: list[ExpansionSource], steps: Sequence[str]) -> _Window:
     """The neighbours of sources, and what the net says of each."""
     near = neighbours(sources, preferred(net, sources), steps)
     cuts = range(0, len(near.batch), CHUNK_ROWS)
@@ -555,7 +557,7 @@ def look_around(net: Evaluator, sources: list[Source], steps: Sequence[str]) -> 
     return _Window(sources, near, NetValues.concat([net.evaluate(part) for part in parts]))
 
 
-def preferred(net: Evaluator, sources: Sequence[Source]) -> list[Moves]:
+def preferred(net: Evaluator, sources: Sequence[ExpansionSource]) -> list[Moves]:
     """The moves of each source that the net's policy prefers, the best first; none of a net without one."""
     if not isinstance(net, PolicyNet) or not sources:
         return [np.empty(0, np.uint16)] * len(sources)

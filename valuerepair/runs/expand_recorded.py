@@ -21,7 +21,7 @@ from valuerepair.runs.known_games import KnownGames
 from valuerepair.runs.loop import stored_run
 from valuerepair.runs.neighbourhood import GAME, GAME_PLIES, PARENT, PARENTS
 from valuerepair.store import expanded as reached
-from valuerepair.store.expanded import Outcome, Reached
+from valuerepair.store.expanded import NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
@@ -185,7 +185,7 @@ class _Taking:
         for way, cell, hit in zip(ways, cells, found.tolist(), strict=True):
             reached.add_search(self._store, *start.pair, way.position_id, 0)
             start.tally.planned += 1
-            start.tally.add(Outcome(cell, 0), found=hit)
+            start.tally.add(NeighbourOutcome(cell, 0), found=hit)
         return ids, found
 
     def _evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> NDArray[np.float32]:

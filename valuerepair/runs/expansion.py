@@ -18,11 +18,11 @@ from valuerepair.judge import families
 from valuerepair.judge.split import TRAIN, Split, split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
-from valuerepair.runs.neighbourhood import GAME, PARENT, Source
+from valuerepair.runs.neighbourhood import GAME, PARENT, ExpansionSource
 from valuerepair.runs.summary import Deep, next_command
 from valuerepair.store import expanded as reached
 from valuerepair.store.columns import game_keys
-from valuerepair.store.expanded import Outcome
+from valuerepair.store.expanded import NeighbourOutcome
 from valuerepair.store.queries import table
 from valuerepair.store.rows import INFERRED, DeepResult, OracleIdentity, game_row
 from valuerepair.store.store import Store
@@ -32,7 +32,7 @@ _OF_SAMPLED = ("position_id", "weight", "nodes", "game_id")
 
 
 @dataclass
-class Tally:
+class ExpansionTally:
     """What an expansion has come to so far, earlier runs of the same work included: positions `planned` to be searched,
     those of them that were `cut` by screening, candidates `found` by search and `inferred`."""
 
@@ -42,7 +42,7 @@ class Tally:
     found: int = 0
     inferred: int = 0
 
-    def add(self, outcome: Outcome, *, found: bool, own: bool = True) -> None:
+    def add(self, outcome: NeighbourOutcome, *, found: bool, own: bool = True) -> None:
         """Counts a search; one that is not the expansion's `own` was in the store before."""
         self.found += found
         if own:
@@ -70,7 +70,7 @@ class Expansion:
     pair_options: Sequence[str]
     scale: Calibration | None = None
     split_file: str = ""
-    tally: Tally = field(default_factory=Tally)
+    tally: ExpansionTally = field(default_factory=ExpansionTally)
 
     @staticmethod
     def of(
@@ -128,14 +128,14 @@ class Expansion:
         """What a candidate costs in the archive, in whole searches, at least 1: so much may losing one cost here."""
         return max(self.sampled_nodes / self.sampled_found / self.whole_nodes(oracle), 1.0)
 
-    def read(self, some: Sequence[tuple[int, int, int]]) -> list[Source]:
+    def read(self, some: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
         """Sources of these positions, roots and rounds, from the store."""
         found = reached.sources(self.store, *self.pair, [number for number, _, _ in some])
         whole = {number: (root, round_) for number, root, round_ in some}
         deep = [_result(each.deep) for each in found]
         q = self.deep_q([each.deep[:6] for each in found])
         return [
-            Source(
+            ExpansionSource(
                 each.position_id,
                 *whole[each.position_id],
                 each.start_fen,
@@ -194,7 +194,7 @@ class ExpandSummary:
     failed: int
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> ExpansionTally:
         return self.start.tally
 
     def with_figures(self) -> ExpandSummary:

@@ -14,7 +14,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
-from valuerepair.runs.neighbourhood import Source
+from valuerepair.runs.neighbourhood import ExpansionSource
 from valuerepair.store.expanded import games_of
 from valuerepair.store.rows import game_row
 from valuerepair.store.store import Store
@@ -74,13 +74,13 @@ class Following:
         self._games = games
         self._whole: dict[tuple[str, int], Moves] | None = None
 
-    def __call__(self, sources: Sequence[Source]) -> list[Moves]:
+    def __call__(self, sources: Sequence[ExpansionSource]) -> list[Moves]:
         """The moves after each source, from the one played there on."""
         if self._whole is None:
             self._whole = self._read()
         return [self._after(source) for source in sources]
 
-    def _after(self, source: Source) -> Moves:
+    def _after(self, source: ExpansionSource) -> Moves:
         assert self._whole is not None
         whole = self._whole.get((source.game.source, source.game.number))
         here = len(source.moves)

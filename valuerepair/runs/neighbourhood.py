@@ -40,7 +40,7 @@ def parse_steps(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExpansionSource:
     """A misjudged position that others are reached from.
 
     `moves` lead to it from `start_fen`, `following` is what was played from it on, as far as that is known. `deep` is
@@ -138,7 +138,7 @@ class _Row(NamedTuple):
 _NOTHING = np.empty(0, np.uint16)
 
 
-def neighbours(sources: Sequence[Source], policy: Sequence[Moves], steps: Sequence[str]) -> Neighbours:
+def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], steps: Sequence[str]) -> Neighbours:
     """All neighbours of `sources` by `steps`: for each source line, parents, children, game, each the nearest first.
 
     `policy` are the moves of each source that the net prefers, the best first. A position is there once, as it is
@@ -175,7 +175,7 @@ def neighbours(sources: Sequence[Source], policy: Sequence[Moves], steps: Sequen
     )
 
 
-def _rows(i: int, source: Source, policy: Moves, steps: Sequence[str]) -> Iterator[_Row]:
+def _rows(i: int, source: ExpansionSource, policy: Moves, steps: Sequence[str]) -> Iterator[_Row]:
     length = len(source.moves)
     line = _line(source)
     if LINE in steps and source.searched:
@@ -199,14 +199,14 @@ def _rows(i: int, source: Source, policy: Moves, steps: Sequence[str]) -> Iterat
                 yield _Row(i, GAME, plies, length, source.following[:plies], then, later=True)
 
 
-def _earlier(i: int, source: Source, step: str, plies: int) -> _Row:
+def _earlier(i: int, source: ExpansionSource, step: str, plies: int) -> _Row:
     kept = len(source.moves) - plies
     # The last move to a position that the game did not go on from need not be the game's (`vr mine --aside`).
     played = plies > 1 or len(source.following)
     return _Row(i, step, plies, kept, _NOTHING, int(source.moves[kept]) if played else None)
 
 
-def _line(source: Source) -> Moves:
+def _line(source: ExpansionSource) -> Moves:
     """The moves of the line, up to the first that is no move: recorded lines come from other programs."""
     moves = []
     for uci in source.deep.pv[:LONGEST_LINE]:
@@ -217,7 +217,7 @@ def _line(source: Source) -> Moves:
     return np.array(moves, np.uint16)
 
 
-def batch_of(sources: Sequence[Source]) -> PositionBatch:
+def batch_of(sources: Sequence[ExpansionSource]) -> PositionBatch:
     """The sources themselves."""
     boards, _ = reached([source.start_fen for source in sources], [source.moves for source in sources])
     return PositionBatch(
@@ -232,7 +232,7 @@ def batch_of(sources: Sequence[Source]) -> PositionBatch:
     )
 
 
-def _keys_of(sources: Sequence[Source]) -> set[int]:
+def _keys_of(sources: Sequence[ExpansionSource]) -> set[int]:
     boards, _ = reached([source.start_fen for source in sources], [source.moves for source in sources])
     return set(keys(boards).tolist())
 

@@ -24,7 +24,6 @@ from valuerepair.runs.outlook import RunOutlook
 from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetLine, Sampled, net_line
-from valuerepair.store.columns import read_cells
 from valuerepair.store.rows import OracleIdentity, Run
 from valuerepair.store.store import Store
 
@@ -186,7 +185,7 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
     """The remarks on what a run on recorded evaluations has stored; warnings begin so."""
     kind = identity.options["kind"]
     asked = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
-    white, result, cp, mate, own, net, depth, nodes, games = read_cells(store.connection, _NUMBERS, asked, 9)
+    white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, asked, 9)
     if not len(white):
         return []
     view = identity.options.get("view", KINDS[kind].view)

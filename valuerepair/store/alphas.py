@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from valuerepair.chess import values
 from valuerepair.errors import UsageError
 from valuerepair.question import QFrom
 from valuerepair.store.columns import both_q, columns, facts
+from valuerepair.store.connection import StoreConnection
 
 # Two alphas are one scale up to a tenth, in their logarithm.
 _ALIKE = 0.1
@@ -32,7 +32,7 @@ def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
     return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") in (CHUNKS, SELFPLAY))
 
 
-def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
+def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
     """The alpha to find candidates by, and where it comes from; see `Store.alpha`."""
     chosen = chosen_alpha(connection, net_id, oracle_id, requested)
     if chosen is not None:
@@ -46,7 +46,7 @@ def alpha(connection: sqlite3.Connection, net_id: int, oracle_id: int, requested
 
 
 def chosen_alpha(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
+    connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None
 ) -> values.Alpha | None:
     """The alpha asked for, else the stored fit, of an oracle that gives Q itself any; None where there is none."""
     if requested is not None and not 0 < requested < float("inf"):
@@ -63,14 +63,14 @@ def chosen_alpha(
     return values.Alpha(value, f"stored fit of {fitted[:10]} on {n:,} positions ({norm})")
 
 
-def _stored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> tuple[float, str, int, str] | None:
+def _stored(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[float, str, int, str] | None:
     query = "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?"
     row: tuple[float, str, int, str] | None = connection.execute(query, (net_id, oracle_id)).fetchone()
     return row
 
 
 def training_alpha(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, requested: float | None = None
+    connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None
 ) -> values.Alpha:
     """The alpha to train by, and where it comes from; see `Store.training_alpha`."""
     chosen, stored = chosen_alpha(connection, net_id, oracle_id, requested), _stored(connection, net_id, oracle_id)
@@ -129,7 +129,7 @@ class TrainingScale:
 
 
 def training_scale(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, trained_by: values.Alpha, q_from: QFrom
+    connection: StoreConnection, net_id: int, oracle_id: int, trained_by: values.Alpha, q_from: QFrom
 ) -> TrainingScale | None:
     """What training by this alpha does to the scale of the net's Q, by the sampled positions; None where fewer than
     `values.AUTO_MIN_POSITIONS` have both values."""

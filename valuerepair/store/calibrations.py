@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from valuerepair.calibration import Calibration, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.question import Expanded, QFrom
 from valuerepair.store.columns import GAME_KEY, Ids, both_q, columns, facts, games_of
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import now
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ class UsedCalibration(NamedTuple):
 
 
 def used(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom
+    connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom
 ) -> UsedCalibration:
     """The stored calibration where it was fitted to this alpha and `q_from`, else one fitted to what is scored.
 
@@ -50,7 +50,7 @@ def used(
 
 
 def stored(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha: float, q_from: QFrom, *, own_q: bool
+    connection: StoreConnection, net_id: int, oracle_id: int, alpha: float, q_from: QFrom, *, own_q: bool
 ) -> UsedCalibration | None:
     """The stored calibration, if it is of this `q_from` and alpha; with `own_q` (see `gives_q`) alpha plays no part."""
     row = _row(connection, net_id, oracle_id)
@@ -59,15 +59,13 @@ def stored(
     return _told(Calibration.from_json(row[2]), f"stored fit of {row[3][:10]}")
 
 
-def _row(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> tuple[Any, ...] | None:
+def _row(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[Any, ...] | None:
     query = "SELECT alpha, q_from, curve, fitted FROM calibrations WHERE net_id = ? AND oracle_id = ?"
     row: tuple[Any, ...] | None = connection.execute(query, (net_id, oracle_id)).fetchone()
     return row
 
 
-def fitted(
-    connection: sqlite3.Connection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom
-) -> Calibration:
+def fitted(connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom) -> Calibration:
     """A fit to all sampled positions that both have scored. Raises TooLittle where these are too few."""
     found = columns(connection, net_id, oracle_id, ("weight", GAME_KEY))
     net_q, deep_q = both_q(connection, net_id, oracle_id, alpha.value, q_from)
@@ -75,7 +73,7 @@ def fitted(
 
 
 def calibrated_q(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     net_id: int,
     oracle_id: int,
     calibration: Calibration,
@@ -88,13 +86,13 @@ def calibrated_q(
 
 
 def calibrated_of(
-    connection: sqlite3.Connection, calibration: Calibration, ids: Ids | Sequence[int], net_q: Floats | Sequence[float]
+    connection: StoreConnection, calibration: Calibration, ids: Ids | Sequence[int], net_q: Floats | Sequence[float]
 ) -> Floats:
     """[n] the same of a few positions, of which `net_q` [n] is known."""
     return calibration.expected(net_q, fold_of(games_of(connection, ids)))
 
 
-def keep(connection: sqlite3.Connection, net_id: int, oracle_id: int, calibration: Calibration) -> None:
+def keep(connection: StoreConnection, net_id: int, oracle_id: int, calibration: Calibration) -> None:
     """Stores a calibration for this net and oracle; it replaces an earlier one."""
     scale = (calibration.alpha, calibration.q_from)
     row = (net_id, oracle_id, *scale, calibration.as_json(), calibration.positions, calibration.games, now())

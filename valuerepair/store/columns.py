@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, product
+from itertools import product
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,12 +21,12 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PHASES
 from valuerepair.question import Expanded, QFrom
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, INFERRED, is_value, unsigned
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-_ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
 NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
 # A value counts that `is_value` says.
 DEEP_ROWS = "FROM deep_values v WHERE {counts} ORDER BY position_id"
@@ -75,16 +74,11 @@ _ROOTS = f"""
 WITH reached AS MATERIALIZED (
     SELECT position_id, root_id, step, MIN((net_id <> :net) * 1000000000 + net_id) FROM expanded
     WHERE oracle_id = :oracle GROUP BY position_id)
-SELECT v.position_id, v.stage = '{INFERRED}', e.root_id, e.step FROM deep_values v
+SELECT v.position_id, v.stage = '{INFERRED}', e.root_id AS "expanded.root_id", e.step AS "expanded.step"
+FROM deep_values v
 LEFT JOIN reached e ON e.position_id = v.position_id
 WHERE {{counts}} AND v.stage IN ('{EXPANDED}', '{INFERRED}') ORDER BY v.position_id
 """
-
-
-class KeepingConnection(sqlite3.Connection):
-    """A connection that keeps the columns read last, for as long as the store is as it was."""
-
-    kept: _Kept | None = None
 
 
 class _Kept(NamedTuple):
@@ -100,7 +94,7 @@ class _Kept(NamedTuple):
 
 
 def columns(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     net_id: int,
     oracle_id: int,
     names: Iterable[str],
@@ -132,7 +126,7 @@ def shares(q_from: QFrom) -> tuple[str, ...]:
 
 
 def both_q(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     net_id: int,
     oracle_id: int,
     alpha: float,
@@ -148,20 +142,19 @@ def both_q(
     return found["net_q"], deep_q
 
 
-def facts(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> dict[str, Any]:
+def facts(connection: StoreConnection, net_id: int, oracle_id: int) -> dict[str, Any]:
     """What was found out about these rows, to be added to; empty again once the store changes."""
     return _kept(connection, (net_id, oracle_id)).facts
 
 
-def _kept(connection: sqlite3.Connection, pair: tuple[int, int]) -> _Kept:
+def _kept(connection: StoreConnection, pair: tuple[int, int]) -> _Kept:
     """What is known already and still true."""
-    if not isinstance(connection, KeepingConnection):
-        return _Kept((0, 0), pair, {}, {})
     # The first changes when another connection commits, the second when this one writes.
     state = (int(connection.execute("PRAGMA data_version").fetchone()[0]), connection.total_changes)
-    if connection.kept is None or connection.kept.state != state or connection.kept.pair != pair:
-        connection.kept = _Kept(state, pair, {}, {})
-    return connection.kept
+    kept: _Kept | None = connection.kept
+    if kept is None or kept.state != state or kept.pair != pair:
+        connection.kept = kept = _Kept(state, pair, {}, {})
+    return kept
 
 
 class _Reader:
@@ -169,7 +162,7 @@ class _Reader:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: StoreConnection,
         asked: Mapping[str, int],
         known: Mapping[str, NDArray[Any]],
         expanded: Expanded,
@@ -211,8 +204,7 @@ class _Reader:
     def _at(self, ids: Ids, found: Mapping[str, Floats]) -> Iterator[tuple[str, NDArray[Any]]]:
         """Columns of the rows `ids`, brought into the order of the scored ones, which are all among them."""
         assert self._ids is not None
-        same = len(ids) == len(self._ids)
-        places = None if same else np.searchsorted(ids, self._ids)
+        places = None if len(ids) == len(self._ids) else _found(self._connection, ids, self._ids)
         for name, column in found.items():
             cells = column if places is None else column[places]
             yield name, cells.astype(np.int64) if name in _WHOLE else cells.astype(np.float64)
@@ -229,8 +221,8 @@ class _Reader:
         if KIND in names:
             yield KIND, self._kinds(self._ids)
         if "key" in names:
-            ids, keys = read_cells(self._connection, f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
-            yield "key", keys[np.searchsorted(ids, self._ids)].view(np.uint64)
+            ids, keys = self._connection.numbers(f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
+            yield "key", keys[_found(self._connection, ids, self._ids)].view(np.uint64)
         wanted = {name for name in names if name in _POSITION}
         of_games = [name for name in names if name in (*_GAME, GAME_KEY)]
         wanted |= {"game_id"} if of_games else set()
@@ -246,7 +238,7 @@ class _Reader:
         """Side to move and phase."""
         side, phase = np.full(len(ids), -1, np.int8), np.full(len(ids), -1, np.int8)
         for (i, one), (k, other) in product(enumerate(_SIDES), enumerate(PHASES)):
-            (found,) = read_cells(self._connection, WORD_ROWS, {"side": one, "phase": other}, 1, np.int64)
+            (found,) = self._connection.numbers(WORD_ROWS, {"side": one, "phase": other}, 1, np.int64)
             rows = _places(ids, found)[0]
             side[rows], phase[rows] = i, k
         return side, phase
@@ -263,7 +255,7 @@ class _Reader:
         rows = self._connection.execute(GAMES).fetchall()
         ids, numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
         order = np.argsort(ids)
-        places = order[np.searchsorted(ids, game_ids, sorter=order)]
+        places = order[_found(self._connection, ids[order], game_ids)]
         sources = np.empty(len(rows), object)
         sources[:] = [row[2] for row in rows]
         if "game" in names:
@@ -314,8 +306,16 @@ class _Reader:
     ) -> tuple[Ids, dict[str, Floats]]:
         """Positions' numbers, ascending, and columns of a table, or of what `rows` selects."""
         query = rows if rows is CUTS else f"SELECT {', '.join([number, *(of[name] for name in names)])} {rows}"
-        ids, *cells = read_cells(self._connection, query, self._asked, 1 + len(names))
+        ids, *cells = self._connection.numbers(query, self._asked, 1 + len(names))
         return ids.astype(np.int64), dict(zip(names, cells, strict=True))
+
+
+def _found(connection: StoreConnection, numbers: Ids, wanted: Ids) -> NDArray[np.intp]:
+    """[n] where the `wanted` numbers stand among `numbers`, ascending. Raises ValueRepairError where one does not."""
+    places = np.searchsorted(numbers, wanted)
+    if len(wanted) and (not len(numbers) or (numbers[np.minimum(places, len(numbers) - 1)] != wanted).any()):
+        raise connection.lost()
+    return places
 
 
 def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
@@ -326,14 +326,14 @@ def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
     return keys
 
 
-def game_ids(connection: sqlite3.Connection, ids: Ids) -> Ids:
+def game_ids(connection: StoreConnection, ids: Ids) -> Ids:
     """[n] the numbers of the games of positions."""
     query = "SELECT p.game_id FROM json_each(:ids) j JOIN positions p ON p.id = j.value ORDER BY j.key"
-    found: Ids = read_cells(connection, query, {"ids": json.dumps(ids.tolist())}, 1, np.int64)[0]
+    found: Ids = connection.numbers(query, {"ids": json.dumps(ids.tolist())}, 1, np.int64)[0]
     return found
 
 
-def games_of(connection: sqlite3.Connection, ids: Ids | Sequence[int]) -> Ids:
+def games_of(connection: StoreConnection, ids: Ids | Sequence[int]) -> Ids:
     """[n] `GAME_KEY` of a few positions."""
     query = """
         SELECT g.source, g.number, g.digest FROM json_each(?) j JOIN positions p ON p.id = j.value
@@ -361,7 +361,7 @@ SELECT stage FROM stages WHERE stage IS NOT NULL
 """
 
 
-def stored_rungs(connection: sqlite3.Connection, oracle_id: int) -> tuple[int, ...]:
+def stored_rungs(connection: StoreConnection, oracle_id: int) -> tuple[int, ...]:
     """The nodes of the rungs below the whole search that an oracle has results of."""
     stages = [stage for (stage,) in connection.execute(STAGES, {"oracle": oracle_id})]
     return tuple(sorted(int(stage) for stage in stages if stage.isdecimal()))
@@ -396,16 +396,3 @@ def _places(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]
     """Where the numbers that both have stand in each."""
     _, of_some, of_others = np.intersect1d(some, others, assume_unique=True, return_indices=True)
     return of_some, of_others
-
-
-def read_cells(
-    connection: sqlite3.Connection,
-    query: str,
-    asked: Mapping[str, Any],
-    width: int,
-    kind: type[np.float64 | np.int64] = np.float64,
-) -> NDArray[Any]:
-    """[width, n] columns of a query, NaN for NULL. Floats hold whole numbers up to 2^53: all but board keys."""
-    cursor = connection.execute(query, asked)
-    rows = chain.from_iterable(iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), []))
-    return np.ascontiguousarray(np.fromiter(chain.from_iterable(rows), kind).reshape(-1, width).T)

@@ -1,4 +1,4 @@
-"""Opening the file behind a store, and what SQLite's complaints mean for the user."""
+"""Opening the file behind a store: is it one, of which version, who writes it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import errno
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from contextlib import ExitStack, closing
 from urllib.parse import quote
-from weakref import WeakSet
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
 from valuerepair.signals import close_when_leaving
 from valuerepair.store import schema
-from valuerepair.store.columns import KeepingConnection
+from valuerepair.store.connection import StoreConnection, explained
 
 log = logging.getLogger(__name__)
 _BUSY_S = 30.0
@@ -33,52 +30,14 @@ _MODES = {
 }
 
 
-@contextmanager
-def store_errors(path: str) -> Iterator[None]:
-    """Turns what SQLite says of a bad file, a full disk or a lock into one line for the user."""
-    try:
-        yield
-    except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
-        raise
-    except sqlite3.DatabaseError as error:
-        raise ValueRepairError(_explain(path, str(error))) from error
-    except UnicodeDecodeError as error:  # bytes in the file that SQLite takes for text
-        raise ValueRepairError(_explain(path, "malformed text")) from error
-
-
-@contextmanager
-def cell_errors(path: str) -> Iterator[None]:
-    """Turns what reading says of cells that are of no kind their column has, as damage makes them, into one line."""
-    with store_errors(path):
-        try:
-            yield
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueRepairError(
-                f"{path} is damaged: a cell is of no kind that its column has ({error}); "
-                f"`vr store check --db {path}` says which"
-            ) from error
-
-
-def _explain(path: str, message: str) -> str:
-    if "not a database" in message:
-        return f"{path} is not a valuerepair store; give another --db"
-    if "disk is full" in message or "disk I/O error" in message:
-        return f"{path}: the disk is full or failing; make room and give the same command again: it goes on"
-    if "readonly" in message or "unable to open" in message:
-        return f"{path} cannot be opened for this: no permission for the file or its folder; give another --db"
-    if "locked" in message:
-        return f"{path} is locked by another program; wait until it is done"
-    if "malformed" in message or "Could not decode" in message:
-        return f"{path} is damaged ({message}); `sqlite3 {path} .recover` may save what is left"
-    return f"{path}: {message}"
-
-
 def check_file(path: str, *, create: bool) -> bool:
     """Whether the file exists; raises ValueRepairError for what can be no store at all, UsageError for no name."""
     if not path:
         raise UsageError("--db is empty; give the file of a store")
     if os.path.isdir(path):
         raise ValueRepairError(f"{path} is a folder, not a valuerepair store; give a file with --db")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueRepairError(f"{path} is a device, pipe or socket, not a valuerepair store; give another --db")
     if not os.path.exists(path):
         folder = os.path.dirname(os.path.abspath(path))
         if not create:
@@ -91,49 +50,41 @@ def check_file(path: str, *, create: bool) -> bool:
     return True
 
 
-def connect(path: str, write: bool) -> sqlite3.Connection:
-    """A connection in autocommit mode, that refuses to write unless `write`. The file is not touched yet."""
+def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
+    """A connection in autocommit mode, that refuses to write unless `write`; `is_raw` as in `StoreConnection`."""
     if write:
-        return _open(path, "rwc")
+        return _open(path, "rwc", is_raw)
     if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK) and os.access(path, os.W_OK):
         # Not mode=ro: such a connection could not clear away the -wal and -shm files it makes.
-        connection = _open(path, "rw", _ReadingConnection)
+        connection = _open(path, "rw", is_raw)
         close_when_leaving(connection)
         connection.execute("PRAGMA query_only = ON")
         return connection
     # Readers of a WAL file need its -shm file. Where none can be made and no writer left one, the file cannot change.
-    return _open(path, "ro" if os.path.exists(path + "-wal") else "ro&immutable=1")
+    return _open(path, "ro" if os.path.exists(path + "-wal") else "ro&immutable=1", is_raw)
 
 
-class _ReadingConnection(KeepingConnection):
-    """A connection that can be closed while its statements are under way: else SQLite keeps the file open for them."""
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._cursors = WeakSet[sqlite3.Cursor]()
-
-    def execute(self, *given: Any) -> sqlite3.Cursor:
-        cursor = super().execute(*given)
-        self._cursors.add(cursor)
-        return cursor
-
-    def close(self) -> None:
-        for cursor in list(self._cursors):
-            cursor.close()
-        super().close()
-
-
-def _open(path: str, mode: str, kind: type[KeepingConnection] = KeepingConnection) -> sqlite3.Connection:
+def _open(path: str, mode: str, is_raw: bool = False) -> StoreConnection:
     log.debug("%s: %s", path, _MODES[mode])
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
-    return sqlite3.connect(address, timeout=_BUSY_S, isolation_level=None, factory=kind, uri=True)
+    try:
+        connection = sqlite3.connect(address, _BUSY_S, isolation_level=None, factory=StoreConnection, uri=True)
+    except sqlite3.OperationalError as error:
+        raise ValueRepairError(explained(path, str(error))) from error
+    return connection.set_up(path, is_raw=is_raw)
 
 
-def upgrade(path: str, connection: sqlite3.Connection, write: bool) -> None:
-    """Checks that the file is a store, migrates an older one, and sets the connection up."""
+def upgrade(path: str, connection: StoreConnection, write: bool) -> None:
+    """Checks that the file is a store, migrates an older one, and sets the connection up.
+
+    With `is_raw` of the connection another form of the tables is let pass, for a check to name.
+    """
     found = schema.version(connection, path)
     if found == 0 and not write:
         raise ValueRepairError(f"{path} is an empty database, not a valuerepair store; give another --db")
+    # Before anything is asked of the tables: a view in the place of one may run without end, a trigger at any write.
+    if found and not connection.is_raw:
+        schema.check_form(connection, path, found)
     if found < schema.SCHEMA_VERSION:
         if write:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -163,16 +114,18 @@ class WriteLock:
     """Holds the right to write to a store.
 
     What is held is a side file ``STORE.lock``, not the store: closing any descriptor of the store itself would drop the
-    locks SQLite keeps on it. The side file names the holder's process and goes away with the lock.
+    locks SQLite keeps on it. The side file names the holder's process and goes away with the lock. `was_left`: there
+    was one already, of a writer that died.
     """
 
     def __init__(self, store_path: str) -> None:
         """Raises ValueRepairError when another process holds it."""
         path = store_path + ".lock"
-        self._held = ExitStack()
+        self._held, self._is_spoiled = ExitStack(), False
         try:
             self._descriptor = self._held.enter_context(claimed(path))
-            self._held.callback(os.ftruncate, self._descriptor, 0)  # an empty file is removed
+            self.was_left = os.fstat(self._descriptor).st_size > 0
+            self._held.callback(self._unmark)
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
         except HeldError as held:
@@ -188,6 +141,19 @@ class WriteLock:
             raise ValueRepairError(
                 f"{store_path} cannot be written: {error.strerror} for {path}; give another --db"
             ) from error
+
+    def check_whole(self, connection: StoreConnection) -> None:
+        """Has SQLite look at every page where the last writer died: a power cut may have killed it.
+
+        That takes a second for a million positions. Raises ValueRepairError for a damaged store, and does so again.
+        """
+        if self.was_left and (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            self._is_spoiled = True
+            raise ValueRepairError(explained(connection.path, f"its last writer died; malformed: {found}"))
+
+    def _unmark(self) -> None:
+        if not self._is_spoiled:
+            os.ftruncate(self._descriptor, 0)  # an empty file is removed
 
     def release(self) -> None:
         """Removes the side file, then lets go of it."""

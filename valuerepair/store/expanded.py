@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves
-from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, is_value, signed, unsigned
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class StoredSource:
     step: str | None
 
 
-class Outcome(NamedTuple):
+class NeighbourOutcome(NamedTuple):
     """What became of a position that was to be searched.
 
     `deep` is its score (cp, mate, win, draw, loss, q), None where it was cut or could not be searched: `cut`, `failed`.
@@ -84,8 +83,7 @@ def searched_scores(store: Store, oracle_id: int, keys: NDArray[np.uint64]) -> d
         JOIN deep_values v ON {is_value("searched", "p.id")} AND v.position_id = p.id
         WHERE p.key IN (SELECT value FROM json_each(:keys))
     """
-    with store_errors(store.path):
-        rows = store.connection.execute(query, {"oracle": oracle_id, "keys": json.dumps(signed(keys))}).fetchall()
+    rows = store.connection.execute(query, {"oracle": oracle_id, "keys": json.dumps(signed(keys))}).fetchall()
     return dict(zip(unsigned([row[0] for row in rows]).tolist(), [row[1:] for row in rows], strict=True))
 
 
@@ -114,8 +112,7 @@ def met_before(
 ) -> tuple[set[int], set[int]]:
     """Those of the board keys that an archive brought, and those that another run than `run` reached by a line."""
     asked = {"net": net_id, "oracle": oracle_id, "keys": json.dumps(signed(keys)), "run": run.id}
-    with store_errors(store.path):
-        found = store.connection.execute(MET_BEFORE, asked).fetchall()
+    found = store.connection.execute(MET_BEFORE, asked).fetchall()
     archive, lines = ([key for key, step in found if (step is None) is none] for none in (True, False))
     return set(unsigned(archive).tolist()), set(unsigned(lines).tolist())
 
@@ -136,12 +133,11 @@ def _rows_without(store: Store, where: str, asked: tuple[int, ...], ids: NDArray
         SELECT j.key FROM json_each(?) j
         WHERE NOT EXISTS (SELECT 1 FROM {where} AND position_id = j.value) ORDER BY j.key
     """
-    with store_errors(store.path):
-        found = store.connection.execute(query, (json.dumps(ids.tolist()), *asked)).fetchall()
+    found = store.connection.execute(query, (json.dumps(ids.tolist()), *asked)).fetchall()
     return np.array([row for (row,) in found], np.int64)
 
 
-def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, Outcome]:
+def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, NeighbourOutcome]:
     """What became of the positions that are finished, by position."""
     query = f"""
         SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
@@ -153,14 +149,13 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     """
     asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
     found = {}
-    with store_errors(store.path):
-        for number, searched, *deep, nodes, cut_at, failed, run_id in store.connection.execute(query, asked):
-            if searched:
-                found[number] = Outcome(tuple(deep), nodes, run_id=run_id)
-            elif failed is not None:
-                found[number] = Outcome(None, 0, failed=failed, run_id=run_id)
-            elif cut_at is not None:
-                found[number] = Outcome(None, nodes, cut=True, run_id=run_id)
+    for number, searched, *deep, nodes, cut_at, failed, run_id in store.connection.execute(query, asked):
+        if searched:
+            found[number] = NeighbourOutcome(tuple(deep), nodes, run_id=run_id)
+        elif failed is not None:
+            found[number] = NeighbourOutcome(None, 0, failed=failed, run_id=run_id)
+        elif cut_at is not None:
+            found[number] = NeighbourOutcome(None, nodes, cut=True, run_id=run_id)
     return found
 
 
@@ -172,16 +167,14 @@ def search_probabilities(store: Store, net_id: int, oracle_id: int) -> dict[int,
         SELECT position_id, probability, MIN((net_id <> ?) * 1000000000 + net_id) FROM expanded
         WHERE oracle_id = ? AND searched GROUP BY position_id
     """
-    with store_errors(store.path):
-        rows = store.connection.execute(query, (net_id, oracle_id)).fetchall()
+    rows = store.connection.execute(query, (net_id, oracle_id)).fetchall()
     return {number: probability for number, probability, _ in rows}
 
 
 def done_before(store: Store, run: Run) -> int:
     """The positions that a run has searched so far, those cut among them."""
     query = "SELECT count(*) FROM expanded WHERE run_id = ? AND (searched OR cut_at NOT NULL)"
-    with store_errors(store.path):
-        return int(store.connection.execute(query, (run.id,)).fetchone()[0])
+    return int(store.connection.execute(query, (run.id,)).fetchone()[0])
 
 
 def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> list[StoredSource]:
@@ -198,23 +191,22 @@ def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> li
         ORDER BY j.key
     """
     asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
-    with store_errors(store.path):
-        return [
-            StoredSource(
-                number,
-                start_fen,
-                np.frombuffer(moves, "<u2").astype(np.uint16),
-                played,
-                ply,
-                bool(known),
-                OriginGame(source, game, offset, json.loads(headers), result),
-                stage,
-                tuple(deep),
-                None if stage == FULL else step,
-            )
-            for number, start_fen, moves, played, ply, known, source, game, offset, headers, result, stage, *deep, step
-            in store.connection.execute(query, asked)
-        ]  # fmt: skip
+    return [
+        StoredSource(
+            number,
+            start_fen,
+            np.frombuffer(moves, "<u2").astype(np.uint16),
+            played,
+            ply,
+            bool(known),
+            OriginGame(source, game, offset, json.loads(headers), result),
+            stage,
+            tuple(deep),
+            None if stage == FULL else step,
+        )
+        for number, start_fen, moves, played, ply, known, source, game, offset, headers, result, stage, *deep, step
+        in store.connection.execute(query, asked)
+    ]  # fmt: skip
 
 
 def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
@@ -224,9 +216,8 @@ def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
         CROSS JOIN positions p ON p.id = j.value CROSS JOIN games g ON g.id = p.game_id ORDER BY g.source, g.number
     """
     found: dict[str, dict[int, int]] = {}
-    with store_errors(store.path):
-        for source, number, digest in store.connection.execute(query, (json.dumps([*ids]),)):
-            found.setdefault(source, {})[number] = digest
+    for source, number, digest in store.connection.execute(query, (json.dumps([*ids]),)):
+        found.setdefault(source, {})[number] = digest
     return found
 
 
@@ -238,5 +229,4 @@ def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:
            AND NOT EXISTS (SELECT 1 FROM screened c WHERE c.net_id = :net AND c.oracle_id = :oracle
                            AND c.position_id = v.position_id))
     """
-    with store_errors(store.path):
-        return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])
+    return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])

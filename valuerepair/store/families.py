@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import decode_moves
-from valuerepair.store.columns import read_cells
-from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import EXPANDED, INFERRED, is_value
 
 if TYPE_CHECKING:
@@ -43,8 +41,7 @@ _NAMES = (
 
 def any_reached(store: Store, net_id: int, oracle_id: int) -> bool:
     """Whether any position was reached from a candidate, for this net and oracle."""
-    with store_errors(store.path):
-        return bool(store.connection.execute(ANY_REACHED, (net_id, oracle_id)).fetchone()[0])
+    return bool(store.connection.execute(ANY_REACHED, (net_id, oracle_id)).fetchone()[0])
 
 
 def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]]:
@@ -55,8 +52,7 @@ def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]
     `search_` and `line_` with cp, mate, w, d, l, q; NaN where there is nothing.
     """
     width = len(_NAMES) + 2 * (1 + len(_SCORE))
-    with store_errors(store.path):
-        cells = read_cells(store.connection, REACHED, {"net": net_id, "oracle": oracle_id}, width)
+    cells = store.connection.numbers(REACHED, {"net": net_id, "oracle": oracle_id}, width)
     names = [*_NAMES, "searched", *(f"search_{n}" for n in _SCORE), "inferred", *(f"line_{n}" for n in _SCORE)]
     found: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
     for name in ("position_id", "root_id", "step", "distance", "round", "run_id", "nodes"):
@@ -72,8 +68,7 @@ def went_everywhere(store: Store, run_ids: Sequence[int]) -> bool:
         SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?))
         AND state = 'finished' AND json_extract(counts, '$.why') = 'everything'
     """
-    with store_errors(store.path):
-        (count,) = store.connection.execute(query, (json.dumps([*run_ids]),)).fetchone()
+    (count,) = store.connection.execute(query, (json.dumps([*run_ids]),)).fetchone()
     return int(count) == len(run_ids)
 
 
@@ -127,18 +122,16 @@ def roots_of(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     In the order of `ids`; those without a family are left out.
     """
     asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
-    with store_errors(store.path):
-        return dict(store.connection.execute(_ROOTS_OF, asked).fetchall())
+    return dict(store.connection.execute(_ROOTS_OF, asked).fetchall())
 
 
 def members(store: Store, net_id: int, oracle_id: int, roots: Sequence[int]) -> dict[int, list[Member]]:
     """The families of some roots, each with the root first and the others as they were reached."""
     asked = {"net": net_id, "oracle": oracle_id, "roots": json.dumps([*roots])}
     found: dict[int, list[Member]] = {root: [] for root in roots}
-    with store_errors(store.path):
-        for row in store.connection.execute(_MEMBERS, asked):
-            moves = decode_moves(np.frombuffer(row[9], "<u2"))
-            found[row[0]].append(Member(*(*row[:9], moves, *row[10:14], tuple(row[14:]))))
+    for row in store.connection.execute(_MEMBERS, asked):
+        moves = decode_moves(np.frombuffer(row[9], "<u2"))
+        found[row[0]].append(Member(*(*row[:9], moves, *row[10:14], tuple(row[14:]))))
     for root, each in found.items():
         each.sort(key=lambda member: (member.position_id != root, member.position_id))
     return found

@@ -8,7 +8,6 @@ names is read, and never run.
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -17,24 +16,23 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.registry import KNOWN_NETS
-from valuerepair.store.connect import store_errors
 
 if TYPE_CHECKING:
+    from valuerepair.store.connection import StoreConnection
     from valuerepair.store.store import Store
 
 NET, SPLIT = "net", "split"
 
 
-def keep_path(connection: sqlite3.Connection, role: str, sha256: str, path: str) -> None:
+def keep_path(connection: StoreConnection, role: str, sha256: str, path: str) -> None:
     """Records where the file with this content lies."""
     connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (role, sha256, os.path.abspath(path)))
 
 
 def kept_path(store: Store, role: str, sha256: str = "") -> str | None:
     """Where the file lay when it was last used, whatever is there now; None where that is not known."""
-    with store_errors(store.path):
-        query = "SELECT path FROM files WHERE role = ? AND sha256 = ?"
-        row = store.connection.execute(query, (role, sha256)).fetchone()
+    query = "SELECT path FROM files WHERE role = ? AND sha256 = ?"
+    row = store.connection.execute(query, (role, sha256)).fetchone()
     return None if row is None else str(row[0])
 
 
@@ -58,8 +56,7 @@ def find_file(store: Store, role: str, sha256: str) -> str | None:
 
 def found_nets(store: Store) -> dict[str, str]:
     """The files of all nets that are still where they lay, by SHA-256."""
-    with store_errors(store.path):
-        rows = store.connection.execute("SELECT sha256 FROM files WHERE role = ?", (NET,)).fetchall()
+    rows = store.connection.execute("SELECT sha256 FROM files WHERE role = ?", (NET,)).fetchall()
     files = {sha256: find_file(store, NET, sha256) for (sha256,) in rows}
     return {sha256: path for sha256, path in files.items() if path is not None}
 

@@ -17,9 +17,11 @@ _SHOWN = 100
 _SUM_OFF, _PER_MILLE_OFF = 1e-3, 3
 
 
-WHOLE, KINDS = "SQLite: the file is whole", "cells are of the kind of their column"
-# A store that one of these finds wrong is asked no further: readers take for granted what they say.
-FATAL = (WHOLE, KINDS)
+FORM, WHOLE = "tables, indices and version", "SQLite: the file is whole"
+KINDS = "cells are of the kind of their column"
+# A store that one of these finds wrong is asked no further: readers take for granted what they say, and what stands in
+# the place of a table may run without end.
+FATAL = (FORM, WHOLE, KINDS)
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,10 @@ _RULES = (
 def integrity_checks(store: Store) -> Iterator[StoreCheck]:
     """The checks that need the database only, in order; the last one is that of `FATAL` which finds something wrong."""
     connection = store.connection
+    form = _form(connection)
+    yield form
+    if form.wrong:
+        return
     told = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
     wrong = [line for line in told if line != "ok"]
     # SQLite says these of cells too, without naming them.
@@ -112,7 +118,6 @@ def integrity_checks(store: Store) -> Iterator[StoreCheck]:
     yield StoreCheck(WHOLE, 1, len(damaged), damaged[0] if damaged else "")
     if damaged:
         return
-    yield _form(connection)
     kinds = _kinds(connection)
     yield kinds
     if kinds.wrong:
@@ -125,32 +130,20 @@ def integrity_checks(store: Store) -> Iterator[StoreCheck]:
 
 
 def _form(connection: sqlite3.Connection) -> StoreCheck:
-    """Whether the store has the tables, columns and indices of its version."""
-
-    def form(of: sqlite3.Connection) -> dict[str, str]:
-        query = "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'sqlite_%'"
-        # Comments are kept with a table, and say nothing about its rows.
-        return {name: " ".join(re.sub(r"--[^\n]*", "", sql).split()) for name, sql in of.execute(query)}
-
-    with sqlite3.connect(":memory:") as fresh:
-        schema.migrate(fresh, "store")
-        expected = form(fresh)
-    found = form(connection)
-    marks = [
-        f"{name} is {'other' if name in found else 'missing'}" for name in expected if found.get(name) != expected[name]
-    ]
+    """Whether the store has the tables, columns and indices of its version, and nothing that runs beside them."""
+    different = schema.differences(connection, schema.SCHEMA_VERSION)
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, version) != (schema.APPLICATION_ID, schema.SCHEMA_VERSION):
-        marks.append(f"application_id {application:#x}, user_version {version}")
-    return StoreCheck("tables, indices and version", len(expected) + 1, len(marks), marks[0] if marks else "")
+        different.append(f"application_id {application:#x}, user_version {version}")
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return StoreCheck(FORM, objects + 1, len(different), different[0] if different else "")
 
 
 def _kinds(connection: sqlite3.Connection) -> StoreCheck:
     """Whether cells are what the schema calls them: SQLite would keep a text in a column of numbers."""
     checked, wrong, example = 0, 0, ""
-    with sqlite3.connect(":memory:") as fresh:
-        schema.migrate(fresh, "store")
+    with schema.empty_store() as fresh:
         tables = [name for (name,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {table: fresh.execute(f"PRAGMA table_info({table})").fetchall() for table in tables}
     for table, described in columns.items():

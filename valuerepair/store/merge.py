@@ -19,6 +19,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.store import schema
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.merge_rows import (
     Parts,
     add_catalogue,
@@ -121,8 +122,11 @@ def _one_line(target: str) -> Iterator[None]:
     """Turns what SQLite says into one line for the user."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
-        said = str(error)
+    except (sqlite3.DatabaseError, ValueRepairError) as error:
+        cause = error.__cause__ if isinstance(error, ValueRepairError) else error
+        if not isinstance(cause, sqlite3.DatabaseError):
+            raise
+        said = str(cause)
         if "disk is full" in said or "disk I/O" in said:
             room = "the disk is full or failing: make room, about as much as the stores take together"
             raise ValueRepairError(f"{target}: {room}; nothing was kept") from error
@@ -135,8 +139,10 @@ def _one_line(target: str) -> Iterator[None]:
 
 def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
     """Merges into a new file, every statement by itself: nobody sees it before it is done."""
-    connection = sqlite3.connect(f"{address_of(path)}?mode=rw", uri=True, isolation_level=None)
+    address = f"{address_of(path)}?mode=rw"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, factory=StoreConnection)
     try:
+        connection.set_up(path)
         # A crash leaves a file that is thrown away, so nothing has to be undone.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
@@ -175,10 +181,11 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
                 connection.execute("ROLLBACK")
             raise
         connection.execute("DETACH part")
+        connection.path, connection.schema = into, "main"
 
 
 @contextmanager
-def _workspace(connection: sqlite3.Connection, target: str) -> Iterator[None]:
+def _workspace(connection: StoreConnection, target: str) -> Iterator[None]:
     """A file beside the target for maps of numbers, as ``work``: they grow with the stores, and memory does not."""
     folder = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as scratch:
@@ -231,7 +238,7 @@ def _finish(sources: Sequence[SourceStore], merged: Merged, strict: bool) -> Non
         )
 
 
-def _counts(connection: sqlite3.Connection, name: str) -> dict[str, int]:
+def _counts(connection: StoreConnection, name: str) -> dict[str, int]:
     return {table: int(connection.execute(f"SELECT count(*) FROM {name}.{table}").fetchone()[0]) for table in _COUNTED}
 
 

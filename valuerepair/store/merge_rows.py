@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from valuerepair.chess.origins import KINDS
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.merge_sources import RULES, SCREENED, Rule, SourceStore
 
 _STATES = ("running", "interrupted", "limited", "finished")
@@ -30,7 +31,7 @@ class Parts:
     Another one cannot come within a transaction.
     """
 
-    def __init__(self, connection: sqlite3.Connection, sources: Sequence[SourceStore]) -> None:
+    def __init__(self, connection: StoreConnection, sources: Sequence[SourceStore]) -> None:
         self.connection, self.sources = connection, sources
         self._attached: int | None = None
 
@@ -42,6 +43,7 @@ class Parts:
             self._attached = None
             self.connection.execute("ATTACH ? AS part", (self.sources[number].address,))
             self._attached = number
+            self.connection.path, self.connection.schema = self.sources[number].path, "part"
         return "part"
 
 
@@ -74,9 +76,7 @@ def _run_order(run: tuple[Any, ...]) -> tuple[Any, ...]:
     return (_STATES.index(state) if state in _STATES else -1, finished, len(run[8]), *map(str, run))
 
 
-def _insert(
-    connection: sqlite3.Connection, table: str, columns: str, rows: Sequence[tuple[Any, ...]], key: str
-) -> None:
+def _insert(connection: StoreConnection, table: str, columns: str, rows: Sequence[tuple[Any, ...]], key: str) -> None:
     names = columns.split(", ")
     update = ", ".join(f"{name} = excluded.{name}" for name in names)
     connection.executemany(
@@ -89,7 +89,7 @@ def _insert(
 # -- screens ----------------------------------------------------------------------------------------------------------
 
 
-def _screen_rows(connection: sqlite3.Connection, schema: str, number: int | None = None) -> sqlite3.Cursor:
+def _screen_rows(connection: StoreConnection, schema: str, number: int | None = None) -> sqlite3.Cursor:
     """id, net's hash and fill, oracle's digest and the rest of all screens, or of one."""
     return connection.execute(
         f"SELECT c.id, n.sha256, n.history_fill, o.digest, {', '.join('c.' + n for n in _SCREEN.split(', '))} "
@@ -122,7 +122,7 @@ def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) ->
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def map_numbers(connection: sqlite3.Connection) -> None:
+def map_numbers(connection: StoreConnection) -> None:
     """Fills ``work.runs``, ``nets``, ``oracles``, ``games`` and ``screens``: the source's numbers and the new ones."""
     for table, same in _MAPS.items():
         _empty_map(connection, table)
@@ -136,7 +136,7 @@ def map_numbers(connection: sqlite3.Connection) -> None:
     connection.executemany("INSERT INTO work.screens VALUES (?, ?)", rows)
 
 
-def _empty_map(connection: sqlite3.Connection, table: str) -> None:
+def _empty_map(connection: StoreConnection, table: str) -> None:
     connection.execute(f"DROP TABLE IF EXISTS work.{table}")
     connection.execute(f"CREATE TABLE work.{table} (src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)")
 
@@ -196,7 +196,7 @@ def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, st
     return _settle_contested(parts, newest)
 
 
-def id_ranges(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int, int, int]]:
+def id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, int, int]]:
     """(low, high] ranges of the ids of a table, and how many rows each has."""
     low = 0
     while True:
@@ -208,7 +208,7 @@ def id_ranges(connection: sqlite3.Connection, table: str) -> Iterator[tuple[int,
         low = high
 
 
-def _add_games(connection: sqlite3.Connection) -> None:
+def _add_games(connection: StoreConnection) -> None:
     names = "source, number, digest, byte_offset, white, black, event, date, result, headers"
     for low, high, _ in id_ranges(connection, "part.games"):
         connection.execute(
@@ -218,7 +218,7 @@ def _add_games(connection: sqlite3.Connection) -> None:
         )
 
 
-def _add_new(connection: sqlite3.Connection, low: int, high: int, *, first: bool) -> None:
+def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -> None:
     """Adds positions that no store had so far; those that another one has differently are noted."""
     columns = [row[1] for row in connection.execute("PRAGMA main.table_info(positions)") if row[1] != "id"]
     picked = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
@@ -245,7 +245,7 @@ def _add_new(connection: sqlite3.Connection, low: int, high: int, *, first: bool
     )
 
 
-def _settle_kinds(connection: sqlite3.Connection) -> None:
+def _settle_kinds(connection: StoreConnection) -> None:
     """What stood in a game by any store did; of other kinds the first of `KINDS` is kept."""
     rank = " ".join(f"WHEN '{kind}' THEN {place}" for place, kind in enumerate(KINDS))
     connection.execute(
@@ -287,7 +287,7 @@ def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
     return count, example or ""
 
 
-def _take_over(connection: sqlite3.Connection, number: int, newest: int) -> None:
+def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
     """Gives the positions that this source has won its rows; notes those whose values had another history."""
     won = "work.winners w CROSS JOIN part.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
     differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
@@ -305,7 +305,7 @@ def _take_over(connection: sqlite3.Connection, number: int, newest: int) -> None
     )
 
 
-def map_positions(connection: sqlite3.Connection, low: int, high: int) -> None:
+def map_positions(connection: StoreConnection, low: int, high: int) -> None:
     """Adds to ``work.positions`` the source's numbers of positions in (low, high] that kept the source's history."""
     same = " AND ".join(f"d.{name} = s.{name}" for name in HISTORY)
     connection.execute(
@@ -315,7 +315,7 @@ def map_positions(connection: sqlite3.Connection, low: int, high: int) -> None:
     )
 
 
-def map_origins(connection: sqlite3.Connection) -> None:
+def map_origins(connection: StoreConnection) -> None:
     """Fills the map ``same_key``: the numbers of positions that others were reached from, whichever history was kept.
 
     What was found around a position does not depend on how that one came about.
@@ -362,7 +362,7 @@ _VALUE_TABLES = (
 )
 
 
-def merge_values(connection: sqlite3.Connection, advance: Callable[[int], None], found: Found) -> None:
+def merge_values(connection: StoreConnection, advance: Callable[[int], None], found: Found) -> None:
     """Adds all rows of the source that is attached; contradictions are told to `found` (kind, how many, an example)."""
     _settle(connection)
     # Screening first: what it says of whole searches concerns those that are there before this source's come.
@@ -374,7 +374,7 @@ def merge_values(connection: sqlite3.Connection, advance: Callable[[int], None],
     _values_beat_failures(connection, found)
 
 
-def _settle(connection: sqlite3.Connection) -> None:
+def _settle(connection: StoreConnection) -> None:
     """Settles the cuts of the merged store that the source searched in full, and notes those of the source.
 
     Both are found out before anything of the source is added: what is added changes the answer.
@@ -390,7 +390,7 @@ def _settle(connection: sqlite3.Connection) -> None:
     connection.execute(f"DELETE FROM main.screened WHERE NOT searched AND {these}")
 
 
-def _values_beat_failures(connection: sqlite3.Connection, found: Found) -> None:
+def _values_beat_failures(connection: StoreConnection, found: Found) -> None:
     """Takes back failures on what has a value from another store."""
     same = (
         "EXISTS (SELECT 1 FROM main.deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
@@ -408,7 +408,7 @@ def _values_beat_failures(connection: sqlite3.Connection, found: Found) -> None:
 # -- one table --------------------------------------------------------------------------------------------------------
 
 
-def _key_ranges(connection: sqlite3.Connection, rule: Rule) -> Iterator[tuple[Any, Any, int]]:
+def _key_ranges(connection: StoreConnection, rule: Rule) -> Iterator[tuple[Any, Any, int]]:
     """(low, high] ranges of the keys of a source's table, low None at first, and how many rows each has."""
     key, low = ", ".join(rule.key), None
     while True:
@@ -427,7 +427,7 @@ def _key_ranges(connection: sqlite3.Connection, rule: Rule) -> Iterator[tuple[An
 class _Merging:
     """The statements that merge one table of a source."""
 
-    def __init__(self, connection: sqlite3.Connection, rule: Rule) -> None:
+    def __init__(self, connection: StoreConnection, rule: Rule) -> None:
         self._connection, self._rule = connection, rule
         self._columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({rule.table})")]
         (self._empty,) = connection.execute(f"SELECT NOT EXISTS (SELECT 1 FROM main.{rule.table})").fetchone()

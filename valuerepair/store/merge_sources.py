@@ -69,6 +69,8 @@ def _check(path: str) -> None:
         raise ValueRepairError(f"{path} is a folder, not a valuerepair store; give the stores' files")
     if not os.path.exists(path):
         raise ValueRepairError(f"there is no store at {path}; give the files of stores that vr mine made")
+    if not os.path.isfile(path):
+        raise ValueRepairError(f"{path} is a device, pipe or socket, not a valuerepair store; give the stores' files")
     if os.path.getsize(path) == 0:
         raise ValueRepairError(f"{path} is an empty file, not a valuerepair store")
     if not os.access(path, os.R_OK):
@@ -107,6 +109,7 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
         raise ValueRepairError(f"{path} is not a valuerepair store, or damaged ({error})") from None
     if found == 0:
         raise ValueRepairError(f"{path} is an empty database, not a valuerepair store")
+    schema.check_form(connection, path, found)
     return found
 
 

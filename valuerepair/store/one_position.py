@@ -9,7 +9,6 @@ import numpy as np
 
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.store import queries
-from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import EXPANDED, FULL, is_value
 
 if TYPE_CHECKING:
@@ -62,10 +61,9 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
         LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = p.id
         WHERE p.id = :id
     """
-    with store_errors(store.path):
-        cells = store.connection.execute(query, {"net": net_id, "oracle": oracle_id, "id": position_id}).fetchone()
-        row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
-        known = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
+    cells = store.connection.execute(query, {"net": net_id, "oracle": oracle_id, "id": position_id}).fetchone()
+    row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
+    known = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
     row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
     row["pv"] = (row["pv"] or "").split()
     row["net_best"] = decode_move(row["net_best"]) if row["net_best"] else None
@@ -80,5 +78,4 @@ def played_from(store: Store, position_id: int) -> list[PlayedFrom]:
         SELECT g.white, g.black, g.result, g.z, g.plies, g.ending FROM plays g JOIN positions p ON p.key = g.key
         WHERE p.id = ? ORDER BY g.run_id, g.number
     """
-    with store_errors(store.path):
-        return [PlayedFrom(*row) for row in store.connection.execute(query, (position_id,))]
+    return [PlayedFrom(*row) for row in store.connection.execute(query, (position_id,))]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import Run, signed
 
 if TYPE_CHECKING:
@@ -75,7 +74,6 @@ def outcomes(store: Store) -> Outcomes:
         SELECT p.id, count(*), avg(g.z) FROM plays g CROSS JOIN positions p ON p.key = g.key
         WHERE g.z IS NOT NULL GROUP BY p.id ORDER BY p.id
     """
-    with store_errors(store.path):
-        rows = store.connection.execute(query).fetchall()
+    rows = store.connection.execute(query).fetchall()
     ids, games, z = zip(*rows, strict=True) if rows else ((), (), ())
     return Outcomes(np.array(ids, np.int64), np.array(games, np.int64), np.array(z, np.float64))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from valuerepair.chess.positions import Position, decode_move, encode_move
-from valuerepair.store.connect import store_errors
 from valuerepair.store.rows import POSITION_CELLS, is_value, position_batch
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
         "SELECT position_id, move, p, rank FROM priors "
         "WHERE net_id = ? AND position_id IN (SELECT value FROM json_each(?)) ORDER BY position_id, rank, move"
     )
-    with store_errors(store.path):
-        rows = store.connection.execute(query, (net_id, _listed(position_ids))).fetchall()
+    rows = store.connection.execute(query, (net_id, _listed(position_ids))).fetchall()
     columns = {
         "position_id": np.array([row[0] for row in rows], np.int64),
         "move": [decode_move(row[1]) for row in rows],
@@ -74,8 +72,7 @@ def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list
         WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
     """
     asked = {"oracle": oracle_id, "ids": _listed(position_ids)}
-    with store_errors(store.path):
-        rows = store.connection.execute(query, asked).fetchall()
+    rows = store.connection.execute(query, asked).fetchall()
     positions = position_batch([row[3:] for row in rows]) if rows else ()
     return [
         MovesOfInterest(number, position, played, best)

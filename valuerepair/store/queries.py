@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +35,7 @@ from valuerepair.store.columns import (
     stored_rungs,
     typed,
 )
-from valuerepair.store.connect import store_errors
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, FULL, POSITION_CELLS, Known, is_value, position_batch
 
 if TYPE_CHECKING:
@@ -86,14 +85,14 @@ def load_json(text: str) -> dict[str, Any]:
 # -- what is known of positions ---------------------------------------------------------------------------------------
 
 
-def cut_scale(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> float | None:
+def cut_scale(connection: StoreConnection, net_id: int, oracle_id: int) -> float | None:
     """What the weights of positions that a ladder would have cut are multiplied by; None where it cut none, or none of
     them was searched."""
     scale: float | None = connection.execute(_CUT_SCALE, {"net": net_id, "oracle": oracle_id}).fetchone()[0]
     return scale
 
 
-def positions(connection: sqlite3.Connection, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
+def positions(connection: StoreConnection, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
     """The positions `ids`, in that order. Raises ValueRepairError where one is missing."""
     query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
     rows = connection.execute(query, (json.dumps(np.asarray(ids, np.int64).tolist()),)).fetchall()
@@ -103,7 +102,7 @@ def positions(connection: sqlite3.Connection, ids: Sequence[int] | NDArray[np.in
 
 
 def known(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     ids: NDArray[np.int64],
     net_id: int,
     oracle_id: int,
@@ -130,7 +129,7 @@ def known(
 # -- nets, oracles ----------------------------------------------------------------------------------------------------
 
 
-def nets(connection: sqlite3.Connection) -> pd.DataFrame:
+def nets(connection: StoreConnection) -> pd.DataFrame:
     """One row a net, with the number of positions it has evaluated."""
     import pandas as pd
 
@@ -141,7 +140,7 @@ def nets(connection: sqlite3.Connection) -> pd.DataFrame:
     return pd.read_sql_query(query, connection)
 
 
-def oracles(connection: sqlite3.Connection) -> pd.DataFrame:
+def oracles(connection: StoreConnection) -> pd.DataFrame:
     """One row an oracle, with the number of positions it has scored and failed on."""
     import pandas as pd
 
@@ -161,7 +160,7 @@ def oracles(connection: sqlite3.Connection) -> pd.DataFrame:
 
 
 def frame(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     path: str,
     question: Question,
     *,
@@ -219,7 +218,7 @@ def frame(
 
 
 def table(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     path: str,
     question: Question,
     only: Sequence[str],
@@ -244,7 +243,7 @@ class _Scale(NamedTuple):
     calibration: UsedCalibration | None
 
 
-def _scale(connection: sqlite3.Connection, net_id: int, oracle_id: int, question: Question) -> _Scale:
+def _scale(connection: StoreConnection, net_id: int, oracle_id: int, question: Question) -> _Scale:
     chosen = alpha(connection, net_id, oracle_id, question.alpha)
     if question.calibration == "none":
         return _Scale(chosen, None)
@@ -258,7 +257,7 @@ def _more(question: Question, cut: bool) -> tuple[str, ...]:
 
 
 def _differences(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     net_id: int,
     oracle_id: int,
     scale: _Scale,
@@ -282,7 +281,7 @@ def _differences(
 
 
 @contextmanager
-def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+def snapshot(connection: StoreConnection) -> Iterator[None]:
     """All questions within see the same state, whatever a writer commits meanwhile."""
     if connection.in_transaction:
         yield
@@ -295,7 +294,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def candidates(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     path: str,
     question: Question,
 ) -> pd.DataFrame:
@@ -307,7 +306,7 @@ def candidates(
 
 
 def _read_cells(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     asked: dict[str, int],
     ids: NDArray[np.int64],
     counts: str,
@@ -323,14 +322,20 @@ def _read_cells(
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
     found = {name: np.empty(len(ids), object) for name in cells}
     reads = [_READ.get(name) for name in cells]
-    for i, row in enumerate(connection.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})):
+    cursor, count = connection.cursor(), 0
+    cursor.follows = some
+    cursor.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})
+    for i, row in enumerate(cursor, 1):
         for column, cell, read in zip(found.values(), row, reads, strict=True):
-            column[i] = cell if read is None else read(cell)
+            column[i - 1] = cell if read is None else read(cell)
+        count = i
+    if count < len(ids):
+        raise connection.lost()
     return {name: column if name in _TEXTS else typed(name, column) for name, column in found.items()}
 
 
 def _assemble(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     table: dict[str, Any],
     wanted: Sequence[str],
     asked: dict[str, int],
@@ -349,7 +354,7 @@ def _assemble(
     return result
 
 
-def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: _Scale, question: Question) -> dict[str, Any]:
+def _attrs(connection: StoreConnection, asked: dict[str, int], chosen: _Scale, question: Question) -> dict[str, Any]:
     """What a frame says of itself."""
     name, sha256, fill = connection.execute(
         "SELECT name, sha256, history_fill FROM nets WHERE id = :net", asked
@@ -368,7 +373,7 @@ def _attrs(connection: sqlite3.Connection, asked: dict[str, int], chosen: _Scale
 _SHORTEST_DIGEST = 6
 
 
-def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str | None) -> tuple[int, int]:
+def pick(connection: StoreConnection, path: str, net: str | None, oracle: str | None) -> tuple[int, int]:
     """(net_id, oracle_id) of the pair with most scored positions that fits; see `Store.pick`."""
     nets = connection.execute("SELECT id, name, sha256 FROM nets").fetchall()
     oracles = connection.execute("SELECT id, label, digest FROM oracles").fetchall()
@@ -398,7 +403,7 @@ def pick(connection: sqlite3.Connection, path: str, net: str | None, oracle: str
     return most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
 
 
-def pair_options(connection: sqlite3.Connection, path: str, net_id: int, oracle_id: int) -> list[str]:
+def pair_options(connection: StoreConnection, path: str, net_id: int, oracle_id: int) -> list[str]:
     """``--net`` and ``--oracle`` as far as it takes them to choose this pair; see `Store.pair_options`."""
     ((key, digest),) = connection.execute(
         "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?", (net_id, oracle_id)
@@ -416,23 +421,23 @@ WHERE v.oracle_id = ? AND v.stage IN ('{FULL}', '{EXPANDED}')
 """
 
 
-def _any_scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> bool:
+def _any_scored(connection: StoreConnection, net_id: int, oracle_id: int) -> bool:
     """Also of positions beside the games, which may be all that there is."""
     return bool(connection.execute(f"SELECT EXISTS (SELECT 1 {SCORED})", (net_id, oracle_id)).fetchone()[0])
 
 
-def _scored(connection: sqlite3.Connection, net_id: int, oracle_id: int) -> int:
+def _scored(connection: StoreConnection, net_id: int, oracle_id: int) -> int:
     query = f"SELECT count(*) {SCORED} AND v.stage = '{FULL}'"
     return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
-def _last_mined(connection: sqlite3.Connection, net_id: int) -> int:
+def _last_mined(connection: StoreConnection, net_id: int) -> int:
     """The newest run that was for this net, 0 for none: one that was only compared is not the one that is mined for.
 
     A comparison is known by the options of its run (`judge.compared_nets`), however it was asked for.
     """
     query = """
-        SELECT coalesce(max(run_id), 0) FROM net_values
+        SELECT coalesce(max(run_id), 0) AS "net_values.run_id" FROM net_values
         WHERE net_id = ? AND run_id NOT IN (SELECT id FROM runs WHERE json_extract(options, '$.history_fill') NOT NULL)
     """
     return int(connection.execute(query, (net_id,)).fetchone()[0])
@@ -490,7 +495,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-def calibration(connection: sqlite3.Connection, path: str, question: Question) -> UsedCalibration:
+def calibration(connection: StoreConnection, path: str, question: Question) -> UsedCalibration:
     """The calibration to use, and where it comes from; see `Store.calibration`."""
     with snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
@@ -504,8 +509,7 @@ def eco_headers(store: Store, game_ids: Sequence[int]) -> list[str | None]:
         SELECT id, json_extract(headers, '$.ECO') FROM games WHERE id IN (SELECT value FROM json_each(?))
     """
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    with store_errors(store.path):
-        found = dict(store.connection.execute(query, (wanted,)))
+    found = dict(store.connection.execute(query, (wanted,)))
     return [found.get(int(number)) for number in game_ids]
 
 
@@ -515,8 +519,7 @@ def plies_of_games(store: Store, game_ids: Sequence[int]) -> NDArray[np.float64]
         SELECT id, json_extract(headers, '$.PlyCount') FROM games WHERE id IN (SELECT value FROM json_each(?))
     """
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    with store_errors(store.path):
-        counts = {number: float(text) for number, text in store.connection.execute(query, (wanted,)) if _is_count(text)}
+    counts = {number: float(text) for number, text in store.connection.execute(query, (wanted,)) if _is_count(text)}
     return np.array([counts.get(int(number), np.nan) for number in game_ids], np.float64)
 
 

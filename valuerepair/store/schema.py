@@ -9,7 +9,11 @@ All scores and values are from the side to move. Board keys are 64-bit unsigned 
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cache
 
 from valuerepair.errors import ValueRepairError
 
@@ -274,3 +278,53 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 f"BEGIN IMMEDIATE;\n{script}\n;\n"
                 f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {step};\nCOMMIT;"
             )
+
+
+@contextmanager
+def empty_store(last: int | None = None) -> Iterator[sqlite3.Connection]:
+    """An empty store in memory, of the present version or of an earlier one, `last`."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        for step, script in MIGRATIONS.items():
+            if last is None or step <= last:
+                empty.executescript(script)
+        yield empty
+
+
+def differences(connection: sqlite3.Connection, found: int) -> list[str]:
+    """What a store of version `found` has otherwise than `migrate` makes it, each as ``table plays differs``.
+
+    Tables and indices of one's own beside the store's are no difference. A view, a trigger or a virtual table is one:
+    such can run without end.
+    """
+    expected, actual = _expected(tuple(MIGRATIONS.items()), found), _form(connection)
+    missing = [f"{name} is missing" for name in expected if name not in actual]
+    other = [f"{name} differs" for name, sql in actual.items() if sql != expected.get(name, sql)]
+    foreign = (name for name in actual if name not in expected)
+    more = [f"{name} is none of a store's" for name in foreign if not _IDLE.match(f"{name} {actual[name]}")]
+    return missing + other + more
+
+
+def check_form(connection: sqlite3.Connection, path: str, found: int) -> None:
+    """Raises ValueRepairError for a store of version `found` with `differences`."""
+    if different := differences(connection, found):
+        more = f" (and {len(different) - 1} more)" if different[1:] else ""
+        raise ValueRepairError(
+            f"{path} is not as valuerepair made it: {different[0]}{more}; take a copy of it, or mine anew"
+        )
+
+
+# A table or an index as ``CREATE`` makes it; an index on an expression runs what that says.
+_IDLE = re.compile(r"table \S+ CREATE TABLE|index \S+ CREATE (UNIQUE )?INDEX [^()]*\([^()]*\)$")
+
+
+@cache
+def _expected(migrations: tuple[tuple[int, str], ...], last: int) -> dict[str, str]:
+    with empty_store(last) as empty:
+        return _form(empty)
+
+
+def _form(connection: sqlite3.Connection) -> dict[str, str]:
+    """The statement of each table, index and the like by its type and name."""
+    query = "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'sqlite_%'"
+    # Comments are kept with a table, and say nothing about its rows.
+    return {name: " ".join(re.sub(r"--[^\n]*", "", sql).split()) for name, sql in connection.execute(query)}

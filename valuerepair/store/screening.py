@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store.columns import games_of, read_cells
+from valuerepair.store.columns import games_of
 from valuerepair.store.rows import EXPANDED, FULL, Run, now
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle
 def ways(store: Store, net_id: int, oracle_id: int) -> Ways:
     """`passages` as columns, for large stores."""
     asked = {"net": net_id, "oracle": oracle_id}
-    ids, cut_at, nodes, searched, probability = read_cells(store.connection, WAYS, asked, 5)
+    ids, cut_at, nodes, searched, probability = store.connection.numbers(WAYS, asked, 5)
     return Ways(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
 
 

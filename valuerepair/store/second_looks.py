@@ -7,7 +7,6 @@ with the stage AFTER and the move, under the number of the position before the m
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import decode_move
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.queries import load_json
 from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, is_value
 
@@ -73,12 +73,12 @@ class Afters(NamedTuple):
 _ORACLE = "id, label, digest, kind, engine, sha256, limits, options"
 
 
-def oracle_of(connection: sqlite3.Connection, digest: str) -> StoredOracle:
+def oracle_of(connection: StoreConnection, digest: str) -> StoredOracle:
     """The oracle with this digest, which is there."""
     return _oracle(connection.execute(f"SELECT {_ORACLE} FROM oracles WHERE digest = ?", (digest,)).fetchone())
 
 
-def lookers(connection: sqlite3.Connection) -> list[StoredOracle]:
+def lookers(connection: StoreConnection) -> list[StoredOracle]:
     """The oracles that took second looks, in the order of their numbers."""
     query = f"""
         SELECT {_ORACLE} FROM oracles o
@@ -92,19 +92,19 @@ def _oracle(row: tuple[Any, ...]) -> StoredOracle:
     return StoredOracle(number, label, digest, kind, engine, sha256, load_json(limits), load_json(options))
 
 
-def net_number(connection: sqlite3.Connection, sha256: str, history_fill: str) -> int:
+def net_number(connection: StoreConnection, sha256: str, history_fill: str) -> int:
     """The number of the net that a frame's attrs name."""
     query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
     return int(connection.execute(query, (sha256, history_fill)).fetchone()[0])
 
 
-def looked_at(connection: sqlite3.Connection, second_id: int) -> NDArray[np.int64]:
+def looked_at(connection: StoreConnection, second_id: int) -> NDArray[np.int64]:
     """[n] numbers of the positions that this oracle looked at, ascending."""
     query = "SELECT position_id FROM deep_values WHERE oracle_id = ? AND stage = ? ORDER BY position_id"
     return np.array([row[0] for row in connection.execute(query, (second_id, SECOND))], np.int64)
 
 
-def looks(connection: sqlite3.Connection, net_id: int, first_id: int, second_id: int) -> Looks:
+def looks(connection: StoreConnection, net_id: int, first_id: int, second_id: int) -> Looks:
     """All second looks of an oracle, with the moves that the net and the first look preferred."""
     query = f"""
         SELECT s.cp, s.mate, s.w, s.d, s.l, s.q, s.position_id, s.nodes, s.best_move, n.best_move, v.best_move
@@ -125,7 +125,7 @@ def looks(connection: sqlite3.Connection, net_id: int, first_id: int, second_id:
     )
 
 
-def afters(connection: sqlite3.Connection, second_id: int) -> Afters:
+def afters(connection: StoreConnection, second_id: int) -> Afters:
     """All searches of an oracle after moves."""
     query = """
         SELECT cp, mate, w, d, l, q, position_id, stage FROM deep_values
@@ -143,7 +143,7 @@ def _scores(rows: list[tuple[Any, ...]]) -> Scores:
     return Scores(cells[:, 0], cells[:, 1], cells[:, 2:5], cells[:, 5])
 
 
-def finished(connection: sqlite3.Connection, second_id: int, ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
+def finished(connection: StoreConnection, second_id: int, ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
     """What an oracle has looked at of these positions: stage -> the move it prefers there, by position."""
     query = """
         SELECT position_id, stage, best_move FROM deep_values
@@ -157,7 +157,7 @@ def finished(connection: sqlite3.Connection, second_id: int, ids: Iterable[int])
     return found
 
 
-def failed(connection: sqlite3.Connection, second_id: int) -> dict[tuple[int, str], str]:
+def failed(connection: StoreConnection, second_id: int) -> dict[tuple[int, str], str]:
     """The looks that an oracle failed on: (position, stage) -> reason."""
     query = """
         SELECT position_id, stage, reason FROM failures
@@ -167,7 +167,7 @@ def failed(connection: sqlite3.Connection, second_id: int) -> dict[tuple[int, st
     return {(position_id, stage): reason for position_id, stage, reason in rows}
 
 
-def made(connection: sqlite3.Connection, run_id: int) -> int:
+def made(connection: StoreConnection, run_id: int) -> int:
     """How many searches a run of second looks has made so far; moves that end a game need none."""
     query = (
         "SELECT count(*) FROM deep_values WHERE run_id = ? AND (stage = ? OR stage >= ? AND stage < ?) AND nodes > 0"
@@ -175,7 +175,7 @@ def made(connection: sqlite3.Connection, run_id: int) -> int:
     return int(connection.execute(query, (run_id, SECOND, *_AFTER_STAGES)).fetchone()[0])
 
 
-def take_over(connection: sqlite3.Connection, second_id: int, ids: Iterable[int], run_id: int) -> int:
+def take_over(connection: StoreConnection, second_id: int, ids: Iterable[int], run_id: int) -> int:
     """Makes second looks of whole searches that this oracle has made of these positions; how many.
 
     They are searches of the same nodes by the same engine, by rungs where a ladder took them, so that they need not be

@@ -25,7 +25,8 @@ from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
 from valuerepair.store.alphas import TrainingScale
 from valuerepair.store.calibrations import UsedCalibration
-from valuerepair.store.connect import WriteLock, cell_errors, check_file, connect, store_errors, upgrade
+from valuerepair.store.connect import WriteLock, check_file, connect, upgrade
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import (
     EXPANDED,
     FULL,
@@ -60,18 +61,26 @@ class Store:
     finished work is kept.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection, lock: WriteLock | None, created: bool) -> None:
+    def __init__(self, path: str, connection: StoreConnection, lock: WriteLock | None, created: bool) -> None:
         self.path = path
         self.connection = connection
         self._lock, self._created = lock, created
         self._committed = time.monotonic()
 
     @classmethod
-    def open(cls: type[S], path: str | os.PathLike[str], *, create: bool = False, write: bool = False) -> S:
+    def open(
+        cls: type[S],
+        path: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        write: bool = False,
+        is_raw: bool = False,
+    ) -> S:
         """Opens the store at `path`; `create` (which implies `write`) makes it if it is not there.
 
-        Older versions are migrated. Raises ValueRepairError, one line each: no such file, not a store, a newer version,
-        another writer at work, no permission.
+        Older versions are migrated. Raises ValueRepairError, one line each: no such file, not a store, other tables
+        than a store's, a newer version, another writer at work, no permission. So does all that is read from it later,
+        for a damaged file and for a cell that its column cannot have; `is_raw` is for those who look for such.
         """
         name = os.fspath(path)
         write = write or create
@@ -80,9 +89,10 @@ class Store:
             lock = WriteLock(name) if write else None
             if lock is not None:
                 held.callback(lock.release)
-            with store_errors(name):
-                connection = held.enter_context(closing(connect(name, write)))
-                upgrade(name, connection, write)
+            connection = held.enter_context(closing(connect(name, write, is_raw=is_raw)))
+            if lock is not None:
+                lock.check_whole(connection)
+            upgrade(name, connection, write)
             held.pop_all()
         return cls(name, connection, lock, created=not exists)
 
@@ -112,9 +122,8 @@ class Store:
 
     def commit(self) -> None:
         """Makes what was written so far permanent and visible to readers."""
-        with store_errors(self.path):
-            if self.connection.in_transaction:
-                self.connection.execute("COMMIT")
+        if self.connection.in_transaction:
+            self.connection.execute("COMMIT")
         self._committed = time.monotonic()
 
     def commit_if_due(self) -> None:
@@ -222,22 +231,19 @@ class Store:
 
     def cut_scale(self, net_id: int, oracle_id: int) -> float | None:
         """What goes into the weights of all positions that a ladder would have cut, for `known`."""
-        with store_errors(self.path):
-            return queries.cut_scale(self.connection, net_id, oracle_id)
+        return queries.cut_scale(self.connection, net_id, oracle_id)
 
     def positions(self, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
         """The positions `ids` [n], in that order, without where they come from. Raises ValueRepairError where one is
         missing."""
-        with store_errors(self.path):
-            return queries.positions(self.connection, ids)
+        return queries.positions(self.connection, ids)
 
     def known(
         self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL, scale: float | None = None
     ) -> list[Known]:
         """What is there already of each position, in the order of `ids`. With `scale`, the `cut_scale`, it takes no
         longer the more the ladder has cut."""
-        with store_errors(self.path):
-            return queries.known(self.connection, ids, net_id, oracle_id, stage, scale)
+        return queries.known(self.connection, ids, net_id, oracle_id, stage, scale)
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
         """Positions reached from candidates are sampled now: their searches count as those of sampled ones."""
@@ -304,20 +310,17 @@ class Store:
 
     def nets(self) -> pd.DataFrame:
         """One row a net: id, name, sha256, history_fill, value_head, input_format, size, evaluated (positions)."""
-        with store_errors(self.path):
-            return queries.nets(self.connection)
+        return queries.nets(self.connection)
 
     def oracles(self) -> pd.DataFrame:
         """One row an oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
-        with store_errors(self.path):
-            return queries.oracles(self.connection)
+        return queries.oracles(self.connection)
 
     def names(self, net_id: int, oracle_id: int) -> tuple[str, str]:
         """The names by which `pick` finds exactly these two: the net's SHA-256 and the oracle's digest."""
-        with store_errors(self.path):
-            query = "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
-            sha256, digest = self.connection.execute(query, (net_id, oracle_id)).fetchone()
-            return str(sha256), str(digest)
+        query = "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
+        sha256, digest = self.connection.execute(query, (net_id, oracle_id)).fetchone()
+        return str(sha256), str(digest)
 
     def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
         """(net_id, oracle_id) of the pair with most scored positions among those that the given words fit.
@@ -326,27 +329,23 @@ class Store:
         `net` is a name, a file's path or the beginning of its SHA-256; `oracle` a label, the beginning of its digest,
         or what was given to ``--deep`` (``stockfish:nodes=20000``). Raises ValueRepairError when nothing fits.
         """
-        with store_errors(self.path):
-            return queries.pick(self.connection, self.path, net, oracle)
+        return queries.pick(self.connection, self.path, net, oracle)
 
     def pair_options(self, net_id: int, oracle_id: int) -> list[str]:
         """What a command of the store is given to choose this pair: none of ``--net KEY``, ``--oracle DIGEST`` where
         `pick` chooses it without. Raises ValueRepairError where nothing is scored by it."""
-        with store_errors(self.path):
-            return queries.pair_options(self.connection, self.path, net_id, oracle_id)
+        return queries.pair_options(self.connection, self.path, net_id, oracle_id)
 
     def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
         """The alpha to find by: `requested`, else the stored fit, else a fit on what is scored, else the default.
 
         A fit needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score.
         """
-        with store_errors(self.path):
-            return alphas.alpha(self.connection, net_id, oracle_id, requested)
+        return alphas.alpha(self.connection, net_id, oracle_id, requested)
 
     def chosen_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha | None:
         """The alpha `requested`, else the stored fit; None where there is neither."""
-        with store_errors(self.path):
-            return alphas.chosen_alpha(self.connection, net_id, oracle_id, requested)
+        return alphas.chosen_alpha(self.connection, net_id, oracle_id, requested)
 
     def training_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
         """The alpha to train by: `requested`, else a stored fit to the results of games or to the slope of the net's
@@ -355,15 +354,13 @@ class Store:
         By a fit to the net's Q itself, Q may be far flatter than results are: nets that learned it lost
         (docs/proof.md).
         """
-        with store_errors(self.path):
-            return alphas.training_alpha(self.connection, net_id, oracle_id, requested)
+        return alphas.training_alpha(self.connection, net_id, oracle_id, requested)
 
     def training_scale(self, net_id: int, oracle_id: int, question: Question) -> TrainingScale | None:
         """What training by the question's alpha, or by `training_alpha`, does to the scale of the net's Q; None where
         fewer than `values.AUTO_MIN_POSITIONS` positions say so."""
         trains = self.training_alpha(net_id, oracle_id, question.alpha)
-        with cell_errors(self.path):
-            return alphas.training_scale(self.connection, net_id, oracle_id, trains, question.q_from)
+        return alphas.training_scale(self.connection, net_id, oracle_id, trains, question.q_from)
 
     def for_training(self, question: Question) -> tuple[Question, list[str]]:
         """The question with the alpha to train by, where one plays a part; and in words where Q is from and why, and
@@ -410,8 +407,7 @@ class Store:
 
         A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooLittle for less.
         """
-        with cell_errors(self.path):
-            return queries.calibration(self.connection, self.path, question or Question())
+        return queries.calibration(self.connection, self.path, question or Question())
 
     def save_calibration(self, question: Question | None = None) -> None:
         """Fits a calibration to what the question's net and oracle have scored, at its alpha, stores it and commits.
@@ -421,8 +417,7 @@ class Store:
         question = question or Question()
         net_id, oracle_id = self.pick(question.net, question.oracle)
         alpha = self.alpha(net_id, oracle_id, question.alpha)
-        with cell_errors(self.path):
-            fitted = calibrations.fitted(self.connection, net_id, oracle_id, alpha, question.q_from)
+        fitted = calibrations.fitted(self.connection, net_id, oracle_id, alpha, question.q_from)
         with self.writing() as connection:
             calibrations.keep(connection, net_id, oracle_id, fitted)
         self.commit()
@@ -437,23 +432,20 @@ class Store:
     ) -> pd.DataFrame:
         """All positions scored by both net and oracle, one row each, by position_id, and with `cut` those that a ladder
         cut; see `queries.frame`."""
-        with cell_errors(self.path):
-            return queries.frame(self.connection, self.path, question or Question(), text=text, only=only, cut=cut)
+        return queries.frame(self.connection, self.path, question or Question(), text=text, only=only, cut=cut)
 
     def candidates(self, question: Question | None = None) -> pd.DataFrame:
         """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
-        with cell_errors(self.path):
-            return queries.candidates(self.connection, self.path, question or Question())
+        return queries.candidates(self.connection, self.path, question or Question())
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[StoreConnection]:
         """The connection, within a transaction that stays open until the next commit."""
         if self._lock is None:
             raise ValueError("the store is open for reading only")
-        with store_errors(self.path):
-            if not self.connection.in_transaction:
-                self.connection.execute("BEGIN IMMEDIATE")
-            yield self.connection
+        if not self.connection.in_transaction:
+            self.connection.execute("BEGIN IMMEDIATE")
+        yield self.connection
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -481,7 +473,7 @@ WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
 
 
 def admit(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     batch: PositionBatch,
     run_id: int,
     game_id: Callable[[tuple[Any, ...]], int],
@@ -504,7 +496,7 @@ def admit(
     return Admission(ids, _with_stored_history(connection, batch, ids, ~added), fresh)
 
 
-def _settle_kinds(connection: sqlite3.Connection, ids: NDArray[np.int64], kinds: Sequence[Kind]) -> None:
+def _settle_kinds(connection: StoreConnection, ids: NDArray[np.int64], kinds: Sequence[Kind]) -> None:
     """Gives positions that were there the kind ``game`` where they stand in one, and any kind where they had none."""
     for kind in {*kinds}:
         numbers = json.dumps([number for number, own in zip(ids.tolist(), kinds, strict=True) if own == kind])
@@ -516,7 +508,7 @@ def _settle_kinds(connection: sqlite3.Connection, ids: NDArray[np.int64], kinds:
 
 
 def _numbered(
-    connection: sqlite3.Connection, keys: NDArray[np.uint64], newest: int
+    connection: StoreConnection, keys: NDArray[np.uint64], newest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The numbers of positions with these board keys, those that are there and those to come, and the rows to add."""
     query = "SELECT key, id FROM positions WHERE key IN (SELECT value FROM json_each(?))"
@@ -546,7 +538,7 @@ def _games(batch: PositionBatch, game_id: Callable[[tuple[Any, ...]], int]) -> l
 
 
 def _with_stored_history(
-    connection: sqlite3.Connection, batch: PositionBatch, ids: NDArray[np.int64], there: NDArray[np.bool_]
+    connection: StoreConnection, batch: PositionBatch, ids: NDArray[np.int64], there: NDArray[np.bool_]
 ) -> PositionBatch:
     """`batch` with the store's own history and kind in the rows that were `there` before."""
     old = np.flatnonzero(there)

@@ -1,4 +1,4 @@
-"""Which positions of a store are learned from: the games held out, what each pass draws, and what the judge says of it.
+"""Which positions of a store are learned from: the games held out, and what each pass draws.
 
 `vr train --store` and `vr export --format chunks` both draw by `StoreDraw`.
 """
@@ -6,37 +6,30 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.select import in_share, salt
 from valuerepair.archives.select import mix as scrambled
-from valuerepair.chess.positions import encode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular
-from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
-from valuerepair.nets.planes import FILLS, HistoryFill
+from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.question import Question
 from valuerepair.runs.neighbourhood import LINE
 from valuerepair.store.expanded import search_probabilities
 from valuerepair.store.store import Store
-from valuerepair.training.samples import wdl_of
+from valuerepair.training.judged import JudgedPositions
 
 if TYPE_CHECKING:
     import pandas as pd
-
-log = logging.getLogger(__name__)
 
 Index = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-Draws = Literal["net", "judge"]
 _OTHERS_TOO = 10_000_000  # rows of a file of weights, which may be of a larger store, too
 
 
@@ -61,31 +54,24 @@ def check_any_left(name: str, games: int, held: int) -> None:
         )
 
 
-class StoreDraw:
-    """Draws positions of a store, pass after pass, by candidates and weights; and says what the judge thinks of them.
+class StoreDraw(JudgedPositions):
+    """Draws positions of a store, pass after pass, by candidates and weights.
 
     A pass has all candidates of the question, and as many other positions as make the candidates' share `share`; or all
     others and fewer candidates, where there are not enough. Without a share a pass has them all: `ordinary` drawing.
     Each kind is drawn in proportion to `ordinary`, so that with equal weights no position comes twice in a pass. With
     `draw`, a .parquet file with a weight for each ``position_id``, positions are drawn by these weights, candidates or
-    not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part.
+    not, as many as let the heaviest be drawn in nearly every pass; `share` plays no part. `candidates`: at most this
+    many, which stand for all.
 
     `inverse` is what a drawn row's value counts: by it means over many passes are those of ordinary drawing, whatever
-    the share or the file. What is never drawn cannot be made up for: a share of 0 or 1, and a weight of 0.
+    the share or the file. What is never drawn cannot be made up for: a share of 0 or 1, and a weight of 0. Of the games
+    of the positions those of `holdout` are never drawn; 0 holds none out.
 
-    With a `split` all are of its `part`, of whose games those of `holdout` are taken too; 0 holds none out.
-    What a ladder cut is there by the value of its last rung, and is no candidate (docs/methods.md, "Training"). With it
-    the positions are all that were sampled, so that each has weight 1 and audited ones stand for no others. Positions
-    beside the games (`vr mine --aside`) are positions like the others; those that `vr expand` reached are there,
-    candidates or not, where the question takes them in.  Attributes: columns [n] of the positions with a deep Q, by
-    position_id, which all rows are numbers in: `ids` int64, `keys` uint64 of the positions, `best` uint16 the judge's
-    moves as in `chess.positions` (0: it gave none), `games` uint64 of their games, `net_d` the net's draws (NaN: it has
-    none), `deep_q` in [-1, 1] from the side to move, `rung` the nodes of the last rung (NaN: searched in full),
-    `weight` as `queries.frame` has it, or 1, `is_candidate` bool, `kind` object as `queries.frame` has it; `ordinary`,
-    how often a position comes in a pass of ordinary drawing: its weight, of reached ones the inverse probability of
-    their search; and `inverse`, means of 1 over a pass, 0 where a row is not drawn. Rows int64: `held_out`,
-    `candidates` and `others` to train on. `share` is that of candidates among what is drawn,
-    `ordinary_share` that of ordinary drawing. `fill` is the net's history fill. `identity` says what passes are drawn
+    Beside the columns of `JudgedPositions`: `ordinary`, how often a position comes in a pass of ordinary drawing (its
+    weight, of reached ones the inverse probability of their search), and `inverse`, means of 1 over a pass, 0 where a
+    row is not drawn. Row numbers int64: `held_out`, `candidates` and `others` to train on. `share` is that of
+    candidates among what is drawn, `ordinary_share` that of ordinary drawing. `identity` says what passes are drawn
     from, whatever the file is called.
     """
 
@@ -102,18 +88,13 @@ class StoreDraw:
         split: Split | None = None,
         part: str = PARTS[TRAIN],
     ) -> None:
-        """With so many candidates at most, which stand for all; None: all.
-
-        Raises ValueRepairError where nothing is scored, and where there is no candidate to train on.
-        """
-        self.path, self._seed, self._threshold = store.path, seed, question.threshold
-        # Positions beside the games are there whatever is asked of those that were reached.
-        self.question = question if question.expanded != "no" else replace(question, expanded="searched")
+        """Raises ValueRepairError where nothing is scored, and where there is no candidate to train on."""
+        self._seed, self._threshold = seed, question.threshold
         self._read(store, question, split, part)
         held = is_held(self.games, holdout)
         self.game_count, self.held_game_count = len(np.unique(self.games)), len(np.unique(self.games[held]))
         check_any_left(self.path, self.game_count, self.held_game_count)
-        self.held_out = np.flatnonzero(held & self._sampled & (self.weight > 0))
+        self.held_out = np.flatnonzero(held & self.is_sampled & (self.weight > 0))
         learned = ~held & (self.ordinary > 0)
         all_candidates = np.flatnonzero(learned & self.is_candidate)
         self.candidates = self._fewer(all_candidates, candidates)
@@ -132,57 +113,11 @@ class StoreDraw:
         self.identity = f"store {self._digest()} {self.fill} share {self.share!r}"
 
     def _read(self, store: Store, question: Question, split: Split | None, part: str) -> None:
-        """Reads the columns of the positions of the part. Raises ValueRepairError where there are none."""
-        judged = ("deep_w", "deep_d", "deep_l")
-        import pandas as pd
-
-        names = (
-            "position_id",
-            "key",
-            "game_id",
-            "net_d",
-            "deep_q",
-            "disagreement",
-            "weight",
-            "rung",
-            "deep_best",
-            *judged,
-            *("kind", "step", "inferred"),
-        )
-        frame = store.frame(self.question, only=names, cut=True)
-        asked = frame["kind"].notna() | (question.expanded != "no")
-        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna() & asked]
-        if usable.empty:
-            raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
-        ids = usable["position_id"].to_numpy(np.int64)
-        if split is None and (warning := warning_of_held_out(store, ids)) is not None:
-            log.info(warning)
-        if split is not None:
-            usable = usable[split.among(store, ids, part)]
-            if usable.empty:
-                words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
-                raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
-        # Of a net whose values were recorded nobody knows it.
-        said = frame.attrs["net"]["history_fill"]
-        self.fill: HistoryFill = next((known for known in FILLS if known == said), "fen_only")
-        self.ids = usable["position_id"].to_numpy().astype(np.int64)
-        self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
-        self.keys, self.net_d, self.deep_q, self.rung, weight = (
-            usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "rung", "weight")
-        )
-        is_cut = ~np.isnan(self.rung)
-        self.weight = np.ones(len(usable)) if is_cut.any() else weight
-        self.is_candidate = ~is_cut & (usable["disagreement"].abs().to_numpy() >= question.threshold)
-        self._judged = usable[list(judged)].to_numpy(np.float64)
-        codes, moves = pd.factorize(usable["deep_best"])
-        # A missing move's code is -1, which is the 0 at the end.
-        self.best = np.append(encode_moves(moves), np.uint16(0))[codes]
-        self.kind = usable["kind"].to_numpy(object)
-        self._sampled = usable["kind"].notna().to_numpy()
+        """The columns, and how often each position comes in ordinary drawing."""
+        super().__init__(store, question, split=split, part=part)
         self.ordinary = self.weight.astype(np.float64)
-        if not self._sampled.all():
-            reached = np.flatnonzero(~self._sampled)
-            self.ordinary[reached] = _standing(store, question, usable.iloc[reached])
+        if len(self.reached):
+            self.ordinary[~self.is_sampled] = _standing(store, question, self.reached)
 
     def _digest(self) -> str:
         columns = (
@@ -256,30 +191,13 @@ class StoreDraw:
             found[rows] = meant / expected * (size / mass)
         return found
 
-    # -- what the judge says of it ------------------------------------------------------------------------------------
-
-    def wdl(self, rows: Index, draws: Draws = "net") -> NDArray[np.float32]:
-        """float32[n, 3] win, draw and loss of these rows, from the side to move: what the value head learns.
-
-        With the draws of the ``net``: `deep_q`, and the net's own draws as far as Q leaves room for them; there are
-        none beside a mate, and none of a net without W/D/L. With those of the ``judge``: the W/D/L that the engine gave
-        itself, whose Q does not depend on alpha; a row without one is as with the net's.
-        """
-        by_net = wdl_of(self.deep_q[rows], np.nan_to_num(self.net_d[rows]))
-        if draws == "net":
-            return by_net
-        judged = self._judged[rows]
-        total = judged.sum(1, keepdims=True)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(total > 0, judged / total, by_net).astype(np.float32)
-
 
 def _standing(store: Store, question: Question, reached: pd.DataFrame) -> Floats:
     """[n] how many positions each one that was reached stands for: the inverse probability of its search, where a
     ladder would have cut it and had it searched all the same; 1 of others and of those whose value is inferred.
 
     0 of a line's position that was searched, unless all of a line are there by what was inferred: it was drawn for a
-    search because it was inferred to be a candidate, and so are none of the others.
+    search because it was inferred to be a candidate, and it stands for none of the others.
     """
     probability = search_probabilities(store, *store.pick(question.net, question.oracle))
     found = np.array([1 / probability.get(number, 1.0) for number in reached["position_id"].tolist()])

@@ -22,7 +22,7 @@ from valuerepair.training.amplitude import Amplitude, Trained, find_amplitude
 from valuerepair.training.learner import Learner, State, TrainableNet
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import TrainOptions
-from valuerepair.training.sources import Held, Stream
+from valuerepair.training.sources import Held, TrainingStream
 from valuerepair.training.validation import Validation
 
 CHECKPOINT_S = 60.0
@@ -59,7 +59,7 @@ class _Run:
 
 def fit(
     net: TrainableNet,
-    stream: Stream,
+    stream: TrainingStream,
     held: Sequence[Held],
     options: TrainOptions,
     *,
@@ -97,7 +97,7 @@ def fit(
     return fitted
 
 
-def _keep(learner: Learner, stream: Stream, held: Sequence[Held], quiet: bool) -> None:
+def _keep(learner: Learner, stream: TrainingStream, held: Sequence[Held], quiet: bool) -> None:
     """Has the trunk compute each position once, where that many can be kept; others are computed each time."""
     passes = [source.units() for source in stream.sources]
     count = sum(int(each.counts.sum()) for each in passes) + sum(len(each.samples) for each in held)
@@ -123,7 +123,7 @@ class _Loop:
         self._learner, self._options, self._validation = learner, options, validation
         self._path, self._identity, self._on_curve, self._quiet = path, identity, on_curve, quiet
 
-    def run(self, stream: Stream) -> Fitted:
+    def run(self, stream: TrainingStream) -> Fitted:
         run, stopped = self._restored(), ""
         left = self._options.total_steps - run.step
         with (

@@ -6,7 +6,7 @@ result, and the evaluations that the archive or a store holds.
 
 from __future__ import annotations
 
-import hashlib
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,10 @@ from valuerepair.archives.sampling import read_whole_games
 from valuerepair.chess import v6, values
 from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, legal_moves, parse_fens
 from valuerepair.chess.origins import Recorded
-from valuerepair.chess.positions import encode_move
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import TRAIN, Split, key_of_game
+from valuerepair.judge.split import Split, key_of_game
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.net import Net, NetValues, open_net
 from valuerepair.nets.planes import CLASSICAL, is_initial
@@ -40,20 +39,30 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import MAX_RECORDS, in_order
 from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkForm, ChunkOutput
-from valuerepair.training.records import SMALLEST, RecordFacts, Records, compressed, fill_boards
+from valuerepair.training.judged import JudgedBoards
+from valuerepair.training.records import (
+    LAST_CLOCK,
+    MOST_VISITS,
+    RecordFacts,
+    Records,
+    compressed,
+    divergence,
+    fill_boards,
+)
+
+log = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 PolicyFrom = Literal["played", "net", "judge"]
 
-LAST_CLOCK = 100  # lc0's rescorer refuses a record with more plies since a capture or a pawn's move
 NO_RESULT, HELD_OUT, TOO_LONG, NOTHING_LEFT = (
     "no result", "held out by the split", "too long for a chunk", "no position that may be written",
 )  # fmt: skip
 _Z = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
 _AT_ONCE = 1024  # positions that the net evaluates together
-_MOST_VISITS = 2**32 - 1
-_NONE = np.empty(0, np.uint64)
+HeldOut = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # keys of positions and of games, ascending (Split.held_out)
+_NOTHING_HELD: HeldOut = np.empty(0, np.uint64), np.empty(0, np.uint64)
 _CHOOSING = ("game_share", "min_elo", "result", "time_control", "player", "max_bytes", "seed")
 # Where a value comes from. Of the first two kinds that of the position after the move is of the same scale.
 _UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
@@ -85,63 +94,6 @@ class GameChunkOptions:
             raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns")
         if self.games is not None and self.games < 1:
             raise UsageError(f"--games {self.games}: must be at least 1")
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedBoards:
-    """What a store's judge says of boards, by their keys, ascending uint64[n].
-
-    `q` float64[n] in [-1, 1] and the probability of a draw `d`, from the side to move; `best` uint16[n] its move as in
-    `chess.positions`, 0 where it gave none; `nodes` int64[n] of its search. `held_out` and `held_out_games` are keys,
-    ascending, of positions and of games that a split keeps from training. `about` says where it is from.
-    """
-
-    keys: NDArray[np.uint64]
-    q: Floats
-    d: Floats
-    best: NDArray[np.uint16]
-    nodes: Index
-    held_out: NDArray[np.uint64]
-    held_out_games: NDArray[np.uint64]
-    about: dict[str, Any]
-
-    @staticmethod
-    def of(store: Store, question: Question, split: Split | None = None) -> JudgedBoards:
-        """Those of the question's oracle, by the alpha to train by; the draws are the net's, as far as Q leaves room
-        for them. With a `split` only those of its part ``train``. Raises ValueRepairError where nothing is scored.
-        """
-        net_id, oracle_id = store.pick(question.net, question.oracle)
-        alpha = store.training_alpha(net_id, oracle_id, question.alpha)
-        asked = replace(question, alpha=alpha.value, calibration="none")
-        frame = store.frame(asked, only=("position_id", "key", "net_d", "deep_q", "deep_best", "nodes"), cut=True)
-        attrs, frame = frame.attrs, frame[frame["deep_q"].notna()]
-        held_out = (_NONE, _NONE)
-        if split is not None:
-            frame = frame[split.parts(store, frame["position_id"].to_numpy(np.int64)) == TRAIN]
-            held_out = split.held_out(store)
-        frame = frame.sort_values("key")
-        q, draws = frame["deep_q"].to_numpy(np.float64), frame["net_d"].to_numpy(np.float64)
-        best = [encode_move(move) if isinstance(move, str) else 0 for move in frame["deep_best"]]
-        found = JudgedBoards(
-            frame["key"].to_numpy(np.uint64),
-            q,
-            np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q))),
-            np.array(best, np.uint16),
-            frame["nodes"].to_numpy(np.int64),
-            *held_out,
-            {},
-        )
-        columns = (found.keys, found.q, found.d, found.best, found.nodes, *held_out)
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
-        found.about.update(oracle=attrs["oracle"]["label"], alpha=alpha.value, values=len(q), sha256=digest.hexdigest())
-        return found
-
-    def rows(self, keys: NDArray[np.uint64]) -> Index:
-        """[n] where these boards are; -1 for those that the judge has not seen."""
-        if not len(self.keys):
-            return np.full(len(keys), -1)
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[at] == keys, at, -1)
 
 
 def draws_of(q: Floats) -> Floats:
@@ -235,9 +187,7 @@ def _fill_policy(records: Records, rows: Boards, game: WholeGame, options: GameC
         priors = game.net[1].astype(np.float64)
         if options.policy == "net":
             written = written * (1 - options.policy_share) + priors * options.policy_share
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(written > 0, written * np.log(written / np.maximum(priors, SMALLEST)), 0.0)
-        records["policy_kld"] = np.maximum(np.bincount(row, terms, len(rows)), 0) + SMALLEST
+        records["policy_kld"] = divergence(written, priors, row, len(rows))
     records["probabilities"] = -1
     records["probabilities"][row, indices] = written
     records["played_idx"] = records["best_idx"] = indices[is_played]
@@ -268,7 +218,8 @@ def _values_of(game: WholeGame, alpha: float, judge: JudgedBoards | None) -> _Va
     if judge is not None and game.judged is not None:
         judged = game.judged[game.begin : game.begin + n]
         rows = np.flatnonzero(judged >= 0)
-        q[rows], d[rows] = judge.q[judged[rows]], judge.d[judged[rows]]
+        wdl = judge.wdl[judged[rows]].astype(np.float64)
+        q[rows], d[rows] = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
         nodes[rows], origin[rows] = np.maximum(judge.nodes[judged[rows]], 1), _JUDGED
     origin[np.isnan(q)] = _UNKNOWN
     return _Values(q, d, nodes, origin)
@@ -306,7 +257,7 @@ def _fill_values(records: Records, z: NDArray[np.int64], known: _Values) -> None
     ]
     records["played_q"][next_known] = -known.q[next_known + 1]
     records["played_d"][next_known] = known.d[next_known + 1]
-    records["visits"] = np.where(is_known, np.minimum(known.nodes[:n], _MOST_VISITS), 0)
+    records["visits"] = np.where(is_known, np.minimum(known.nodes[:n], MOST_VISITS), 0)
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------
@@ -404,12 +355,18 @@ def write_game_chunks(
         used = None
         if net is not None and options.policy == "net":
             used = stack.enter_context(open_net(net, device=device, threads=threads))
-        judge = None if store is None else JudgedBoards.of(store, question or Question(), split)
+        judge, held_out = None, _NOTHING_HELD
+        if store is not None:
+            asked, said = store.for_training(question or Question())
+            for line in said:
+                log.info(line)
+            judge = JudgedBoards.of(store, replace(asked, calibration="none"), split=split)
+            held_out = _NOTHING_HELD if split is None else split.held_out(store)
         shown.set_total(size if options.games is None else None)  # else nobody knows how much will be read
-        run = _identity(archives, sample, options, used, judge, split)
+        run = _identity(archives, sample, options, used, judge, split, held_out)
         output = stack.enter_context(ChunkOutput(folder, run, form=form))
         stack.enter_context(signals.counted())
-        games = _Games(archives, sample, options, used, judge, split, shown)
+        games = _Games(archives, sample, options, used, judge, split, held_out, shown)
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
             records = whole_game_records(game, options, judge)
@@ -442,6 +399,7 @@ def _identity(
     net: Net | None,
     judge: JudgedBoards | None,
     split: Split | None,
+    held_out: HeldOut,
 ) -> dict[str, Any]:
     """Everything that the chunks depend on."""
     sources = find_sources(archives)
@@ -455,7 +413,15 @@ def _identity(
         "games": chosen,
         "options": asdict(options),
         "net": None if net is None else {"name": net.identity.name, "sha256": net.identity.key},
-        "judge": None if judge is None else judge.about,
+        "judge": None
+        if judge is None
+        else {
+            "oracle": judge.attrs["oracle"]["label"],
+            "alpha": judge.attrs["alpha"]["value"],
+            "values": len(judge.keys),
+            "sha256": judge.digest(),
+            "held_out": len(held_out[0]),
+        },
         "split": None if split is None else asdict(split),
     }
 
@@ -487,11 +453,13 @@ class _Games:
         net: Net | None,
         judge: JudgedBoards | None,
         split: Split | None,
+        held_out: HeldOut,
         progress: Progress,
     ) -> None:
         self.report, self.counts = ReadReport(), GameCounts()
         self._archives, self._sample, self._options = archives, sample, options
         self._net, self._judge, self._split, self._progress = net, judge, split, progress
+        self._held_positions, self._held_games = held_out
         self._bytes = 0
 
     def check_any(self) -> None:
@@ -525,9 +493,10 @@ class _Games:
         games = np.unique(rows.game)
         cuts = np.searchsorted(rows.game, [*games.tolist(), games[-1] + 1])
         clocks = halfmove_clocks(rows.boards)
-        judge = self._judge
-        judged = None if judge is None else judge.rows(rows.keys)
-        held = _is_among(rows.keys, _NONE if judge is None else judge.held_out)
+        judged = None
+        if self._judge is not None:
+            judged, _ = self._judge.rows(rows.keys, clocks, _is_repeated(rows))
+        held = _is_among(rows.keys, self._held_positions)
         found = []
         for g, first, last in zip(games.tolist(), cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             game = self._game(rows, g, first, last, judged)
@@ -554,9 +523,8 @@ class _Games:
         boards, free = rows.boards[first:last], last - first
         if self._split is not None:
             origin = rows.origin_of(g)
-            of_store = _NONE if self._judge is None else self._judge.held_out_games
-            is_stored = _is_among(key_of_game(origin), of_store)[0]
-            free = 0 if is_stored else self._split.free_plies(origin, boards)
+            is_held = _is_among(key_of_game(origin), self._held_games)[0]
+            free = 0 if is_held else self._split.free_plies(origin, boards)
             if not free:
                 return HELD_OUT
         assert rows.played is not None
@@ -597,6 +565,15 @@ class _Games:
                 own = NetValues(*(getattr(found, name)[at:to] for name in NetValues.__slots__))
                 yield game._replace(net=(own, priors[cuts[at] : cuts[to]]))
                 at = to
+
+
+def _is_repeated(rows: Rows) -> NDArray[np.bool_]:
+    """[n] whether the position occurred before in the same game."""
+    order = np.lexsort((rows.keys, rows.game))  # stable: the first of a game's equal positions stays the first
+    is_again = (np.diff(rows.game[order]) == 0) & (rows.keys[order][1:] == rows.keys[order][:-1])
+    found = np.zeros(len(order), np.bool_)
+    found[order[1:][is_again]] = True
+    return found
 
 
 def _is_among(keys: NDArray[np.uint64], held: NDArray[np.uint64]) -> NDArray[np.bool_]:

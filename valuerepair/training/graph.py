@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.heads import Heads as ChosenHeads
+from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import CLOCK_PLANE
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import MOVES_LEFT_NAME, PLANES_NAME, POLICY_NAME, VALUE_NAME, WDL_NAME
@@ -39,7 +39,7 @@ HEADS = {"policy": POLICY_NAME, "value": VALUE_NAME, "moves_left": MOVES_LEFT_NA
 Parameters = Mapping[str, Any]
 
 
-class Heads(NamedTuple):
+class HeadOutputs(NamedTuple):
     """What a net says of n positions, from the side to move.
 
     `policy` [n, 1858] and `wdl` [n, 3] are logits, `value` [n] is in [-1, 1], `moves_left` [n] plies; None: it has no
@@ -76,7 +76,7 @@ class NetGraph:
     """A net that JAX computes. `forward` is pure: it can be compiled and differentiated."""
 
     def __init__(
-        self, nodes: Sequence[Node], constants: Mapping[str, NDArray[Any]], heads: ChosenHeads, *, by_winograd: bool
+        self, nodes: Sequence[Node], constants: Mapping[str, NDArray[Any]], heads: Heads, *, by_winograd: bool
     ) -> None:
         """`constants` are all initialisers of the graph; `by_winograd`: 3x3 convolutions are matrix products."""
         self.heads, self._by_winograd = heads, by_winograd
@@ -101,8 +101,8 @@ class NetGraph:
         cls,
         path: str | Path,
         *,
-        value_head: str = ChosenHeads().value,
-        policy_head: str = ChosenHeads().policy,
+        value_head: str = Heads().value,
+        policy_head: str = Heads().policy,
         by_winograd: bool | None = None,
     ) -> NetGraph:
         """The graph of an lc0 net, a file or a name of the registry, converted by lc0 itself.
@@ -113,10 +113,10 @@ class NetGraph:
         file = read_net_file(locate(str(path)))
         if file.header is None:
             raise UsageError(f"{file.path}: an ONNX file cannot be written back as an lc0 net; give the .pb.gz")
-        return cls.of_file(file, ChosenHeads(value_head, policy_head), by_winograd=by_winograd)
+        return cls.of_file(file, Heads(value_head, policy_head), by_winograd=by_winograd)
 
     @classmethod
-    def of_file(cls, file: NetFile, heads: ChosenHeads, *, by_winograd: bool | None = None) -> NetGraph:
+    def of_file(cls, file: NetFile, heads: Heads, *, by_winograd: bool | None = None) -> NetGraph:
         """As `open`, of a file that is read already."""
         nodes, constants = read_graph(to_onnx(file, heads=heads).read_bytes())
         if unknown := sorted({node.operator for node in nodes} - OPERATORS.keys() - {"Conv"}):
@@ -125,19 +125,21 @@ class NetGraph:
             by_winograd = jax.default_backend() == "cpu"
         return cls(nodes, constants, heads, by_winograd=by_winograd)
 
-    def forward(self, parameters: Parameters, planes: Any) -> Heads:
+    def forward(self, parameters: Parameters, planes: Any) -> HeadOutputs:
         """What the net with these parameters says of planes [n, 112, 8, 8], in their precision."""
         n, pair = len(planes), 2 * CHUNK
         if self._by_winograd and n > pair and n % pair == 0:
             pairs = planes.reshape(-1, pair, *planes.shape[1:])
             made = jax.lax.map(lambda each: self.forward(parameters, each), pairs)
-            return Heads(*(None if head is None else head.reshape(n, *head.shape[2:]) for head in made))
+            return HeadOutputs(*(None if head is None else head.reshape(n, *head.shape[2:]) for head in made))
         if self._by_winograd and n == pair:  # one chunk's products and the other's additions run at once
             made = [self._run(parameters, half) for half in (planes[:CHUNK], planes[CHUNK:])]
-            return Heads(*(None if head[0] is None else jnp.concatenate(head) for head in zip(*made, strict=True)))
+            return HeadOutputs(
+                *(None if head[0] is None else jnp.concatenate(head) for head in zip(*made, strict=True))
+            )
         return self._run(parameters, planes)
 
-    def _run(self, parameters: Parameters, planes: Any) -> Heads:
+    def _run(self, parameters: Parameters, planes: Any) -> HeadOutputs:
         values: dict[str, Any] = {**self._constants, **parameters}
         values[PLANES_NAME] = jnp.asarray(planes).at[:, CLOCK_PLANE].divide(CLOCK)
         for node in self._nodes:
@@ -149,7 +151,7 @@ class NetGraph:
             return values[name].reshape(-1) if name in self.outputs else None
 
         logits = values[self._maker[WDL_NAME].inputs[0]] if WDL_NAME in self.outputs else None
-        return Heads(values.get(POLICY_NAME), logits, rows(VALUE_NAME), rows(MOVES_LEFT_NAME))
+        return HeadOutputs(values.get(POLICY_NAME), logits, rows(VALUE_NAME), rows(MOVES_LEFT_NAME))
 
     def _convolution(self, node: Node, x: Any, kernel: Any, bias: Any) -> Any:
         if not self._by_winograd:

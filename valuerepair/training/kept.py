@@ -74,7 +74,7 @@ def _counting(shape: Sequence[int], one_more: Sequence[int]) -> _Axis | None:
     return _Axis(*differing[0]) if differing else None
 
 
-class Kept:
+class ValueHeadInputs:
     """What the value head is given, of each position that was added."""
 
     def __init__(self, function: Callable[..., Any], trained: Any, frozen: Any, batch: int) -> None:

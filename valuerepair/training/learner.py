@@ -15,8 +15,8 @@ from valuerepair import signals
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.training import losses
-from valuerepair.training.graph import Heads
-from valuerepair.training.kept import Kept
+from valuerepair.training.graph import HeadOutputs
+from valuerepair.training.kept import ValueHeadInputs
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import Only, TrainOptions
 from valuerepair.training.samples import Batch, Samples
@@ -30,7 +30,7 @@ class TrainableNet(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, NDArray[np.float32]]: ...
-    def forward(self, parameters: Mapping[str, Any], planes: Any) -> Heads: ...
+    def forward(self, parameters: Mapping[str, Any], planes: Any) -> HeadOutputs: ...
     def of_head(self, name: str) -> frozenset[str]: ...
 
 
@@ -82,10 +82,10 @@ class Learner:
         self._judge = jax.jit(self._say)
         self._planes = jax.jit(planes_of)
         self._has_wdl = self._check_heads()
-        self._kept: Kept | None = None
+        self._kept: ValueHeadInputs | None = None
         if options.only == "value":
             trained = {name: self._old[name] for name in self.trained}
-            self._kept = Kept(self._value, trained, self._frozen, options.batch)
+            self._kept = ValueHeadInputs(self._value, trained, self._frozen, options.batch)
 
     def _value(self, trained: Parameters, frozen: Parameters, planes: Array) -> Any:
         heads = self._net.forward({**frozen, **trained}, planes)

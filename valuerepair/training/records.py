@@ -275,6 +275,8 @@ Floats = NDArray[np.float32]
 US_OOO, US_OO, THEM_OOO, THEM_OO, STM_OR_EP, RULE50, TRANSFORM, BLACK = range(8)
 FACTS = 8
 SMALLEST = 1.1754943508222875e-38  # of the normal float32, which lc0 adds so that 0 says "not known"
+LAST_CLOCK = 100  # lc0's rescorer refuses a record with more plies since a capture or a pawn's move
+MOST_VISITS = 2**32 - 1
 
 
 @kernel
@@ -372,6 +374,14 @@ def write_policies(
                 sum_of_logs += share * np.log(share / max(prior, SMALLEST))
         kld = max(sum_of_logs + np.log(mass), 0.0) + SMALLEST
         divergence[i] = np.float32(kld) if kld == kld else np.float32(0)
+
+
+def divergence(written: NDArray[np.float64], priors: NDArray[np.float64], row: Index, n: int) -> NDArray[np.float64]:
+    """[n] KL(written || priors) in nats of the policies of n records, flat: move i belongs to record row[i]. As lc0
+    has it, never 0, which says to trainers that it is not known."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(written > 0, written * np.log(written / np.maximum(priors, SMALLEST)), 0.0)
+    return np.asarray(np.maximum(np.bincount(row, terms, n), 0) + SMALLEST)
 
 
 # Of zlib. lc0 has 6, whose files are two fifths smaller and take three times as long.

@@ -7,13 +7,14 @@ so does every other record, to the byte.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from tarfile import LENGTH_NAME
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,6 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_empty, check_room, whole_folder
 from valuerepair.judge.split import Split
-from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, encode
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import (
@@ -42,15 +42,15 @@ from valuerepair.training.chunk_files import (
     unpack,
 )
 from valuerepair.training.chunk_output import TarShard
-from valuerepair.training.drawing import StoreDraw
+from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.samples import chances, sampled_results
+
+log = logging.getLogger(__name__)
 
 Fields = Literal["q", "result", "both"]
 
-LOW_CLOCK = 20  # plies: the 50-move rule is 80 plies away, beyond what a search sees
 _NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 for a blunder into mate
 _AT_ONCE = 16  # chunks that are decoded together
-_OF_STORE = 2048  # positions of a store that are read together
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,6 @@ class Rescored:
         return lines
 
 
-class JudgedValues(NamedTuple):
-    """What a store says of n positions, by ascending key: `wdl` float32[n, 3] from the side to move; `clock` and
-    `repeated` of the history that it was judged with."""
-
-    keys: NDArray[np.uint64]
-    wdl: NDArray[np.float32]
-    clock: NDArray[np.int64]
-    repeated: NDArray[np.bool_]
-
-
 def rescore(
     chunks: Sequence[str],
     store: Store,
@@ -126,7 +116,10 @@ def rescore(
     archives = find_archives(chunks)
     if twice := {name for name in archives.names if archives.names.count(name) > 1} if len(chunks) > 1 else set():
         raise UsageError(f"{min(twice)}: is in two of these folders; rescore them one after the other")
-    judged = read_judged(store, question or Question(), candidates_only, split)
+    asked, said = store.for_training(question or Question())
+    for line in said:
+        log.info(line)
+    judged = JudgedBoards.of(store, asked, split=split, candidates_only=candidates_only)
     with whole_folder(out) as partial, Progress("rescoring", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         check_room(partial, archives.total_bytes())
         counts = _write(archives, judged, fields, partial, progress.advance)
@@ -136,7 +129,7 @@ def rescore(
     return Rescored(
         os.fspath(out),
         fields,
-        len(judged.keys),
+        len(judged.nodes),
         counts.chunks,
         counts.records,
         counts.changed_chunks,
@@ -146,36 +139,6 @@ def rescore(
         counts.left_out.reasons,
         counts.left_out.examples,
     )
-
-
-# -- what the store says ----------------------------------------------------------------------------------------------
-
-
-def read_judged(
-    store: Store, question: Question, candidates_only: bool = False, split: Split | None = None
-) -> JudgedValues:
-    """All positions of the question with a deep Q, those that screening cut by their last rung; of a split's part
-    ``train``. Q is by the alpha that is trained by (`Store.training_alpha`)."""
-    alpha = store.training_alpha(*store.pick(question.net, question.oracle), question.alpha)
-    if alpha.is_of_centipawns(question.q_from):
-        question = replace(question, alpha=alpha.value)
-    # All rows count here, whatever their share: with the largest threshold a draw without candidates has them.
-    draw = StoreDraw(store, question if candidates_only else replace(question, threshold=2.0), share=0.0, split=split)
-    rows = np.flatnonzero(draw.is_candidate) if candidates_only else np.arange(len(draw.ids))
-    if not len(rows):
-        raise ValueRepairError(f"{store.path}: none of its judged positions is a candidate at {question.threshold:g}")
-    rows = rows[np.argsort(draw.keys[rows])]
-    clock, repeated = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_)
-    for begin in range(0, len(rows), _OF_STORE):
-        part = slice(begin, begin + _OF_STORE)
-        batch = store.positions(draw.ids[rows[part]])
-        clock[part] = [int(fen.split(" ")[4]) for fen in batch.fen]
-        late = np.flatnonzero(clock[part] >= 4)  # plies that the quickest repetition takes
-        if len(late):
-            planes = encode(batch.take(late), "no", CLASSICAL)
-            repeated[begin + late] = planes[:, BOARD_PLANES - 1, 0, 0] > 0
-    wdl = draw.wdl(rows, "judge" if question.q_from == "wdl" else "net")
-    return JudgedValues(draw.keys[rows].astype(np.uint64), wdl, clock, repeated)
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -214,7 +177,7 @@ class _Chunk(NamedTuple):
 
 
 def _write(
-    archives: Archives, judged: JudgedValues, fields: Fields, folder: Path, on_bytes: Callable[[int], None]
+    archives: Archives, judged: JudgedBoards, fields: Fields, folder: Path, on_bytes: Callable[[int], None]
 ) -> _Counts:
     counts = _Counts()
 
@@ -248,24 +211,18 @@ def _blocks(files: Iterable[ChunkFile]) -> Iterator[list[ChunkFile]]:
 
 def _put_files(archives: Archives, files: Iterable[tuple[ChunkFile, bytes]], folder: Path) -> None:
     """Writes chunks as files of the same names, in tars of the same names, with the dates of these."""
-    tar: TarShard | None = None
-    number, target = -1, folder
-    for file, content in chain(files, [(ChunkFile(-1, "", 0, b""), b"")]):
-        if file.archive != number and tar is not None:
+    for number, chunks in groupby(files, lambda written: written[0].archive):
+        target = folder / archives.names[number]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if archives.is_tar(number):
+            tar = TarShard(target)
+            for file, content in chunks:
+                tar.add(_short(file.name), content)
             tar.close()
-            _take_date(archives.paths[number], target)
-            tar = None
-        if file.archive < 0:
-            break
-        if file.archive != number:
-            number, target = file.archive, folder / archives.names[file.archive]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            tar = TarShard(target) if archives.is_tar(number) else None
-        if tar is not None:
-            tar.add(_short(file.name), content)
         else:
+            [(_, content)] = chunks
             target.write_bytes(content)
-            _take_date(archives.paths[number], target)
+        _take_date(archives.paths[number], target)
 
 
 def _take_date(source: str, target: Path) -> None:
@@ -279,45 +236,37 @@ def _short(name: str) -> str:
     return name.encode()[-LENGTH_NAME:].decode(errors="ignore")
 
 
-def _rescored(packed: Sequence[bytes], judged: JudgedValues, fields: Fields) -> list[_Chunk | str]:
+def _rescored(packed: Sequence[bytes], judged: JudgedBoards, fields: Fields) -> list[_Chunk | str]:
     """Each packed chunk with the judge's values, or why it cannot be used."""
-    found: list[Records | str] = []
-    for content in packed:
-        try:
-            found.append(unpack(content))
-        except BrokenChunk as reason:
-            found.append(str(reason))
-    known = (*STANDARD_FORMATS, *CANONICAL_FORMATS)
-    usable = [i for i, each in enumerate(found) if not isinstance(each, str) and each["input_format"][0] in known]
-    decoded = _places([found[i] for i in usable if not isinstance(found[i], str)], judged) if usable else []
-    places = dict(zip(usable, decoded, strict=True))
-    result: list[_Chunk | str] = []
-    for i, (content, records) in enumerate(zip(packed, found, strict=True)):
-        if isinstance(records, str):
-            result.append(records)
-        elif i not in places:
-            result.append(f"unknown input format {records['input_format'][0]}")
-        else:
-            result.append(_chunk(content, records, *places[i], judged, fields))
-    return result
+    unpacked = [_unpacked(content) for content in packed]
+    usable = [records for records in unpacked if not isinstance(records, str)]
+    if not usable:
+        return [str(reason) for reason in unpacked]
+    boards = boards_of([ChunkRecords.of(records.tobytes(), len(records)) for records in usable])
+    rows, is_otherwise = judged.rows(boards.keys, boards.clock, boards.repeated)
+    cuts = np.cumsum([len(records) for records in usable])[:-1]
+    taken = iter(np.split(np.where(boards.usable, rows, -1), cuts))
+    otherwise = iter(np.split(boards.usable & is_otherwise, cuts))
+    return [
+        records
+        if isinstance(records, str)
+        else _chunk(content, records, next(taken), int(next(otherwise).sum()), judged, fields)
+        for content, records in zip(packed, unpacked, strict=True)
+    ]
 
 
-def _places(chunks: Sequence[Any], judged: JudgedValues) -> list[tuple[NDArray[np.int64], int]]:
-    """Of each chunk the row of `judged` whose value each record takes, -1 for none; how many for their history
-    alone have none."""
-    boards = boards_of([ChunkRecords.of(records.tobytes(), len(records)) for records in chunks])
-    at = np.minimum(np.searchsorted(judged.keys, boards.keys), len(judged.keys) - 1)
-    same = boards.usable & (judged.keys[at] == boards.keys)
-    clock = judged.clock[at]
-    alike = (clock == boards.clock) | (np.maximum(clock, boards.clock) <= LOW_CLOCK)
-    alike &= judged.repeated[at] == boards.repeated
-    taken, cuts = np.where(same & alike, at, -1), np.cumsum([len(records) for records in chunks])[:-1]
-    others = [int(part.sum()) for part in np.split(same & ~alike, cuts)]
-    return list(zip(np.split(taken, cuts), others, strict=True))
+def _unpacked(content: bytes) -> Records | str:
+    """The records of a chunk, or why it cannot be used."""
+    try:
+        records = unpack(content)
+    except BrokenChunk as reason:
+        return str(reason)
+    form = records["input_format"][0]
+    return records if form in (*STANDARD_FORMATS, *CANONICAL_FORMATS) else f"unknown input format {form}"
 
 
 def _chunk(
-    content: bytes, records: Records, taken: NDArray[np.int64], otherwise: int, judged: JudgedValues, fields: Fields
+    content: bytes, records: Records, taken: NDArray[np.int64], otherwise: int, judged: JudgedBoards, fields: Fields
 ) -> _Chunk:
     rows = np.flatnonzero(taken >= 0)
     if not len(rows):

@@ -54,7 +54,7 @@ class Held:
     kind: NDArray[np.object_]
 
 
-class Source(Protocol):
+class TrainingSource(Protocol):
     """Positions to train on. `identity` says what is in it, whatever it is called."""
 
     name: str
@@ -254,14 +254,14 @@ class StoreSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class TrainingStream:
     """The positions of some sources, pass after pass, without end.
 
     A pass has the units of all sources in an order that follows from the seed; `WINDOW` positions at a time are
     shuffled whole. Batch k has positions k * batch to (k + 1) * batch of that, wherever one begins to read.
     """
 
-    sources: Sequence[Source]
+    sources: Sequence[TrainingSource]
     batch: int
     seed: int
     window: int = WINDOW

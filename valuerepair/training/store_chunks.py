@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import mix, salt
 from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
-from valuerepair.chess.positions import Moves, PositionBatch, encode_move
+from valuerepair.chess.positions import Moves, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import JUDGED, PARTS, TRAIN, Split
@@ -27,21 +27,24 @@ from valuerepair.question import Question
 from valuerepair.store.queries import plies_of_games
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
-from valuerepair.training.drawing import Draws, StoreDraw
+from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.nnue import game_results
-from valuerepair.training.records import SMALLEST, RecordFacts, Records, compressed, fill_positions
+from valuerepair.training.records import (
+    LAST_CLOCK,
+    MOST_VISITS,
+    RecordFacts,
+    Records,
+    compressed,
+    divergence,
+    fill_positions,
+)
 from valuerepair.training.samples import chances, sampled_results
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 ResultFrom = Literal["sampled", "judge", "game"]
 
-LAST_CLOCK = 100  # lc0's rescorer refuses a record with more plies since a capture or a pawn's move
 _AT_ONCE = 1024  # positions that the net evaluates together
-_MOST_VISITS = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +53,16 @@ class ChunkOptions:
 
     `share`, `draw`, `part` and `seed` choose as `StoreDraw` does. `records` are written in all, pass after
     pass as training draws them, so that a position comes as often as its weight says (None: one pass). `policy_share`
-    of the policy goes to the judge's best move, the rest is the net's own. `draws`: whose draws the judge's value has
-    (`StoreDraw.wdl`). `result` says what stands in result_q and result_d. ``sampled``: a win, a draw or a loss, by the
-    judge's chances of each, since lc0's rescorer refuses any other number; ``judge``: the judge's value itself;
-    ``game``: the result of the game, and as ``sampled`` where there is none. Raises UsageError for values out of range.
+    of the policy goes to the judge's best move, the rest is the net's own. `result` says what stands in result_q and
+    result_d. ``sampled``: a win, a draw or a loss, by the judge's chances of each, since lc0's rescorer refuses any
+    other number; ``judge``: the judge's value itself; ``game``: the result of the game, and as ``sampled`` where there
+    is none. Raises UsageError for values out of range.
     """
 
     share: float | None = None
     draw: str | None = None
     records: int | None = None
     policy_share: float = 0.0
-    draws: Draws = "net"
     result: ResultFrom = "sampled"
     part: str = PARTS[TRAIN]
     seed: int = 0
@@ -72,7 +74,6 @@ class ChunkOptions:
         if self.records is not None and self.records < 1:
             raise UsageError(f"--records {self.records}: must be at least 1")
         for name, word, words in (
-            ("wdl", self.draws, get_args(Draws)),
             ("result", self.result, get_args(ResultFrom)),
             ("part", self.part, (*PARTS, *JUDGED)),
         ):
@@ -80,8 +81,8 @@ class ChunkOptions:
                 raise UsageError(f"--{name} {word}: must be one of {', '.join(words)}")
 
 
-class JudgedPositions(NamedTuple):
-    """n positions with what is written of them beside the net's word, all from the side to move.
+class JudgedBatch(NamedTuple):
+    """n positions with what is written of them beside what the net says, all from the side to move.
 
     `wdl` float32[n, 3] the judge's win, draw and loss; `best` its move, 0 where it gave none, uint16[n] as in
     `chess.positions`; `nodes` int64[n] of its search; `z` float32[n] the result of the game and `plies_left` float32[n]
@@ -101,7 +102,7 @@ class JudgedPositions(NamedTuple):
 
 
 def position_records(
-    judged: JudgedPositions, net: NetValues, priors: Priors, facts: RecordFacts, options: ChunkOptions | None = None
+    judged: JudgedBatch, net: NetValues, priors: Priors, facts: RecordFacts, options: ChunkOptions | None = None
 ) -> Records:
     """v6.RECORD[n] of positions, each a chunk for itself; `net` and `priors` are what the net says of them.
 
@@ -120,7 +121,7 @@ def position_records(
 
 
 def _fill_policy(
-    records: Records, judged: JudgedPositions, first_moves: Moves, priors: Priors, form: int, share: float
+    records: Records, judged: JudgedBatch, first_moves: Moves, priors: Priors, form: int, share: float
 ) -> None:
     """`first_moves` are the net's."""
     moves, cuts, p = priors
@@ -133,15 +134,13 @@ def _fill_policy(
     moved = np.where(has_best, share, 0.0)
     written = (p * (1 - moved[row])).astype(np.float64)
     written[best] += moved
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(written > 0, written * np.log(written / np.maximum(p, SMALLEST)), 0.0)
     records["probabilities"] = -1
     records["probabilities"][row, indices] = written
-    records["policy_kld"] = np.maximum(np.bincount(row, terms, len(records)), 0) + SMALLEST
+    records["policy_kld"] = divergence(written, p.astype(np.float64), row, len(records))
     records["best_idx"] = records["played_idx"] = indices[best]
 
 
-def _fill_values(records: Records, judged: JudgedPositions, net: NetValues, result: ResultFrom) -> None:
+def _fill_values(records: Records, judged: JudgedBatch, net: NetValues, result: ResultFrom) -> None:
     q, d = judged.wdl[:, 0] - judged.wdl[:, 2], judged.wdl[:, 1]
     plies_left = np.where(np.isnan(judged.plies_left), np.nan_to_num(net.moves_left), judged.plies_left)
     for name in ("root", "best", "played"):
@@ -156,7 +155,7 @@ def _fill_values(records: Records, judged: JudgedPositions, net: NetValues, resu
     # As lc0 has it of nets without draws, and of those that do not say how long the game will be.
     records["orig_q"], records["orig_d"] = net.q, np.nan_to_num(net.wdl[:, 1])
     records["orig_m"] = np.nan_to_num(net.moves_left)
-    records["visits"] = np.clip(judged.nodes, 1, _MOST_VISITS)
+    records["visits"] = np.clip(judged.nodes, 1, MOST_VISITS)
 
 
 # -- of a store -------------------------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ def write_chunks(
         part=options.part,
     )
     facts = RecordFacts(net.identity.input_format, drawn.fill, 1.0)
-    judge = _JudgedRows.of(store, drawn, options)
+    judge = _JudgedRows(store, drawn, options)
     run = {
         "store": drawn.identity,
         "net": {"name": net.identity.name, "sha256": net.identity.key},
@@ -211,18 +210,17 @@ def write_chunks(
 class _JudgedRows:
     """The positions to write, in order, and what the store knows of each: row i becomes chunk i."""
 
-    def __init__(self, frame: pd.DataFrame, drawn: StoreDraw, plies: Floats, options: ChunkOptions) -> None:
+    def __init__(self, store: Store, drawn: StoreDraw, options: ChunkOptions) -> None:
         self._drawn, self._options = drawn, options
-        at = np.searchsorted(frame["position_id"].to_numpy(np.int64), drawn.ids)
-        frame = frame.iloc[at]
-        white = (frame["side"] == "w").to_numpy()
+        names = ("position_id", "fen", "side", "ply", "played", "result", "game_id", "step")
+        frame = store.frame(drawn.question, only=names, cut=True)
+        frame = frame.iloc[np.searchsorted(frame["position_id"].to_numpy(np.int64), drawn.ids)]
         z = np.array([np.nan if result is None else result for result in game_results(frame)], np.float32)
-        self._z = np.where(white, z, -z)
-        self._nodes = frame["nodes"].to_numpy(np.int64)
-        self._best = np.array([encode_move(move) if isinstance(move, str) else 0 for move in frame["deep_best"]], "u2")
-        of_game = ~np.isnan(z)
-        self._plies_left = np.where(of_game, plies[at] - frame["ply"].to_numpy(), np.nan).astype(np.float32)
-        self._plies_left[self._plies_left < 1] = np.nan  # a header that does not fit the game
+        self._z = np.where((frame["side"] == "w").to_numpy(), z, -z)
+        plies_left = plies_of_games(store, frame["game_id"].tolist()) - frame["ply"].to_numpy()
+        # Fewer than one: a header that does not fit the game.
+        is_known = ~np.isnan(z) & (plies_left >= 1)
+        self._plies_left = np.where(is_known, plies_left, np.nan).astype(np.float32)
         clock = np.array([int(fen.split()[4]) for fen in frame["fen"]], np.int64)
         drawn_rows = _passes(drawn, options.records)
         writable = clock[drawn_rows] <= LAST_CLOCK
@@ -233,22 +231,15 @@ class _JudgedRows:
                 "move; lc0 reads no such records"
             )
 
-    @staticmethod
-    def of(store: Store, drawn: StoreDraw, options: ChunkOptions) -> _JudgedRows:
-        """Reads what is known of the positions drawn."""
-        names = ("position_id", "fen", "side", "ply", "nodes", "deep_best", "played", "result", "game_id", "step")
-        frame = store.frame(drawn.question, only=names, cut=True)
-        return _JudgedRows(frame, drawn, plies_of_games(store, frame["game_id"].tolist()), options)
-
-    def parts(self, store: Store, begin: int) -> Iterator[JudgedPositions]:
+    def parts(self, store: Store, begin: int) -> Iterator[JudgedBatch]:
         """The rows from `begin` on, some at a time."""
         for first in range(begin, len(self.rows), _AT_ONCE):
             rows = self.rows[first : first + _AT_ONCE]
-            yield JudgedPositions(
+            yield JudgedBatch(
                 store.positions(self._drawn.ids[rows]),
-                self._drawn.wdl(rows, self._options.draws),
-                self._best[rows],
-                self._nodes[rows],
+                self._drawn.wdl(rows),
+                self._drawn.best[rows],
+                self._drawn.nodes[rows],
                 self._z[rows],
                 self._plies_left[rows],
                 self._chances(first, rows),
@@ -267,7 +258,7 @@ class _JudgedRows:
             "candidates": int(self._drawn.is_candidate[np.unique(rows)].sum()),
             "games": len(np.unique(self._drawn.games[rows])),
             "without_result": int(np.isnan(self._z[rows]).sum()),
-            "without_judges_move": int((self._best[rows] == 0).sum()),
+            "without_judges_move": int((self._drawn.best[rows] == 0).sum()),
             "without_game_length": int(np.isnan(self._plies_left[rows]).sum()),
             "clock_too_high": self._left_out,
         }

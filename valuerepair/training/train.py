@@ -29,7 +29,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import POLICY, TrainOptions
-from valuerepair.training.sources import ChunkSource, Held, Source, StoreSource, Stream
+from valuerepair.training.sources import ChunkSource, Held, StoreSource, TrainingSource, TrainingStream
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def train(
 def _train(
     file: NetFile,
     path: Path,
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     has_store: bool,
     question: Question,
     options: TrainOptions,
@@ -190,7 +190,7 @@ def _train(
     policy_kl = options.policy_kl if options.policy_kl is not None else float(has_store)
     graph = NetGraph.open(str(file.path), value_head=options.value_head, policy_head=options.policy_head)
     held = [source.held_out() for source in sources] if options.holdout else []
-    stream = Stream(sources, options.batch, options.seed)
+    stream = TrainingStream(sources, options.batch, options.seed)
     options = options.planned(stream.positions)
     for line in _learns(sources, held, stream, options):
         log.info(line)
@@ -230,7 +230,9 @@ def _train(
     return found
 
 
-def _learns(sources: Sequence[Source], held: Sequence[Held], stream: Stream, options: TrainOptions) -> Iterator[str]:
+def _learns(
+    sources: Sequence[TrainingSource], held: Sequence[Held], stream: TrainingStream, options: TrainOptions
+) -> Iterator[str]:
     """What is learned from, and what speaks against it: said before it takes its time."""
     count = sum(int(source.units().counts.sum()) for source in sources)
     games = sum(source.games - source.held_games for source in sources)
@@ -315,10 +317,10 @@ def _sources(
     options: TrainOptions,
     split: Split | None,
     quiet: bool,
-) -> list[Source]:
+) -> list[TrainingSource]:
     assert file.header is not None
     form = file.header.input_format
-    found: list[Source] = []
+    found: list[TrainingSource] = []
     if store is not None:
         with Store.open(store) as opened:
             draw = StoreDraw(
@@ -400,7 +402,7 @@ def _write(
     return written | {"q": float(q), "p": float(p)}
 
 
-def _some_planes(stream: Stream, held: Sequence[Held]) -> NDArray[np.float32]:
+def _some_planes(stream: TrainingStream, held: Sequence[Held]) -> NDArray[np.float32]:
     """float32[n, 112, 8, 8] of positions to compare nets on."""
     samples = held[0].samples if held else stream.sources[0].read(stream.sources[0].one_pass(0).units[:_CHECKED])
     samples = samples.take(np.arange(min(len(samples), _CHECKED)))

@@ -111,7 +111,7 @@ _EMBEDDING = (1, 2)  # in PolicyHead and in PolicyHeads, which have it for all t
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ParameterPlace:
     """Where a parameter comes from: a layer, or the convolution block that has it as its kernel or its bias."""
 
     path: Steps
@@ -187,7 +187,7 @@ def _noted(message: bytes, file: NetFile, notes: Mapping[str, Any]) -> bytes:
 # -- where a parameter is ---------------------------------------------------------------------------------------------
 
 
-def place_of(name: str, weights: bytes, heads: Heads) -> Place:
+def place_of(name: str, weights: bytes, heads: Heads) -> ParameterPlace:
     """The place of a parameter in the message Weights. Raises ValueRepairError for a name that has none."""
     block, part = name, None
     for end in ("kernel", "bias"):
@@ -196,7 +196,7 @@ def place_of(name: str, weights: bytes, heads: Heads) -> Place:
     found = _path_of(block, weights, heads)
     if found is None:
         raise ValueRepairError(f"the parameter {name} has no place in lc0's format that is known here")
-    return Place(found, part)
+    return ParameterPlace(found, part)
 
 
 def _path_of(name: str, weights: bytes, heads: Heads) -> Steps | None:
@@ -302,7 +302,7 @@ def as_field(array: Floats) -> Floats:
     return array.T if array.ndim == 2 else array
 
 
-def read_parameter(weights: bytes, place: Place, shape: tuple[int, ...]) -> Floats:
+def read_parameter(weights: bytes, place: ParameterPlace, shape: tuple[int, ...]) -> Floats:
     """The parameter at its place as ONNX has it, folded as lc0 folds it; nothing where it cannot be read."""
     try:
         if place.part is None:

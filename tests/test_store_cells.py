@@ -1,0 +1,360 @@
+"""Stores that somebody changed: every command that reads one says in a line which cell is wrong, or reads on.
+
+The default suite tries some damage to each table; ``pytest -m fuzz`` every kind of damage to every column, with every
+command.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli_tree import SAMPLE
+from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
+from valuerepair.store.cells import Column, columns
+from valuerepair.store.store import Store
+
+# Every command that reads a store, and what makes it read much; `{out}` is a folder.
+READERS: dict[str, list[str]] = {
+    "stats": ["stats", "--worst", "2", "--ladder", "--calibration", "fitted", "--json"],
+    "show": ["show", "17", "--family"],
+    "similar": ["similar", "17", "--limit", "2"],
+    "similar candidates": ["similar", "17", "--limit", "2", "--candidates-only", "--threshold", "0.35"],
+    "export": ["export", "--format", "jsonl", "-o", "{out}/rows.jsonl"],
+    "export labels": ["export", "--threshold", "0.35", "--labels", "--format", "csv", "-o", "{out}/rows.csv"],
+    "export plain": ["export", "--format", "plain", "-o", "{out}/rows.plain"],
+    "books": ["books", "--threshold", "0.35", "-o", "{out}/books"],
+    "plot": ["plot", "scatter", "-o", "{out}/plot.svg"],
+    "plot survival": ["plot", "survival", "-o", "{out}/survival.svg"],
+    "split": ["split", "--families", "0.2", "-o", "{out}/split.json"],
+    "report": ["report", "--threshold", "0.35", "-o", "{out}/report.html"],
+    "remeasure": ["remeasure", "--net", "maia-1900", "--net", "meangirl-8"],
+    "merge": ["store", "merge", "-o", "{out}/merged.db"],
+    "check": ["store", "check", "--sample", "0"],
+}
+# What somebody may write into a column, as SQL; `{0}` is what was there.
+DAMAGE = (
+    "'zz'", "''", "NULL", "x''", "x'00ff41'", "0", "-1", "0.5", "1e300", "9e999", "4611686018427387904", "'nan'",
+    "'inf'", "CAST(x'ff41' AS TEXT)", "'a1b1'", "'{{'", "'[]'", "'{{\"a\":1e999}}'",
+    "'{{\"nodes\":\"x\",\"ECO\":[1]}}'", "replace(hex(zeroblob(50000)), '00', '[')",
+    "'{{\"a\":' || replace(hex(zeroblob(50000)), '00', '[')", "'8/8/8/8/8/8/8/8 w - - 0 1'", "replace({0}, 'k', 'q')",
+    "substr({0}, 3)", "{0} || {0}", "CAST({0} || x'0800' AS BLOB)", "CAST(x'ffff' || {0} AS BLOB)",
+    "replace(hex(zeroblob(30000)), '00', {0})",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Remarks of thousands of commands would fill the memory."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample with a hundred and twenty positions; tables that it has nothing in have a row or more."""
+    path = tmp_path_factory.mktemp("small") / "small.db"
+    make_small(path)
+    return path
+
+
+def make_small(path: Path) -> None:
+    with Store.open(shutil.copy(SAMPLE, path), write=True) as store:
+        store.save_calibration()
+        net, oracle = store.pick()
+        execute = store.connection.execute
+        execute("PRAGMA foreign_keys = OFF")
+        several = "SELECT position_id FROM priors UNION SELECT position_id FROM deep_values WHERE stage = 'second'"
+        several = f"SELECT position_id FROM ({several} UNION SELECT position_id FROM screened WHERE NOT searched)"
+        several = f"SELECT id FROM positions WHERE id IN ({several} LIMIT 60) OR id % 15 = 2"
+        execute(f"CREATE TEMP TABLE picked AS {several}")
+        for table in (column.table for column in columns().values() if column.name == "position_id"):
+            execute(f"DELETE FROM {table} WHERE position_id NOT IN (SELECT id FROM picked)")
+        execute("DELETE FROM positions WHERE id NOT IN (SELECT id FROM picked)")
+        execute("DELETE FROM games WHERE id NOT IN (SELECT game_id FROM positions)")
+        execute("DELETE FROM plays WHERE number > 3")
+        execute("UPDATE plays SET (key, fen) = (SELECT key, fen FROM positions WHERE id = 17)")
+        execute("INSERT INTO files VALUES ('net', hex(zeroblob(32)), '/nets/a.pb.gz'), ('split', '', '/a.json')")
+        number = "(SELECT max(id) FROM positions)"
+        execute(f"INSERT INTO failures VALUES ({oracle}, 'second', {number}, 'it was tired', 3, 1)")
+        reached = f"{net}, {oracle}, id, 17, 17, 'child', 1, 1, 0, NULL, NULL, NULL, 9, 1, 1, 1"
+        execute(f"INSERT INTO expanded SELECT {reached} FROM positions WHERE id <> 17 ORDER BY id LIMIT 5")
+        execute("UPDATE positions SET kind = 'aside' WHERE id = (SELECT max(position_id) FROM expanded)")
+        store.commit()
+        execute("VACUUM")
+        execute("PRAGMA journal_mode = DELETE")
+
+
+def damaged(source: Path, path: Path, column: Column, damage: str, where: str) -> bool:
+    """Copies a store and damages a column of it; whether SQLite lets that be."""
+    shutil.copy(source, path)
+    with closing(sqlite3.connect(path)) as connection:
+        try:
+            text = f"UPDATE OR IGNORE {column.table} SET {column.name} = {damage.format(column.name)} WHERE {where}"
+            changed = connection.execute(text).rowcount
+        except sqlite3.Error:
+            return False
+        connection.commit()
+    return changed > 0
+
+
+def run(name: str, path: Path, out: Path) -> Result:
+    """A reader of `READERS` on a store, in this process."""
+    words = [word.format(out=out) for word in READERS[name]]
+    out.mkdir(exist_ok=True)
+    return CliRunner().invoke(cli, [*words, *([str(path)] if name == "merge" else ["--db", str(path)])])
+
+
+def said(result: Result) -> str:
+    """The line that a command ends with; empty where it reads on. Anything else that it ends with is raised."""
+    if isinstance(result.exception, ValueRepairError):
+        assert "\n" not in str(result.exception)
+        return str(result.exception)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return ""
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_whole_is_read(name: str, small: Path, tmp_path: Path) -> None:
+    assert name == "check" or run(name, small, tmp_path).exit_code == 0
+
+
+ONE = "id = 17"
+CHANGED = [
+    ("runs.options", "'{{'", "id = 1", "books"),
+    ("runs.counts", "replace(hex(zeroblob(50000)), '00', '[')", "id = 1", "stats"),
+    ("games.headers", "'{{\"ECO\":[1]}}'", "1", "report"),
+    ("games.number", "'third'", "1", "export"),
+    ("positions.fen", "'8/8/8/8/8/8/8/8 w - - 0 1'", ONE, "show"),
+    ("positions.fen", "replace(fen, 'k', 'q')", ONE, "similar"),
+    ("positions.fen", "replace(fen, 'k', 'q')", ONE, "export"),
+    ("positions.start_fen", "'zz'", ONE, "split"),
+    ("positions.moves", "x'ff'", ONE, "show"),
+    ("positions.moves", "x'ffff'", ONE, "export"),
+    ("positions.moves", "substr(moves, 3)", ONE, "show"),
+    ("positions.ply", "4611686018427387904", ONE, "export"),
+    ("positions.pieces", "'nan'", "1", "stats"),
+    ("positions.game_id", "123456", ONE, "stats"),
+    ("nets.name", "x'00'", "1", "stats"),
+    ("oracles.limits", '\'{{"nodes":"x"}}\'', "1", "stats"),
+    ("oracles.options", "'[]'", "1", "export"),
+    ("net_values.q", "9e999", "position_id = 17", "stats"),
+    ("net_values.q", "'nan'", "position_id = 17", "stats"),
+    ("net_values.best_move", "99999", "position_id = 17", "show"),
+    ("deep_values.cp", "'nan'", "position_id = 17 AND stage = 'full'", "stats"),
+    ("deep_values.cp", "'12 or so'", "position_id = 17 AND stage = 'full'", "report"),
+    ("deep_values.pv", "'Nf3'", "position_id = 17 AND stage = 'full'", "show"),
+    ("alpha_fits.alpha", "-1.0", "1", "stats"),
+    ("priors.move", "65535", "1", "export labels"),
+    ("screened.probability", "0.0", "position_id = 17", "stats"),
+    ("expanded.step", "'leap'", "1", "show"),
+    ("calibrations.curve", "'{{}}'", "1", "stats"),
+    ("screens.model", "'5'", "1", "stats"),
+    ("plays.z", "17.0", "1", "show"),
+]
+
+
+@pytest.mark.parametrize(("place", "damage", "where", "name"), CHANGED)
+def test_a_changed_cell_is_named(place: str, damage: str, where: str, name: str, small: Path, tmp_path: Path) -> None:
+    column = columns()[place]
+    path = tmp_path / "a.db"
+    assert damaged(small, path, column, damage, where)
+    line = said(run(name, path, tmp_path / "out"))
+    key = ", ".join(rf"{each} \S+" for each in column.key)
+    assert re.match(rf"\S+a\.db is damaged: table {column.table}, row {key}, column {column.name}: .+ is ", line), line
+    assert line.endswith(f"`vr store check --db {path}` looks at every cell")
+
+
+def cases(dice: random.Random) -> Iterator[tuple[Column, str, str]]:
+    """Every kind of damage to every column, in all rows and in one."""
+    every = [(column, damage, one) for column in columns().values() for damage in DAMAGE for one in (False, True)]
+    for column, damage, one in dice.sample(every, len(every)):
+        key = f"({', '.join(column.key)})"
+        where = f"{key} = (SELECT {key[1:-1]} FROM {column.table} ORDER BY random() LIMIT 1)" if one else "1"
+        yield column, damage, where
+
+
+def try_damage(small: Path, folder: Path, count: int, seed: int) -> None:
+    """Damages `count` copies of a store, and reads each by one of the commands."""
+    dice, tried = random.Random(seed), 0
+    for column, damage, where in cases(dice):
+        path, name = folder / f"{tried}.db", dice.choice([*READERS])
+        if not damaged(small, path, column, damage, where):
+            continue
+        started = time.process_time()
+        try:
+            said(run(name, path, folder / f"{tried}"))
+        except Exception as error:
+            raise AssertionError(f"{name}: {column.table}.{column.name} = {damage} where {where}") from error
+        assert time.process_time() - started < 20
+        path.unlink()
+        shutil.rmtree(folder / f"{tried}")
+        tried += 1
+        if tried == count:
+            return
+    assert tried > 1_000
+
+
+def test_damage_to_any_cell_ends_in_a_line(small: Path, tmp_path: Path) -> None:
+    try_damage(small, tmp_path, 40, seed=1)
+
+
+@pytest.mark.fuzz
+def test_much_damage_ends_in_a_line(small: Path, tmp_path: Path) -> None:
+    try_damage(small, tmp_path, int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000")), seed=2)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+
+
+@pytest.mark.parametrize(
+    ("script", "different"),
+    [
+        (
+            f"ALTER TABLE positions RENAME TO hidden; CREATE VIEW positions AS {ENDLESS} "
+            "SELECT h.* FROM n CROSS JOIN hidden h",
+            "table positions is missing (and 9 more)",
+        ),
+        (
+            f"CREATE TRIGGER t AFTER UPDATE ON runs BEGIN INSERT INTO files {ENDLESS} SELECT i, i, i FROM n; END",
+            "trigger t is none of a store's",
+        ),
+        (f"CREATE VIEW more AS {ENDLESS} SELECT * FROM n", "view more is none of a store's"),
+        ("CREATE VIRTUAL TABLE more USING fts5(x)", "table more is none of a store's"),
+        ("CREATE INDEX more ON positions (abs(ply))", "index more is none of a store's"),
+        ("DROP INDEX plays_by_key", "index plays_by_key is missing"),
+        ("ALTER TABLE plays ADD COLUMN more", "table plays differs"),
+    ],
+)
+def test_other_tables_than_a_stores_are_not_asked(script: str, different: str, small: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    shutil.copy(small, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+    before = path.read_bytes()
+    for name in READERS:
+        line = said(run(name, path, tmp_path / "out"))
+        assert name == "check" or f"is not as valuerepair made it: {different}" in line, name
+        assert line
+    for how in ({"write": True}, {"create": True}):
+        with pytest.raises(ValueRepairError, match="is not as valuerepair made it"):
+            Store.open(path, **how)
+    assert path.read_bytes() == before
+
+
+def test_tables_and_indices_of_ones_own_are_no_harm(small: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    shutil.copy(small, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE mine (x); CREATE INDEX more ON positions (ply, side); ANALYZE")
+    assert run("stats", path, tmp_path / "out").exit_code == 0
+
+
+def test_an_older_store_is_compared_before_it_is_migrated(small: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    shutil.copy(small, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"""DROP INDEX positions_beside; ALTER TABLE positions DROP COLUMN kind; PRAGMA user_version = 9;
+            CREATE TRIGGER t AFTER UPDATE ON deep_values BEGIN INSERT INTO files {ENDLESS} SELECT i, i, i FROM n; END"""
+        )
+    for how in ({}, {"write": True}):
+        with pytest.raises(ValueRepairError, match="trigger t is none of a store's"):
+            Store.open(path, **how)
+
+
+def spoiled(data: bytes, dice: random.Random, kind: str) -> bytes:
+    """A file of pages of 4096 bytes, some of them overwritten, or the file cut off."""
+    if kind == "cut":
+        return data[: dice.randrange(1, len(data))]
+    pages = [data[i : i + 4096] for i in range(0, len(data), 4096)]
+    for number in dice.sample(range(1, len(pages)), dice.choice((1, 5, 20))):
+        of_kind = {"noise": dice.randbytes(4096), "zeros": bytes(4096), "another": dice.choice(pages)}
+        pages[number] = of_kind[kind]
+    return b"".join(pages)
+
+
+@pytest.mark.parametrize("kind", ["cut", "noise", "zeros", "another"])
+def test_overwritten_pages_end_in_a_line(kind: str, small: Path, tmp_path: Path) -> None:
+    said_damaged = spoil(small, tmp_path, kind, count=12, seed=1)
+    assert said_damaged > 3
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("kind", ["cut", "noise", "zeros", "another"])
+def test_many_overwritten_pages_end_in_a_line(kind: str, small: Path, tmp_path: Path) -> None:
+    spoil(small, tmp_path, kind, int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000")) // 4, seed=2)
+
+
+def spoil(small: Path, folder: Path, kind: str, count: int, seed: int) -> int:
+    """Spoils `count` copies of a store and reads each by one of the commands; how many of these could not."""
+    data, ended = small.read_bytes(), 0
+    for number in range(count):
+        dice = random.Random(f"{seed} {number}")
+        path, name = folder / f"{number}.db", dice.choice([*READERS])
+        path.write_bytes(spoiled(data, dice, kind))
+        started = time.process_time()
+        ended += bool(said(run(name, path, folder / f"{number}")))
+        assert time.process_time() - started < 20
+        path.unlink()
+        shutil.rmtree(folder / f"{number}")
+    return ended
+
+
+@pytest.mark.parametrize("log", ["a folder", "a pipe", "noise"])
+def test_a_log_that_is_none(log: str, small: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    shutil.copy(small, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    beside = Path(f"{path}-wal")
+    if log == "a folder":
+        beside.mkdir()
+    elif log == "a pipe":
+        os.mkfifo(beside)
+    else:
+        beside.write_bytes(random.Random(1).randbytes(50_000))
+    for name in ("stats", "show", "export"):
+        line = said(run(name, path, tmp_path / "out"))
+        assert log != "a folder" or line.startswith(f"{path}"), (name, line)
+
+
+def test_a_pipe_or_a_device_is_no_store(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        for name in ("stats", "merge", "check"):
+            assert "not a valuerepair store" in said(run(name, path, tmp_path / "out"))
+
+
+def test_after_a_crash_the_writer_looks_at_every_page(small: Path, tmp_path: Path) -> None:
+    path, lock = tmp_path / "a.db", tmp_path / "a.db.lock"
+    data = bytearray(small.read_bytes())
+    with closing(sqlite3.connect(small)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'priors'").fetchone()
+    data[4096 * (root - 1) : 4096 * root] = bytes(4096)
+    path.write_bytes(data)
+    lock.write_text("123456")  # as a writer leaves it that is killed
+    for _ in range(2):
+        with pytest.raises(ValueRepairError, match="its last writer died; malformed"):
+            Store.open(path, write=True)
+    Store.open(path).close()
+    lock.unlink()
+    Store.open(path, write=True).close()
+    shutil.copy(small, path)
+    lock.write_text("123456")
+    Store.open(path, write=True).close()
+    assert not lock.exists()

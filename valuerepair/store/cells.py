@@ -1,0 +1,286 @@
+"""What the cells of each column of a store may be.
+
+Anybody may have written to the file, and SQLite takes a text into a column of numbers. `connection.StoreConnection`
+compares every row that is read with these kinds, so that readers find what they expect.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from valuerepair.calibration import Calibration
+from valuerepair.chess.origins import KINDS
+from valuerepair.chess.positions import PHASES
+from valuerepair.errors import ValueRepairError
+from valuerepair.inputs import from_json
+from valuerepair.store import schema
+
+_UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
+_STEPS = ("line", "parent", "child", "game")
+_PROMOTIONS = 0x5000  # moves are numbers below: `chess.positions`
+_ROUNDED = 1e-3  # sums of float32
+Check = Callable[[Sequence[Any]], "Wrong | None"]
+
+
+class Wrong(NamedTuple):
+    """A cell that cannot be, and why, in words that follow 'is'."""
+
+    cell: object
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Cells of one type of SQLite's; of numbers those from `low` to `high`; `check` looks at all that are not NULL."""
+
+    type: type
+    words: str
+    low: float | None = None
+    high: float | None = None
+    check: Check | None = None
+
+    def first_wrong(self, cells: Sequence[Any]) -> Wrong | None:
+        """The first of the cells that is not of this kind. NULL is: SQLite knows where none may be, and a row that a
+        join does not find has nothing else."""
+        types = set(map(type, cells))
+        if not types <= {self.type, NoneType}:
+            return Wrong(next(c for c in cells if type(c) not in (self.type, NoneType)), f"not {self.words}")
+        present = [cell for cell in cells if cell is not None] if NoneType in types else cells
+        if not present:
+            return None
+        if self.low is not None and self.high is not None:
+            low, high = self.low, self.high
+            if min(present) < low or max(present) > high:
+                return Wrong(next(cell for cell in present if not low <= cell <= high), f"not {self.words}")
+        return None if self.check is None else self.check(present)
+
+
+def _whole(low: int, high: int, words: str = "") -> Kind:
+    return Kind(int, words or f"a whole number from {low} to {high}", low, high)
+
+
+def _real(low: float, high: float, words: str = "") -> Kind:
+    return Kind(float, words or f"a number from {low:g} to {high:g}", low, high)
+
+
+def _one_of(*words: str) -> Kind:
+    known = frozenset(words)
+
+    def check(cells: Sequence[Any]) -> Wrong | None:
+        other = set(cells) - known
+        return Wrong(min(other), f"none of {', '.join(sorted(known))}") if other else None
+
+    return Kind(str, "a text", check=check)
+
+
+def _matching(pattern: str, words: str) -> Kind:
+    match = re.compile(pattern).fullmatch
+
+    def check(cells: Sequence[Any]) -> Wrong | None:
+        return next((Wrong(cell, f"not {words}") for cell in cells if not match(cell)), None)
+
+    return Kind(str, "a text", check=check)
+
+
+def _json(kind: Any) -> Kind:
+    def check(texts: Sequence[Any]) -> Wrong | None:
+        for text in dict.fromkeys(texts):
+            try:
+                from_json(text, kind, "not the JSON that belongs there")
+            except ValueRepairError as error:
+                return Wrong(text, str(error))
+        return None
+
+    return Kind(str, "a text", check=check)
+
+
+def _check_models(texts: Sequence[Any]) -> Wrong | None:
+    """JSON with infinities, which is Python's own; `screening.model` knows its fields."""
+    for text in texts:
+        try:
+            if not isinstance(json.loads(text), dict):
+                return Wrong(text, "no JSON object")
+        except (ValueError, RecursionError) as error:
+            return Wrong(text, f"no JSON: {error}")
+    return None
+
+
+def _check_curves(texts: Sequence[Any]) -> Wrong | None:
+    for text in texts:
+        try:
+            Calibration.from_json(text)
+        except ValueRepairError as error:
+            return Wrong(text, str(error))
+    return None
+
+
+def _check_fens(fens: Sequence[Any]) -> Wrong | None:
+    from valuerepair.chess.board import parse_fens
+
+    different = list(dict.fromkeys(fens))  # nearly all games begin alike
+    try:
+        parse_fens(different)
+    except ValueError:
+        for fen in different:
+            try:
+                parse_fens([fen])
+            except ValueError as error:
+                return Wrong(fen, f"no position: {str(error).split(': ')[1]}")
+    return None
+
+
+def _check_moves(blobs: Sequence[Any]) -> Wrong | None:
+    for blob in blobs:
+        if len(blob) % 2:
+            return Wrong(blob, "half a move too long")
+    moves = np.frombuffer(b"".join(blobs), "<u2")
+    if len(moves) and moves.max() >= _PROMOTIONS:
+        other = (blob for blob in blobs if blob and np.frombuffer(blob, "<u2").max() >= _PROMOTIONS)
+        return Wrong(next(other), "no moves: one becomes a piece that there is not")
+    return None
+
+
+_BIT, _COUNT = _whole(0, 1, "0 or 1"), _whole(0, (1 << 63) - 1, "a count")
+_SMALL = _whole(-(1 << 31), (1 << 31) - 1)
+_FINITE = _real(-math.nextafter(math.inf, 0), math.nextafter(math.inf, 0), "a finite number")
+_ABOVE_0 = _real(math.nextafter(0, 1), math.nextafter(math.inf, 0), "a finite number above 0")
+_SHARE, _CHANCE = _real(-_ROUNDED, 1 + _ROUNDED, "a number from 0 to 1"), _real(0, 1)
+_ABOVE_0_TO_1 = _real(math.nextafter(0, 1), 1, "a number above 0, up to 1")
+# A drift of 32-bit means, as in chunks, is none of damage.
+_Q = _real(-1.001, 1.001, "a number from -1 to 1")
+_MOVE = _whole(0, _PROMOTIONS - 1, "a move")
+_FEN = Kind(str, "a text", check=_check_fens)
+_UCI_MOVE = _matching(_UCI, "a move in UCI")
+_RESULT = _one_of("1-0", "0-1", "1/2-1/2", "*")
+_BY_TYPE = {
+    "INTEGER": Kind(int, "a whole number"),
+    "REAL": _FINITE,
+    "TEXT": Kind(str, "a text"),
+    "BLOB": Kind(bytes, "bytes"),
+}
+# Texts that SQLite's own functions read, too, and what they hold.
+JSON: Mapping[str, Any] = {
+    "runs.options": dict[str, Any],
+    "runs.versions": dict[str, Any],
+    "runs.counts": dict[str, Any],
+    "games.headers": dict[str, str],
+    "oracles.limits": dict[str, int],
+    "oracles.options": dict[str, str],
+}
+_NARROWER: Mapping[str, Kind] = {
+    **{name: _json(kind) for name, kind in JSON.items()},
+    "positions.fen": _FEN,
+    "positions.start_fen": _FEN,
+    "positions.moves": Kind(bytes, "bytes", check=_check_moves),
+    "positions.history_known": _BIT,
+    "positions.ply": _SMALL,
+    "positions.side": _one_of("w", "b"),
+    "positions.phase": _one_of(*PHASES),
+    "positions.pieces": _whole(2, 32),
+    "positions.played": _UCI_MOVE,
+    "positions.kind": _one_of(*KINDS),
+    "nets.input_format": _SMALL,
+    "net_values.q": _Q,
+    "net_values.w": _Q,
+    "net_values.d": _Q,
+    "net_values.l": _Q,
+    "net_values.best_move": _MOVE,
+    "net_values.best_p": _SHARE,
+    "net_values.entropy": _real(-1e-5, 5.5),  # of the position with most legal moves (218): 5.4
+    "deep_values.w": _whole(-3, 1003),  # each rounded by itself
+    "deep_values.d": _whole(-3, 1003),
+    "deep_values.l": _whole(-3, 1003),
+    "deep_values.q": _Q,
+    "deep_values.depth": _COUNT,
+    "deep_values.seldepth": _COUNT,
+    "deep_values.nodes": _COUNT,
+    "deep_values.time_ms": _COUNT,
+    "deep_values.best_move": _UCI_MOVE,
+    "deep_values.pv": _matching(f"(?:{_UCI}(?: {_UCI})*)?", "a line of moves in UCI"),
+    "alpha_fits.alpha": _ABOVE_0,
+    "priors.move": _MOVE,
+    "priors.p": _SHARE,
+    "screens.threshold": _ABOVE_0,
+    "screens.alpha": _ABOVE_0,
+    "screens.alpha_given": _BIT,
+    "screens.q_from": _one_of("cp", "wdl"),
+    "screens.recall": _CHANCE,
+    "screens.model": Kind(str, "a text", check=_check_models),
+    "screened.cut_at": _COUNT,
+    "screened.chance": _CHANCE,
+    "screened.nodes": _COUNT,
+    "screened.searched": _BIT,
+    "screened.probability": _ABOVE_0_TO_1,
+    "expanded.step": _one_of(*_STEPS),
+    "expanded.drawn": _BIT,
+    "expanded.cut_at": _COUNT,
+    "expanded.chance": _CHANCE,
+    "expanded.nodes": _COUNT,
+    "expanded.searched": _BIT,
+    "expanded.probability": _ABOVE_0_TO_1,
+    "calibrations.alpha": _ABOVE_0,
+    "calibrations.q_from": _one_of("cp", "wdl"),
+    "calibrations.curve": Kind(str, "a text", check=_check_curves),
+    "plays.fen": _FEN,
+    "plays.result": _RESULT,
+    "plays.z": _real(-1, 1),
+    "plays.plies": _COUNT,
+}
+
+
+class Column(NamedTuple):
+    """A column of the store, its cells' kind, and the columns that tell one row of its table from the others."""
+
+    table: str
+    name: str
+    kind: Kind
+    key: tuple[str, ...]
+
+
+@cache
+def columns() -> Mapping[str, Column]:
+    """All columns of the tables of the present version, by table and column: ``positions.fen``."""
+    found: dict[str, Column] = {}
+    with schema.empty_store() as empty:
+        tables = [name for (name,) in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            described = empty.execute(f"PRAGMA table_info({table})").fetchall()
+            key = tuple(name for _, name, _, _, _, part in described if part)
+            for _, name, declared, *_ in described:
+                kind = _NARROWER.get(f"{table}.{name}", _BY_TYPE[declared])
+                found[f"{table}.{name}"] = Column(table, name, kind, key)
+    return found
+
+
+def check_histories(
+    starts: Sequence[str | None], moves: Sequence[bytes | None], fens: Sequence[str | None] | None
+) -> int | None:
+    """The first row whose moves cannot be played from its start, or do not lead to its FEN, where these are given.
+
+    The cells are of their kinds; rows with NULL are passed over.
+    """
+    from valuerepair.chess.board import keys, parse_fens, replay
+    from valuerepair.chess.positions import cuts_of
+
+    rows = [i for i, (start, blob) in enumerate(zip(starts, moves, strict=True)) if None not in (start, blob)]
+    begins = {start: i for i, start in enumerate(dict.fromkeys(starts[i] or "" for i in rows))}
+    begin = parse_fens([*begins])[[begins[starts[i] or ""] for i in rows]]
+    flat = np.frombuffer(b"".join([moves[i] or b"" for i in rows]), "<u2").astype(np.uint16)
+    cuts = cuts_of([len(moves[i] or b"") // 2 for i in rows])
+    try:
+        reached = replay(begin, flat, cuts)
+    except ValueError as error:
+        return rows[int(str(error).split(",")[0].removeprefix("row "))]
+    if fens is None:
+        return None
+    other = np.flatnonzero(keys(reached) != keys(parse_fens([fens[i] or "" for i in rows])))
+    return rows[other[0]] if len(other) else None

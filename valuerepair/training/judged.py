@@ -1,0 +1,167 @@
+"""What the judge said of a store's positions: as columns to learn from, and looked up by the board."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.chess.positions import encode_moves
+from valuerepair.errors import ValueRepairError
+from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
+from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, FILLS, HistoryFill, encode
+from valuerepair.question import Question
+from valuerepair.store.store import Store
+from valuerepair.training.samples import wdl_of
+
+log = logging.getLogger(__name__)
+
+Index = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+
+LOW_CLOCK = 20  # plies: the 50-move rule is 80 plies away, beyond what a search sees
+_AT_ONCE = 2048  # positions of a store that are read together
+
+
+class JudgedPositions:
+    """The positions of a store with a deep Q, by position_id, as training takes them; with a `split` of its `part`.
+
+    What a ladder cut is there by the value of its last rung, and is no candidate (docs/methods.md, "Training"). With it
+    the positions are all that were sampled, so that each has weight 1 and audited ones stand for no others. Positions
+    beside the games (`vr mine --aside`) are positions like the others; those that `vr expand` reached are there,
+    candidates or not, where the question takes them in.
+
+    Columns [n], from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16 the judge's moves as
+    in `chess.positions` (0: it gave none), `nodes` int64 of its search, `games` uint64 of their games, `net_d` the
+    net's draws (NaN: it has none), `deep_q` in [-1, 1], `rung` the nodes of the last rung (NaN: searched in full),
+    `weight` as `queries.frame` has it, or 1, `is_candidate` bool, `kind` object as `queries.frame` has it. `fill` is
+    the net's history fill, `attrs` say whose values these are (`queries.frame`).
+    """
+
+    def __init__(
+        self, store: Store, question: Question, *, split: Split | None = None, part: str = PARTS[TRAIN]
+    ) -> None:
+        """Raises ValueRepairError where there are none."""
+        import pandas as pd
+
+        self.path = store.path
+        # Positions beside the games are there whatever is asked of those that were reached.
+        self.question = question if question.expanded != "no" else replace(question, expanded="searched")
+        names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", "deep_best")
+        judged = ("deep_w", "deep_d", "deep_l")
+        frame = store.frame(self.question, only=(*names, "nodes", *judged, "kind", "step", "inferred"), cut=True)
+        self.attrs = frame.attrs
+        asked = frame["kind"].notna() | (question.expanded != "no")
+        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna() & asked]
+        if usable.empty:
+            raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
+        ids = usable["position_id"].to_numpy(np.int64)
+        if split is None and (warning := warning_of_held_out(store, ids)) is not None:
+            log.info(warning)
+        if split is not None:
+            usable = usable[split.among(store, ids, part)]
+            if usable.empty:
+                words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
+                raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
+        # Of a net whose values were recorded nobody knows it.
+        fill = self.attrs["net"]["history_fill"]
+        self.fill: HistoryFill = next((known for known in FILLS if known == fill), "fen_only")
+        self.ids = usable["position_id"].to_numpy().astype(np.int64)
+        self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
+        self.keys, self.net_d, self.deep_q, self.rung, weight = (
+            usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "rung", "weight")
+        )
+        is_cut = ~np.isnan(self.rung)
+        self.weight = np.ones(len(usable)) if is_cut.any() else weight
+        self.is_candidate = ~is_cut & (usable["disagreement"].abs().to_numpy() >= question.threshold)
+        self.nodes = usable["nodes"].to_numpy(np.int64)
+        self._wdl = usable[list(judged)].to_numpy(np.float64)
+        codes, moves = pd.factorize(usable["deep_best"])
+        # A missing move's code is -1, which is the 0 at the end.
+        self.best = np.append(encode_moves(moves), np.uint16(0))[codes]
+        self.kind = usable["kind"].to_numpy(object)
+        self.is_sampled = usable["kind"].notna().to_numpy()
+        self.reached = usable[["position_id", "step", "inferred"]][~self.is_sampled]
+
+    def wdl(self, rows: Index) -> NDArray[np.float32]:
+        """float32[n, 3] win, draw and loss of these rows, from the side to move: what the value head learns.
+
+        Of `deep_q`, and the net's own draws as far as Q leaves room for them; there are none beside a mate, and none of
+        a net without W/D/L. A question that takes Q from the judge's W/D/L gets these, draws and all, where the judge
+        gave them.
+        """
+        by_net = wdl_of(self.deep_q[rows], np.nan_to_num(self.net_d[rows]))
+        if self.question.q_from != "wdl":
+            return by_net
+        own = self._wdl[rows]
+        total = own.sum(1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(total > 0, own / total, by_net).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBoards:
+    """The judge's values of n boards, by ascending `keys` uint64 (`chess.board.keys`); `attrs` say whose they are.
+
+    `clock` int64 are the plies since a capture or a pawn's move with which a board was judged, `repeated` bool whether
+    it had occurred before. `wdl` float32[n, 3] from the side to move, `best` uint16 the judge's move (0: it gave none),
+    `nodes` int64 of its search.
+    """
+
+    keys: Keys
+    clock: Index
+    repeated: Flags
+    wdl: NDArray[np.float32]
+    best: NDArray[np.uint16]
+    nodes: Index
+    attrs: dict[Any, Any]
+
+    @staticmethod
+    def of(
+        store: Store, question: Question, *, split: Split | None = None, candidates_only: bool = False
+    ) -> JudgedBoards:
+        """Those of `JudgedPositions`, or of its candidates alone. Raises ValueRepairError where there are none."""
+        positions = JudgedPositions(store, question, split=split)
+        rows = np.flatnonzero(positions.is_candidate) if candidates_only else np.arange(len(positions.ids))
+        if not len(rows):
+            raise ValueRepairError(
+                f"{store.path}: none of its judged positions is a candidate at {question.threshold:g}"
+            )
+        rows = rows[np.argsort(positions.keys[rows])]
+        clock, repeated = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+        for begin in range(0, len(rows), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            batch = store.positions(positions.ids[rows[part]])
+            clock[part] = [int(fen.split(" ")[4]) for fen in batch.fen]
+            late = np.flatnonzero(clock[part] >= 4)  # plies that the quickest repetition takes
+            if len(late):
+                planes = encode(batch.take(late), "no", CLASSICAL)
+                repeated[begin + late] = planes[:, BOARD_PLANES - 1, 0, 0] > 0
+        return JudgedBoards(
+            positions.keys[rows].astype(np.uint64),
+            clock,
+            repeated,
+            positions.wdl(rows),
+            positions.best[rows],
+            positions.nodes[rows],
+            positions.attrs,
+        )
+
+    def rows(self, keys: Keys, clock: Index, repeated: Flags) -> tuple[Index, Flags]:
+        """[n] where these boards are, -1 for those that were not judged; and which of the latter were judged with
+        another history: repeated or not, or with another clock, unless both are low."""
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        is_judged = self.keys[at] == keys
+        is_alike = (self.clock[at] == clock) | (np.maximum(self.clock[at], clock) <= LOW_CLOCK)
+        is_alike &= self.repeated[at] == repeated
+        return np.where(is_judged & is_alike, at, -1), is_judged & ~is_alike
+
+    def digest(self) -> str:
+        """SHA-256 of all values."""
+        columns = (self.keys, self.clock, self.repeated, self.wdl, self.best, self.nodes)
+        return hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
