@@ -384,7 +384,7 @@ def test_confirming_is_what_vr_confirm_does(tmp_path: Path, stockfish: str) -> N
     assert found.summary.state == told["state"] == "limited"
     assert timeless(found.report) == timeless(told)
     assert found.verdicts["looked"] == 4
-    assert found.lines()[-1] == "not done yet: give the same command again to go on where it stopped"
+    assert found.lines()[-1].startswith("done for this --limit")
     again = vr.confirm(made, nodes=2000)
     assert (again.verdicts["looked"], again.summary.searches) == (6, told["searches"] // 2)
     with vr.open_store(made) as store:

@@ -167,6 +167,15 @@ def test_what_is_there_is_not_searched_again(tmp_path: Path) -> None:
         assert verdicts(store, store.candidates(Question(threshold=0.55))).notna().all()
 
 
+def test_a_limit_counts_what_was_looked_at_before(tmp_path: Path) -> None:
+    """Interrupted after two candidates, the same command looks at three more, not at five."""
+    path = many(tmp_path / "a.db", 12)
+    look_again(path, SecondOracle(by_length), ConfirmOptions(limit=2))
+    for _ in range(2):
+        look_again(path, SecondOracle(by_length), ConfirmOptions(limit=5))
+        assert sum(stage == "second" for _, stage in looks(path)) == 5
+
+
 def test_a_whole_search_by_the_same_oracle_is_taken_over(tmp_path: Path) -> None:
     path = many(tmp_path / "a.db", 3)
     with Store.open(path, write=True) as store:

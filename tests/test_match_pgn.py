@@ -304,9 +304,24 @@ def test_a_draw_on_time_is_nobodys_fault_and_what_has_no_result_is_named(tmp_pat
     assert said[0] == "A against B: 3 games, 1 undecided"
     assert said[-3:] == [
         "endings: out of time 2 (+1), crashed 1",
-        "faults: crashes 0, losses on time 1 (B 1), illegal moves 0",
+        "faults: crashes 1 (not said whose 1), losses on time 1 (B 1), illegal moves 0",
         "without a result: game 2 (crashed)",
     ]
+
+
+def test_games_without_a_move_are_left_out(tmp_path: Path) -> None:
+    """Draws by a connection that stalled before the first move, as cutechess writes them."""
+    drawn = [game("A", "B", "1/2-1/2", "{no move}", Termination="stalled connection", Round=str(n)) for n in range(5)]
+    won = [game("A", "B", "1-0", "1. e4 e5"), game("B", "A", "1/2-1/2", "1. d4 d5"), game("A", "B", "1-0", "1. c4 c5")]
+    (tmp_path / "match.pgn").write_text("".join(won + drawn))
+    said = CliRunner().invoke(cli, ["elo", str(tmp_path / "match.pgn")]).output.splitlines()
+    assert said[0] == "A against B: 3 games"
+    assert said[-2:] == [
+        "faults: crashes 0, losses on time 0, illegal moves 0",
+        "left out: 5 games without a move (crashed 5)",
+    ]
+    # Results alone are taken as they are.
+    assert read([*drawn, game("A", "B", "1-0", "")], tmp_path).games == 6
 
 
 def test_two_matches_of_the_same_players_have_their_own_pairs() -> None:

@@ -169,6 +169,7 @@ def test_what_version_0_1_0_searched_is_gone_on_with(net: Net) -> None:
     plain = identity_of(net, SearchParams(), 1000)
     assert vr.__version__ != "0.1.0"
     assert plain.digest == "94c82411d7b714e1a66a31224c62ad7a0f76dc5b4b17fa58b407544c986978af"
+    assert plain.label == "valuerepair search 1 maia-1900 nodes=1000"
 
 
 def test_trees_and_threads_change_no_identity(net: Net, shared_data: Path) -> None:

@@ -27,8 +27,8 @@ def _result(i: int) -> DeepResult:
     return DeepResult(cp=40 * i, wdl=(300, 400, 300) if i % 2 else None, nodes=i, best_move="e2e4", pv=("e2e4", "e7e5"))
 
 
-@given(st.permutations([(kind, i) for kind in "ndx" for i in range(6)]), st.sampled_from([1.0, 2.5]))
-def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], weight: float) -> None:
+@given(st.permutations([(kind, i) for kind in "ndx" for i in range(6)]), st.sampled_from([None, 0.4]))
+def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], probability: float | None) -> None:
     """Of the positions that the net failed on (x: every third) nothing is counted."""
     tally, expected = RunScores(Question()), RunScores(Question())
     pairs = Pairs(tally)
@@ -36,15 +36,15 @@ def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], w
         if kind == "n" and i % 3:
             pairs.add_net(i, i / 10 - 0.5)
         elif kind == "d":
-            pairs.add_deep(i, numbers(_result(i)), weight)
+            pairs.add_deep(i, numbers(_result(i)), probability)
         elif kind == "x" and i % 3 == 0:
             pairs.drop_net(i)
     for i in (1, 2, 4, 5):
-        expected.add(i, i / 10 - 0.5, numbers(_result(i)), weight)
+        expected.add(i, i / 10 - 0.5, numbers(_result(i)), probability)
     assert pairs.open == 0
     assert len(tally) == len(expected) == 4
     scale = RunScale(Alpha(100.0, "given"))
-    found, wanted = (each.candidates(scale, lambda ids: ids) for each in (tally, expected))
+    found, wanted = (each.rates(scale, lambda ids: ids)["game"] for each in (tally, expected))
     np.testing.assert_allclose(astuple(found), astuple(wanted))
     assert tally.found(scale) == expected.found(scale) == wanted.count
 

@@ -183,23 +183,16 @@ def test_the_same_command_again_does_nothing(archive: Path, db: Path, fixed: Non
     assert astuple(again.candidates) == pytest.approx(astuple(first.candidates))  # sums in another order
 
 
-def test_going_on_counts_what_was_cut_once(
-    archive: Path, db: Path, fixed: None, whole_fixed: Climbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not for every chunk of positions, of which there are more the more was cut."""
-    whole_fixed.copied(db)
-    counted: list[float | None] = []
-    known = Store.known
-
-    def noted(self: Store, *asked: Any, **named: Any) -> Any:
-        counted.append(named["scale"])
-        return known(self, *asked, **named)
-
-    monkeypatch.setattr(Store, "known", noted)
-    climb_by_key(archive, db, OPTIONS, ClimbingOracle())
-    assert len(counted) > 1
-    assert counted[0] is not None
-    assert len(set(counted)) == 1
+def test_the_last_line_has_the_interval_of_vr_stats(archive: Path, db: Path, whole: Climbed) -> None:
+    """Also where a run goes on in which all that the ladder would have cut was searched: these are like what it cut."""
+    climb_by_key(archive, db, options_for(ladder_options(audit=1.0), limit=200))
+    for summary, path in ((whole.summary, whole.db), (climb_by_key(archive, db, OPTIONS), db)):
+        with Store.open(path) as store:
+            scored = store_figures(store, Question(threshold=THRESHOLD, alpha=ALPHA))["scored"]
+        (row,) = (row for row in scored["by_threshold"] if row["threshold"] == THRESHOLD)
+        rate = summary.candidates
+        assert (rate.count, rate.total, rate.few_drawn) == (row["candidates"], row["scored"], row["few_drawn"])
+        assert (rate.rate, rate.low, rate.high) == pytest.approx((row["rate"], row["low"], row["high"]), rel=1e-9)
 
 
 def test_an_audit_of_all_searches_all(archive: Path, db: Path, fixed: None) -> None:

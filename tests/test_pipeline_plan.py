@@ -27,6 +27,7 @@ from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates
 from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Playing, Settings, Sizes, TrainSettings, seconds_of
 from valuerepair.runs.rejudge import FEWEST
+from valuerepair.store.rows import DeepResult
 from valuerepair.training.options import Only
 
 # Two cores with maia-1900 and Stockfish at 20,000 nodes, as they were measured once.
@@ -337,6 +338,31 @@ def test_a_cluster_mines_and_nothing_else() -> None:
 
 
 # -- what is measured -------------------------------------------------------------------------------------------------
+
+
+def test_the_start_of_engines_is_no_part_of_their_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two engines need five seconds for their first search and a hundredth for each other one."""
+    clock = 0.0
+
+    class SlowStart:
+        workers, begun = 2, 0
+
+        def submit(self, position: object) -> SlowSearch:
+            self.begun += 1
+            return SlowSearch(5.0 if self.begun <= self.workers else 0.01)
+
+    class SlowSearch:
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def result(self) -> DeepResult:
+            nonlocal clock
+            clock += self.seconds
+            return DeepResult(cp=0, nodes=20_000)
+
+    monkeypatch.setattr("time.monotonic", lambda: clock)
+    found = measuring._judge(SlowStart(), [object()], 0.5)  # type: ignore[arg-type]  # a stand-in
+    assert found == pytest.approx({"searches": 100, "nodes": 2_000_000})
 
 
 def test_rates_are_kept_for_the_same_and_measured_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ import hashlib
 import json
 import os
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +26,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE
+from valuerepair.pipeline.plan import PAGE, TooLittleTime
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
 
@@ -314,6 +317,37 @@ def test_an_interruption_ends_it_and_the_time_is_kept(tmp_path: Path, commands: 
     commands.code = 0
     with pytest.raises(KeyboardInterrupt):
         run(of(SETTINGS, tmp_path), quiet=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_stage_does_not_outlive_the_repair(tmp_path: Path) -> None:
+    """After kill -9 too; while it runs, the lock names both."""
+    program = (
+        "import os, sys\nfrom valuerepair.files import claimed\nfrom valuerepair.pipeline.run import _to_its_end\n"
+        f"with claimed({str(tmp_path / LOCK)!r}) as lock:\n"
+        "    stage = [sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(90)']\n"
+        "    _to_its_end(stage, None, lock, os.environ)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"1\n"
+    who, stage = (tmp_path / LOCK).read_text().split(", its stage ")
+    assert int(who) == parent.pid
+    assert int(stage)
+    parent.kill()
+    begun = time.monotonic()
+    assert parent.wait()
+    assert parent.stdout.read() == b""  # nobody holds its other end any more
+    assert time.monotonic() - begun < 60
+
+
+def test_a_plan_to_look_at_is_the_shortest_where_the_budget_is_too_small(tmp_path: Path, commands: Commands) -> None:
+    settings = replace(SETTINGS, budget="3s", sizes=Sizes())
+    with pytest.raises(TooLittleTime) as error:
+        planned(tmp_path, settings)
+    shown = planned(tmp_path, settings, to_look_at=True)
+    assert len(shown.lines()) == 2 * len(shown.plan.stages) + 1
+    assert shown.plan.seconds == pytest.approx(error.value.seconds, rel=0.2)
 
 
 def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) -> None:

@@ -28,6 +28,7 @@ from valuerepair.play.elo import (
     los,
     los_words,
     moments,
+    normal_elo_interval,
     normalized_elo,
     share_interval,
     share_of,
@@ -159,6 +160,19 @@ def test_games_without_draws_have_the_binomial_interval() -> None:
         if wins > losses:
             chance = float(binomtest(wins, wins + losses, alternative="greater").pvalue)
             assert los(score) == pytest.approx(max(1 - chance, 0.5), abs=1e-9)
+
+
+def test_the_normal_interval_beside_the_exact_one() -> None:
+    """fastchess: ``score +- 1.96 sqrt(variance / pairs)``, each end taken to Elo."""
+    pairs = Pentanomial((0, 0, 6, 8, 16))
+    points = np.repeat([0.5, 0.75, 1.0], [6, 8, 16])
+    ends = points.mean() + np.array([0, -1, 1]) * 1.959963984540054 * points.std() / math.sqrt(30)
+    assert normal_elo_interval(pairs) == pytest.approx((-400 * np.log10(1 / ends - 1)).tolist())
+    assert few(pairs)
+    low, high = elo_interval(pairs)[1:]
+    assert low < normal_elo_interval(pairs).low < normal_elo_interval(pairs).high < high
+    many = Pentanomial((34, 54, 63, 64, 75))
+    assert normal_elo_interval(many) == elo_interval(many)
 
 
 def test_too_few_games_show_nothing() -> None:

@@ -285,7 +285,7 @@ def test_six_games_that_were_all_won_are_said_to_be_too_few() -> None:
     lines = report_lines(standing)
     low = elo_interval(Pentanomial((0, 0, 0, 0, 3)), 0.95).low
     # Equal players win three of three pairs once in 8.
-    words = f"Elo above {low:+.1f} (95 %, all won), LOS 87.5 % (of pairs): no difference shown"
+    words = f"Elo above {low:+.1f} (95 %, all won), LOS 87.5 % (of 3 pairs, 6 games): no difference shown"
     assert words in lines
     assert "  too few pairs to show anything: it takes 5 at least" in lines
     levels = [line for line in level_lines(standing) if line.startswith("at 0.9")]
@@ -306,7 +306,7 @@ def test_normalized_elo_of_a_match_is_that_of_fastchess() -> None:
     assert "normalized Elo +57.9 (95 %: +29.7 to +86.2)" in level_lines(standing)
     (of_elo,) = (line for line in report_lines(standing) if "Elo" in line)
     assert of_elo.startswith("Elo +55.6 (95 %: +")
-    assert of_elo.endswith("), LOS 100.0 % (of pairs): a is better")
+    assert of_elo.endswith("), LOS 100.0 % (of 290 pairs, 580 games): a is better")
     known = standing.as_json()["normalized_elo"]
     assert (round(known["value"], 2), round((known["high"] - known["low"]) / 2, 2)) == (57.94, 28.28)
 

@@ -143,7 +143,7 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
     pair = compared(db, "key-net", "key-net").comparisons[0]
     assert pair.counts["repaired"] == pair.counts["newly wrong"] == 0
     assert (pair.mean_abs.difference, pair.mean_abs.low, pair.mean_abs.high) == (0, 0, 0)
-    assert (pair.share_by_games.low, pair.share_by_games.high) == (0, 0)
+    assert pair.share_by_games.difference == 0  # its interval: see the test of no candidate that changes
     assert pair.of_first == pair.of_second
     assert pair.of_first.other_right.count == 0
     assert all(row.change.difference == 0 for row in pair.labels)
@@ -238,6 +238,19 @@ def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db
     assert pair.of_first.mean_other < pair.of_first.mean_own - 0.2
     assert not pair.share_by_games.clear
     assert not pair.mean_abs.clear
+
+
+def test_where_no_candidate_changes_the_interval_has_a_width(db: Path) -> None:
+    """Wilson's bound of none among as many games as count, not an interval of no width."""
+    found = compared(db, "key-net", "key-net")
+    games = np.unique(found.scores.game_id, return_counts=True)[1]
+    effective = games.sum() ** 2 / (games**2).sum()
+    z = 1.959963984540054
+    pair = found.comparisons[0]
+    for change in (pair.share_by_games, *(at.change for row in pair.by_kind for at in row.candidates)):
+        ends = (0, -(z**2) / (effective + z**2), z**2 / (effective + z**2))
+        assert (change.difference, change.low, change.high) == pytest.approx(ends)
+    assert comparison_lines(found)[-1] == "one net: the files have the same content, so there is nothing to compare"
 
 
 @pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])

@@ -16,6 +16,8 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.store import columns, connection
 from valuerepair.store.connection import StoreConnection
+from valuerepair.store.queries import cut_scale
+from valuerepair.store.rows import Known
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
@@ -54,16 +56,21 @@ def test_columns_are_what_a_join_gives(path: Path) -> None:
         with closing(sqlite3.connect(path)) as other:
             cursor = other.execute(JOINED, (oracle, net))
             names, rows = [column[0] for column in cursor.description], cursor.fetchall()
+        scale = cut_scale(store.connection, net, oracle)
         known = store.known(found["position_id"], net, oracle)
     assert len(rows) > 500
     assert {*names, "weight", *columns.CODES} == set(found)
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         expected = [cell % 2**64 for cell in cells] if name == "key" else list(cells)
         assert [plain(cell) for cell in found[name].tolist()] == expected, name
-    np.testing.assert_allclose(found["weight"], [each.weight for each in known], rtol=1e-12)
+    np.testing.assert_allclose(found["weight"], weights_by_row(known, scale), rtol=1e-12)
     assert len(set(found["weight"].tolist())) > 1
     assert [PHASES[code] for code in found["phase_code"]] == found["phase"].tolist()
     assert ["wb"[code] for code in found["side_code"]] == found["side"].tolist()
+
+
+def weights_by_row(known: list[Known], scale: float | None) -> list[float]:
+    return [1.0 if row.probability is None else (scale or 0.0) / row.probability for row in known]
 
 
 def by_another(path: Path, store: Store) -> None:

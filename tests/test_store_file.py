@@ -18,10 +18,12 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.values import AlphaFit
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Question
+from valuerepair.runs.check_store import digest_check
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.store import files, schema
 from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.store import Store
 
 
@@ -162,6 +164,20 @@ def test_a_store_of_before_it_knew_kinds(tmp_path: Path, archive: Path) -> None:
     assert every["deep_q"].tolist() == before["deep_q"].tolist()
     assert every["weight"].tolist() == [1.0] * len(ids)
     assert every["step"].fillna("none").tolist()[:8] == ["none"] * 5 + ["child"] * 3
+
+
+def test_the_own_search_goes_by_its_number_in_a_store_of_before(tmp_path: Path, archive: Path) -> None:
+    """Its digest is what it was, so that runs go on."""
+    path, search = tmp_path / "a.db", OracleIdentity("mcts", "valuerepair 0.1.0 search 1", "a", {"nodes": 5}, {}, "net")
+    mine_by_key(archive, path)
+    with Store.open(path, write=True) as store:
+        number = store.add_oracle(search)
+    before = "UPDATE oracles SET label = 'valuerepair 0.1.0 search 1 net nodes=5' WHERE kind = 'mcts'"
+    sqlite_file(path, f"{BEFORE_KINDS}; {before}")
+    with Store.open(path, write=True) as store:
+        assert store.add_oracle(search) == number
+        assert store.oracles()["label"].tolist()[-1] == search.label == "valuerepair search 1 net nodes=5"
+        assert not digest_check(store).wrong
 
 
 def test_a_store_of_before_it_knew_where_nets_lie(tmp_path: Path, archive: Path) -> None:

@@ -390,7 +390,7 @@ def test_a_run_that_was_cut_off_ends_in_the_same_parameters(
     monkeypatch.setattr(fitting, "CHECKPOINT_S", 0.0)  # a checkpoint after every step
     monkeypatch.setattr(f"{__name__}.STOP", stop)
     with monkeypatch.context() as patch:
-        patch.setattr(f"{__name__}.Stream", StoppedAt)
+        patch.setattr(f"{__name__}.TrainingStream", StoppedAt)
         with pytest.raises(Stopped):
             run(train, tmp_path / "cut", held, average=average, only=only)
     cut = run(train, tmp_path / "cut", held, average=average, only=only)

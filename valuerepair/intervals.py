@@ -397,6 +397,19 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], s
     return [Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True)]
 
 
+def share_change(resampled: Interval, weights: Floats, groups: Ids) -> Interval:
+    """The change of a share by its `bootstrap`; where no row changed, with Wilson's bound of none in these groups.
+
+    Resamples of rows without a change have none either, and an interval of no width would claim to know that. `weights`
+    and `groups` are [n]; the number of groups is Kish's effective one.
+    """
+    if (resampled.low, resampled.high) != (0, 0) or not weights.any():
+        return resampled
+    mass = np.bincount(np.unique(groups, return_inverse=True)[1], weights)
+    _, most = wilson_bounds(0.0, float(mass.sum() ** 2 / (mass**2).sum()))
+    return Interval(resampled.difference, -most, most)
+
+
 def _resampled(sums: Floats, mass: Floats, resamples: int, seed: int) -> Floats:
     """[resamples, k] weighted means over games drawn with replacement."""
     rng, count = np.random.default_rng(seed), len(mass)

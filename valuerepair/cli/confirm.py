@@ -18,7 +18,7 @@ from valuerepair.cli.verbosity import is_quiet
 @DEEP(help="Another deep search for the second look, as in `vr mine`.")
 @click.option("--nodes", type=int, help="Nodes of the second look, with the first one's engine and options.")
 @click.option("--times", type=float, help="Nodes of the second look as a multiple of the first one's.  [default: 10]")
-@click.option("--limit", type=int, help="Stop after this many candidates; the same command continues.")
+@click.option("--limit", type=int, help="Look only at this many candidates, the largest disagreements.")
 @click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @click.option("--show", type=click.IntRange(0), default=5, help="How many of the worst cases of each verdict to show.")

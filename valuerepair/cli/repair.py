@@ -89,7 +89,7 @@ def command(
     settings = read_settings(Path(output), said)
     if cluster is not None and settings.store:
         raise UsageError("--cluster: is for mining, and with --store nothing is mined")
-    repair = planned(Path(output), settings, cluster=cluster, quiet=quiet)
+    repair = planned(Path(output), settings, cluster=cluster, quiet=quiet, to_look_at=plan)
     if plan:
         click.echo(dumps(repair.as_dict(), indent=2, ensure_ascii=False) if json else "\n".join(repair.lines()))
         return

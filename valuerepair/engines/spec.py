@@ -83,13 +83,17 @@ def pairs_of(items: list[str], where: str, example: str) -> list[tuple[str, str]
 
 
 def parse_engine(kind: str, items: list[str], where: str, parameters: Collection[str], example: str) -> EngineSpec:
-    """Reads the settings of an engine of one of `ENGINE_KINDS`; for ``uci`` the engine comes first.
+    """Reads the settings of an engine of one of `ENGINE_KINDS`; for ``uci`` the engine comes first, before a comma or a
+    colon.
 
     `parameters` are the names that the own search knows (their values are checked by `SearchParams`). Numbers may end
     in k or M, times in ms or s. Raises UsageError that begins with `where` and lists what is allowed.
     """
     spec = EngineSpec(kind, where=where)
     if kind == UCI:
+        engine, _, setting = items[0].rpartition(":") if items else ("", "", "")
+        if engine and _is_setting(setting):  # a colon before the settings, as of the other kinds
+            items = [engine, setting, *items[1:]]
         if not items or not items[0] or _is_setting(items[0]):
             raise UsageError(f"{where}say which engine: uci:/path/engine; {example}")
         spec, items = replace(spec, path=items[0]), items[1:]

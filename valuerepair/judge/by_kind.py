@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
-from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, weighted
+from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, share_change, weighted
 from valuerepair.judge.two_phase import Deeper, estimated
 
 Finding = Literal["better", "worse", "not shown", "too few games"]
@@ -152,6 +152,7 @@ def _candidates(
         again = [np.abs(q - deeper.deep_q) >= threshold for q in scaled]
         columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, again, strict=True)]
     change, *means = bootstrap(np.stack([columns[1] - columns[0], *columns], 1), weight, game, seed)
+    change = share_change(change, weight, game)
     if len(np.unique(game)) < FEWEST_GAMES:
         change = Interval(change.difference, float("nan"), float("nan"))
     if deeper is None:

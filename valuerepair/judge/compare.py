@@ -26,6 +26,7 @@ from valuerepair.intervals import (
     bootstrap,
     cross,
     newcombe,
+    share_change,
     weighted,
     wilson,
 )
@@ -404,7 +405,7 @@ def _compare(
         first=names[0],
         second=names[i],
         counts=dict(zip(CATEGORIES, counts, strict=True)),
-        share_by_games=by_games,
+        share_by_games=share_change(by_games, weight, game),
         mean_abs=mean_abs,
         of_first=_select(first, second, size[0], size[i], weight, game),
         of_second=_select(second, first, size[i], size[0], weight, game),
@@ -452,12 +453,14 @@ def _at_own_alpha(
     first, second = np.abs(scores.disagreement) >= asked.threshold
     table = cross(first, second, scores.weight)
     moved = (second.astype(np.float64) - first)[:, None]
-    return AtOtherAlpha(own.value, own.origin, table.shares, bootstrap(moved, scores.weight, scores.game_id, seed)[0])
+    change = share_change(bootstrap(moved, scores.weight, scores.game_id, seed)[0], scores.weight, scores.game_id)
+    return AtOtherAlpha(own.value, own.origin, table.shares, change)
 
 
 # What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
 _QUERY = """
-    SELECT position_id, max(cut_at IS NULL), max(searched), max(probability) FROM screened
+    SELECT position_id, max(cut_at IS NULL), max(searched) AS "screened.searched",
+        max(probability) AS "screened.probability" FROM screened
     WHERE oracle_id = ? GROUP BY position_id
 """
 
@@ -652,8 +655,13 @@ def comparison_lines(found: Remeasured) -> list[str]:
         shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
     shown += ["", f"{'':{width}}  mean |disagreement|  spread of Q  candidates at {found.threshold:g}"]
     shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.spread:>11.4f}  {net.candidates}" for net in found.nets]
+    keys = {net.name: net.sha256 for net in found.nets}
     for comparison in found.comparisons:
-        shown += ["", *_comparison(comparison, found.calibration)]
+        if keys[comparison.first] == keys[comparison.second]:
+            shown += ["", f"A = {comparison.first}, B = {comparison.second}"]
+            shown += ["one net: the files have the same content, so there is nothing to compare"]
+        else:
+            shown += ["", *_comparison(comparison, found.calibration)]
     for regret in found.regret or ():
         shown += ["", *regret_lines(regret)]
     if found.rejudged is not None:

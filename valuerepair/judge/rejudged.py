@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, bootstrap, weighted
+from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, bootstrap, share_change, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import Deeper, estimated
 
@@ -198,7 +198,7 @@ def rejudged_pair(
         columns.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
     both = [deeper.corrected(first, second) for first, second in zip(*columns, strict=True)]
     candidates, mean_abs = bootstrap(np.stack(both, 1), weight, game, seed)
-    return candidates, mean_abs
+    return share_change(candidates, weight, game), mean_abs
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What stores and games call the search: the release whose values these are. It changes only when the same net, options
-# and nodes give other values, which are then kept apart; under one name a later release goes on with what it finds.
+# What digests call the search, with the release that first gave these values; people read `rows.engine_words`. It
+# changes only when the same net, options and nodes give other values, which are then kept apart.
 SEARCH = "valuerepair 0.1.0 search 1"
 # Parameters that no value depends on.
 _WITHOUT_EFFECT = ("self_check", "temp")

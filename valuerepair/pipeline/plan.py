@@ -36,6 +36,17 @@ _PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few gam
 _STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
 
 
+class TooLittleTime(UsageError):
+    """A budget that is too small, and how many seconds it takes at the least."""
+
+    def __init__(self, budget: str, seconds: float) -> None:
+        super().__init__(
+            f"--budget {budget}: is too little; with this net and this judge it takes about "
+            f"{format_duration(seconds)} at the least"
+        )
+        self.seconds = seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A command of `vr`: its `words`, what it works on in words (`size`), and how long that takes (s).
@@ -72,7 +83,7 @@ class Plan:
 
 
 def plan(settings: Settings, rates: Rates, folder: Path, cluster: str | None = None) -> Plan:
-    """What is to be run, in `folder`, by these rates. Raises UsageError for a budget that is too small."""
+    """What is to be run, in `folder`, by these rates. Raises TooLittleTime for a budget that is too small."""
     chosen = replace(settings, sizes=sizes(settings, rates))
     return Plan(chosen, stages(chosen, rates, folder, cluster))
 
@@ -84,7 +95,7 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
     """The sizes that the settings give, and for the others what the budget allows.
 
     Each gets its share of the time that is left once what goes by anyway is taken off, and those before it have what
-    they need: so what one has no use for goes to the next. Raises UsageError for a budget that is too small.
+    they need: so what one has no use for goes to the next. Raises TooLittleTime for a budget that is too small.
     """
     shares, cost = dict(_SHARES_NORMAL if settings.normal else _SHARES), _costs(settings, rates)
     if not settings.test_deep:
@@ -112,10 +123,7 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
             whole = sum(shares.values())
             given = sum((getattr(settings.sizes, each) or 0) * cost[each] for each in shares)
             least = fixed + given + max(_LEAST.get(each, 0) * cost[each] * whole / shares[each] for each in lacking)
-            raise UsageError(
-                f"--budget {settings.budget}: is too little; with this net and this judge it takes about "
-                f"{format_duration(least)} at the least"
-            )
+            raise TooLittleTime(settings.budget, least)
         found[name] = size = _round(size) // 2 * 2 if name == "games" else _round(size)
         left -= size * cost[name]
     return Sizes(**found)

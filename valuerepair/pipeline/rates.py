@@ -1,4 +1,7 @@
-"""How fast this machine does what a repair consists of, measured in about half a minute by a process of its own."""
+"""How fast this machine does what a repair consists of, measured by a process of its own: half a minute, if it is idle.
+
+It takes the same time for every budget: rates of a second are noise, and they are kept for the next budget, too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,7 +24,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.inputs import Count, Record, Seconds, read_json
-from valuerepair.pipeline.settings import Settings, seconds_of
+from valuerepair.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from valuerepair.chess.positions import PositionBatch
@@ -31,8 +34,7 @@ if TYPE_CHECKING:
 FILE = "rates.json"
 _POSITIONS = 512
 _BYTES, _FILES = 32_000_000, 4  # unpacked, of at most so many files of the archives
-_JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0  # for a budget of an hour or more, and so much less for a smaller one
-_WHOLE_S = 3600.0
+_JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0
 _GAMES = 128  # at once, as a match has them at most
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
@@ -86,7 +88,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         raise UsageError(f"{' '.join(settings.archives)}: give files or folders; what is read once cannot be planned")
     with Progress("measuring this machine", quiet=quiet) as progress:
         progress.stage("judge, net, training, games")
-        found = _measured_apart({**asked, "part": min(1.0, seconds_of(settings.budget) / _WHOLE_S)})
+        found = _measured_apart(asked)
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         partial.write_text(json.dumps({"of": asked, "rates": asdict(found)}, indent=2) + "\n", "utf-8")
@@ -144,10 +146,10 @@ def _measure(asked: Mapping[str, Any]) -> dict[str, Any]:
     with open_net(asked["net"]) as net:
         net.evaluate(batch)
         opened = time.monotonic() - opening
-        found["net"] = len(batch) * _rate(lambda: net.evaluate(batch), _NET_S * asked["part"])
+        found["net"] = len(batch) * _rate(lambda: net.evaluate(batch), _NET_S)
         oracle = open_oracle(asked["deep"], net_path=asked["net"], net=net)
         try:
-            found |= _judge(oracle, batch, _JUDGE_S * asked["part"])
+            found |= _judge(oracle, batch, _JUDGE_S)
         finally:
             oracle.close(cancel=True)
         found["moves"] = _moves(net, batch, asked["nodes"])
@@ -231,18 +233,22 @@ def _part(path: str, of: int) -> _Part:
 
 
 def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, float]:
-    """Begins as many searches as run at once, and further ones for some seconds; waits for all."""
+    """Searches a second while as many as run at once are under way, over some seconds.
+
+    The first searches only warm up: engines start with them, tables are filled, kernels are loaded.
+    """
     from valuerepair.store.rows import DeepResult
 
-    positions = iter(batch)
-    begun, done, nodes = time.monotonic(), 0, 0
-    waiting = deque(oracle.submit(each) for each in islice(positions, oracle.workers))
-    while waiting:
+    positions = chain.from_iterable(repeat(batch))
+    waiting = deque(oracle.submit(position) for position in islice(positions, 2 * oracle.workers))
+    for _ in range(oracle.workers):
+        waiting.popleft().result()
+    begun, spent, done, nodes = time.monotonic(), 0.0, 0, 0
+    while spent < seconds or done < oracle.workers:
+        waiting.append(oracle.submit(next(positions)))
         result = waiting.popleft().result()
         done, nodes = done + 1, nodes + (result.nodes if isinstance(result, DeepResult) else 0)
-        if time.monotonic() - begun < seconds:
-            waiting.extend(oracle.submit(each) for each in islice(positions, 1))
-    spent = time.monotonic() - begun
+        spent = time.monotonic() - begun
     return {"searches": done / spent, "nodes": max(nodes, 1) / spent}
 
 
@@ -270,7 +276,7 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
 
     begun = time.monotonic()
     graph = NetGraph.open(net)
-    size, only, seconds = asked["batch"], asked["only"], _TRAIN_S * asked["part"]
+    size, only = asked["batch"], asked["only"]
     weights = LossWeights(policy=float(only != "value"), moves_left=0.0, policy_kl=float(only != "value"))
     learner = Learner(graph, TrainOptions(only=only, batch=size), weights)
     nothing = np.zeros(len(batch))
@@ -291,7 +297,7 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
     step()
     judge()
     compiled = time.monotonic() - begun
-    return {"compile": compiled, "train": size * _rate(step, seconds), "judge": size * _rate(judge, seconds / 2)}
+    return {"compile": compiled, "train": size * _rate(step, _TRAIN_S), "judge": size * _rate(judge, _TRAIN_S / 2)}
 
 
 if __name__ == "__main__":

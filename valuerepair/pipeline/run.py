@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -22,13 +23,14 @@ import msgspec
 
 from valuerepair import signals
 from valuerepair.chess.progress import format_duration
+from valuerepair.engines.process import guard_command
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.inputs import Record, Seconds, read_json
 from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, plan
+from valuerepair.pipeline.plan import PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
 
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 NOTES = "stages.json"
 LOCK = "repair.lock"
 _TICK_S = 0.2
+_HOLDER = 40  # bytes for who holds the lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +233,26 @@ def judge_of(path: str, net: str, deep: str | None) -> str:
     return specs[0]
 
 
-def planned(folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False) -> Repair:
+def planned(
+    folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False, to_look_at: bool = False
+) -> Repair:
     """The plan of a repair, and how far it is. Measures this machine where the folder does not say how fast it is.
 
-    Raises UsageError and ValueRepairError for what will not run.
+    A plan `to_look_at` may take longer than the budget: where that is too small, it is the shortest one. Raises
+    UsageError and ValueRepairError for what will not run.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder}: is a file, not a folder")
     speed = rates(settings, folder, quiet=quiet)
-    chosen = plan(settings, speed, folder, cluster)
+    try:
+        chosen = plan(settings, speed, folder, cluster)
+    except TooLittleTime as error:
+        if not to_look_at:
+            raise
+        log.info(f"{error}; this is the plan for that")
+        # Of a little more, as sizes are rounded.
+        settings = replace(settings, budget=f"{ceil(1.05 * error.seconds)}s")
+        chosen = plan(settings, speed, folder, cluster)
     # Commands are the same wherever the folder is, and from wherever it is looked at; a net is by its content.
     within, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
     identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in within.stages}
@@ -269,8 +283,8 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
             lock = stack.enter_context(claimed(folder / LOCK))
         except HeldError as error:
             who = error.content.decode("ascii", "replace").strip()
-            raise ValueRepairError(f"{folder}: another vr repair is at it (process {who}), or a stage of it") from None
-        os.pwrite(lock, f"{os.getpid():<20}".encode(), 0)
+            raise ValueRepairError(f"{folder}: another vr repair is at it (process {who})") from None
+        os.pwrite(lock, str(os.getpid()).ljust(_HOLDER).encode(), 0)
         stack.callback(os.ftruncate, lock, 0)
         if not (folder / toml.FILE).exists():
             _check_free(repair)
@@ -379,8 +393,9 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     """The exit code, and whether a signal came meanwhile, which is passed on.
 
     The command has a session of its own, so that Ctrl-C reaches it once, through this process; and it holds the lock,
-    so that nobody else begins while it lives. It is all that its words say: defaults from valuerepair.toml and from the
-    environment, which may be others the next time, do not reach it.
+    so that nobody else begins while it lives. On Linux it dies with this process, also by kill -9. It is all that its
+    words say: defaults from valuerepair.toml and from the environment, which may be others the next time, do not reach
+    it.
     """
     words = [sys.executable, "-m", "valuerepair", "--config", os.devnull, *repair.words(stage)]
     words += ["-q"] if quiet else []
@@ -405,8 +420,16 @@ def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: M
     passed_on = 0
     with (
         signals.counted(),
-        subprocess.Popen(words, stdout=out, env=env, pass_fds=(lock,), start_new_session=True) as process,
+        open(os.devnull, "wb") as nobody,  # in place of the reaper's pipe: a stage ends its own engines
+        subprocess.Popen(
+            guard_command("launch", str(nobody.fileno()), str(os.getpid()), *words),
+            stdout=out,
+            env=env,
+            pass_fds=(lock, nobody.fileno()),
+            start_new_session=True,
+        ) as process,
     ):
+        os.pwrite(lock, f"{os.getpid()}, its stage {process.pid}".ljust(_HOLDER).encode(), 0)
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_TICK_S)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import FEWEST, elo_interval, elo_words, los_words, moments
-from valuerepair.play.match_pgn import Match, TaggedGame, matches_of, read_games, together
+from valuerepair.play.match_pgn import Match, TaggedGame, matches_of, played, read_games, together
 from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import POINTS, Standing, report_lines, score_words
 
@@ -27,7 +28,8 @@ class Crosstable:
     `matches` are those of each two players, the one with the most games first; `player` is whose they all are, None
     where all players are asked for. `whole` is the one table there is to show: the match of two players, or `player`
     against all others; None where there are several players and none was asked for. `undecided` are the games without a
-    result, `games` counts all. `seconds` is what a game took on average, None where the file does not say.
+    result, `games` counts all. `without_moves` are games that were left out because they have no move, by how they
+    ended. `seconds` is what a game took on average, None where the file does not say.
     """
 
     games: int
@@ -36,6 +38,7 @@ class Crosstable:
     whole: Standing | None
     undecided: tuple[TaggedGame, ...]
     seconds: float | None
+    without_moves: Counter[str] = field(default_factory=Counter)
 
     @property
     def players(self) -> list[str]:
@@ -57,6 +60,9 @@ class Crosstable:
             named = ", ".join(f"game {game.place:,} ({game.ending})" for game in self.undecided[:_MOST_NAMED])
             more = len(self.undecided) - _MOST_NAMED
             lines.append(f"without a result: {named}" + (f" and {more:,} more" if more > 0 else ""))
+        if count := self.without_moves.total():
+            endings = ", ".join(f"{ending} {number:,}" for ending, number in self.without_moves.most_common())
+            lines.append(f"left out: {count:,} {'game' if count == 1 else 'games'} without a move ({endings})")
         return lines
 
     def as_json(self) -> dict[str, Any]:
@@ -65,6 +71,7 @@ class Crosstable:
             "games": self.games,
             "players": self.players,
             "undecided": [{"game": game.place, "ending": game.ending} for game in self.undecided],
+            "without_moves": dict(self.without_moves),
             "mean_seconds": self.seconds,
             "whole": None if self.whole is None else self.whole.as_json(),
             "matches": [match.as_json() for match in self.matches],
@@ -87,7 +94,7 @@ class Crosstable:
 def _elo(match: Standing) -> str:
     if moments(match.results)[0] < FEWEST:
         return f"too few {match.of}"
-    return f"{elo_words(elo_interval(match.results))}, LOS {los_words(match.results)} (of {match.of})"
+    return f"{elo_words(elo_interval(match.results))}, LOS {los_words(match.results)} (of {match.of_words})"
 
 
 def crosstable(
@@ -102,7 +109,7 @@ def crosstable(
     `player` is whose games count, and from whose side all is said; `sprt` is asked of `whole`. Raises UsageError for a
     player that is not there and for a test of several players, ValueRepairError for files without a match.
     """
-    games = list(read_games(paths, on_games))
+    games, without_moves = played(list(read_games(paths, on_games)))
     found = matches_of(games, player)
     if not found:
         raise _no_match(paths, games, player)
@@ -127,6 +134,7 @@ def crosstable(
         whole,
         undecided,
         sum(seconds) / len(seconds) if seconds else None,
+        without_moves,
     )
 
 

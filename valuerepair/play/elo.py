@@ -156,7 +156,7 @@ def share_interval(results: Results, level: float = 0.95) -> Estimate:
     """
     if not 0 < level < 1:
         raise ValueError(f"a level is between 0 and 1, not {level!r}")
-    n, mean, variance = moments(results)
+    n, mean, _ = moments(results)
     if not n:
         return Estimate(math.nan, math.nan, math.nan)
     if few(results):
@@ -166,6 +166,11 @@ def share_interval(results: Results, level: float = 0.95) -> Estimate:
         low = float(betaincinv(won, lost + 1, (1 - level) / 2)) if won else 0.0
         high = float(betaincinv(won + 1, lost, (1 + level) / 2)) if lost else 1.0
         return Estimate(mean, low, high)
+    return _symmetric(results, level)
+
+
+def _symmetric(results: Results, level: float) -> Estimate:
+    n, mean, variance = moments(results)
     margin = _quantile(results, (1 + level) / 2) * math.sqrt(variance / n)
     return Estimate(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
 
@@ -188,6 +193,11 @@ def few(results: Results) -> bool:
 def elo_interval(results: Results, level: float = 0.95) -> Estimate:
     """Elo with its interval: that of the share of the points, each bound taken to Elo, so it is not symmetric."""
     return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
+
+
+def normal_elo_interval(results: MatchScore | Pentanomial, level: float = 0.95) -> Estimate:
+    """Elo with the normal interval, also of few outcomes: as fastchess has it of pairs, cutechess of games."""
+    return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in _symmetric(results, level)))
 
 
 def normalized_elo(results: Results, level: float = 0.95, played: Results | None = None) -> Estimate:

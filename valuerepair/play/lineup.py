@@ -193,7 +193,7 @@ def parse_side(text: str) -> EngineSpec:
         items = [first, *items[1:]] if first else items[1:]
     elif items[0] in (STOCKFISH, LC0):
         kind, items = items[0], items[1:]
-    elif "=" in items[0] and not is_path(items[0]):
+    elif "=" in items[0] and not is_path(items[0]) and ":" not in items[0].partition("=")[0]:
         kind = MCTS
     elif (net := _net_named(items[0])) is not None:
         raise UsageError(f"{where}a net is given as net={net}; {EXAMPLE}")

@@ -45,6 +45,7 @@ _MOST_PAIRED = 0.9
 _FEWEST_PLIES = 4
 _AROUND = b"\xef\xbb\xbf \t\r\n"
 _NO_MOVES = re.compile(rb"\]\s*(?:1-0|0-1|1/2-1/2|\*)?\Z")
+_ANY_MOVE = re.compile(r"(?:\{[^}]*\}|\d+\.+|\s)*[A-Za-z]")
 _BEFORE_MOVES = re.compile(r"\s*(?:\{[^}]*\}\s*)?")
 _MOVE = re.compile(r"(?:\d+\.+\s*)?([A-Za-z][^\s{}();]*)\s*(?:\$\d+\s*)*")
 _BOOK = re.compile(r"\{\s*book\b[^}]*\}\s*")
@@ -76,7 +77,7 @@ class TaggedGame(NamedTuple):
 
     `place` is which of all games read it is, from 1. `opening` tells games of one opening from those of others, None
     where nothing says what it is. `run` and `number` are those that `vr match` gives its games, else "" and 0.
-    `seconds` is how long it took, None where the file does not say.
+    `seconds` is how long it took, None where the file does not say. `has_moves` is False where no move was made.
     """
 
     place: int
@@ -89,6 +90,7 @@ class TaggedGame(NamedTuple):
     opening: bytes | None
     run: str
     number: int
+    has_moves: bool = True
 
 
 class Match(NamedTuple):
@@ -151,12 +153,24 @@ def _is_copy(text: bytes, texts: set[bytes]) -> bool:
 
 def read_match(path: str) -> Match:
     """The match of two players in a PGN file. Raises UsageError and ValueRepairError, as for a file of another kind."""
-    games = list(read_games([path]))
+    games, _ = played(list(read_games([path])))
     players = list(dict.fromkeys(name for game in games for name in (game.white, game.black)))
     if len(players) != 2:
         many = f"there are {len(players):,} players" if len(players) > 2 else "one player plays itself"
         raise ValueRepairError(f"{path}: not the games of one match of two players: {many}")
     return matches_of(games)[0]
+
+
+def played(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counter[str]]:
+    """The games that were played, and by how they ended those that were not, because they have no move.
+
+    A connection that fails says nothing of strength; `vr match` itself names the loser of a game that ends so. Files
+    of results alone, in which no game has moves, are taken as they are.
+    """
+    if not any(game.has_moves for game in games):
+        return list(games), Counter()
+    counted = [game for game in games if game.has_moves or game.run]
+    return counted, Counter(game.ending for game in games if not (game.has_moves or game.run))
 
 
 def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[Match]:
@@ -246,6 +260,7 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
         _opening(tags, moves),
         sys.intern(tags["Run"]) if own else "",
         int(tags["Round"]) - 1 if own else 0,
+        _ANY_MOVE.match(moves) is not None,
     )
 
 

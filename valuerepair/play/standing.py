@@ -25,10 +25,12 @@ from valuerepair.play.elo import (
     counted_words,
     elo_interval,
     elo_words,
+    few,
     few_words,
     los,
     los_words,
     moments,
+    normal_elo_interval,
     normalized_elo,
     verdicts,
 )
@@ -196,6 +198,13 @@ class Standing:
         return counted_words(self.results)
 
     @property
+    def of_words(self) -> str:
+        """The same with their number: ``290 pairs``."""
+        results = self.results
+        count = len(results.games) if isinstance(results, ByOpening) else int(moments(results)[0])
+        return f"{count:,} {self.of.removesuffix('s') if count == 1 else self.of}"
+
+    @property
     def tested(self) -> MatchScore | Pentanomial:
         """What the SPRT is made of: pairs, but games under the bayesian model and where nothing says what pairs are."""
         of_games = not self.paired or (self.sprt is not None and self.sprt.model == "bayesian")
@@ -295,17 +304,33 @@ def report_lines(standing: Standing) -> list[str]:
     if tally.score.games:
         interval, verdict = standing.levels[0.95]
         lines.append(
-            f"Elo {elo_words(interval, '95 %')}, LOS {los_words(results)} (of {standing.of}): "
+            f"Elo {elo_words(interval, '95 %')}, LOS {los_words(results)} (of {_counted(standing)}): "
             f"{_verdict_words(first, verdict)}"
         )
         if (remark := few_words(results)) is not None:
-            lines.append(f"  {remark}")
+            lines.append(f"  {remark}{_normal_words(results)}")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
     lines += _breadth_line(standing)
     lines.append("endings: " + _endings(standing))
     lines.append("faults: " + _faults(standing))
     return lines
+
+
+def _counted(standing: Standing) -> str:
+    """What intervals are made of, and how many games these are: not all, where pairs are not complete."""
+    if isinstance(standing.results, MatchScore):
+        return standing.of_words
+    pairs = standing.results.pairs if isinstance(standing.results, Pentanomial) else 0
+    return f"{standing.of_words}, {2 * pairs or standing.tally.score.games:,} games"
+
+
+def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
+    """The interval that other programs print, beside an exact one of games or pairs that are not all alike."""
+    if isinstance(results, ByOpening) or not few(results) or not moments(results)[2]:
+        return ""
+    program = "fastchess" if isinstance(results, Pentanomial) else "cutechess"
+    return f"; the normal one, as {program} has it: {bounds_words(normal_elo_interval(results))}"
 
 
 def _verdict_words(first: str, verdict: str) -> str:
@@ -379,5 +404,8 @@ def _faults(standing: Standing) -> str:
     for fault in FAULTS:
         by = [counts[fault] for counts in standing.faults]
         whose = [f"{name} {count:,}" for name, count in zip(standing.names, by, strict=True) if count]
-        words.append(f"{_PLURAL[fault]} {sum(by):,}" + (f" ({', '.join(whose)})" if whose else ""))
+        # A game that ends on time without a loser was drawn by the rules; a crash is one whoever it is said of.
+        nobodys = 0 if fault == OUT_OF_TIME else standing.endings[fault] - sum(by)
+        whose += [f"not said whose {nobodys:,}"] if nobodys else []
+        words.append(f"{_PLURAL[fault]} {sum(by) + nobodys:,}" + (f" ({', '.join(whose)})" if whose else ""))
     return ", ".join(words)

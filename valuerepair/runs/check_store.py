@@ -35,6 +35,7 @@ from valuerepair.store.rows import (
     SECOND,
     DeepResult,
     OracleIdentity,
+    engine_words,
     position_batch,
     unsigned,
 )
@@ -308,7 +309,7 @@ def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, lim
     """The name of an oracle's net has no column: it is in the label, after the engine."""
     if (facts := _objects(limits, options)) is None:
         return False
-    words = label.removeprefix(engine.lower()).strip().split(" ")
+    words = label.removeprefix(engine_words(engine)).strip().split(" ")
     for count in range(len(words) + 1):
         net = " ".join(words[:count])
         if OracleIdentity(kind, engine, sha256, *facts, net).digest == digest:

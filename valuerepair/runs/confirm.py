@@ -55,8 +55,9 @@ _DRAWN = DeepResult(cp=0, wdl=(0, 1000, 0))
 
 @dataclass(frozen=True)
 class ConfirmOptions:
-    """`limit`: look at no more than so many candidates this time. `retry_failed`: search again what failed before.
-    `command`: the command line, kept in the store for the reader of it. Raises UsageError for a limit below 1."""
+    """`limit`: look at the first candidates of the frame only, at most this many, however often the run is interrupted.
+    `retry_failed`: search again what failed before. `command`: the command line, kept in the store for the reader of
+    it. Raises UsageError for a limit below 1."""
 
     limit: int | None = None
     retry_failed: bool = False
@@ -164,7 +165,7 @@ class _SecondLooks(SearchLoop["_Look"]):
 
     def _plan(self, options: ConfirmOptions) -> tuple[list[_Work], bool]:
         """The candidates with searches to come, and whether the limit leaves some out."""
-        ids = [int(each) for each in self._frame["position_id"]]
+        ids = [int(number) for number in self._frame["position_id"].iloc[: options.limit]]
         with self._store.writing() as connection:
             second_looks.take_over(connection, self._oracle_id, ids, self._run.id)
             done = second_looks.finished(connection, self._oracle_id, ids)
@@ -178,8 +179,7 @@ class _SecondLooks(SearchLoop["_Look"]):
             stages = [stage for stage in wanted if stage not in there and (number, stage) not in failed]
             if stages:
                 work.append(_Work(row, stages))
-        kept = work[: options.limit]
-        return kept, len(kept) < len(work)
+        return work, len(ids) < len(self._frame)
 
     def _stages(self, row: int, second_best: str | None) -> list[str]:
         """All searches of a candidate; where the first look named no move, the second look's own counts."""
@@ -627,8 +627,10 @@ def _signed(value: float | None) -> str:
 
 def _next(report: dict[str, Any]) -> list[str]:
     option = "" if report["store"] == DEFAULT_PATH else f" --db {shlex.quote(report['store'])}"
-    if report["state"] != "finished":
+    if report["state"] == "interrupted":
         return ["not done yet: give the same command again to go on where it stopped"]
+    if report["state"] == "limited":
+        return ["done for this --limit: give a larger one, or none, to look at the other candidates"]
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
         alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
         asked = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])

@@ -222,7 +222,8 @@ class _Mining(SearchLoop[int]):
         self._nodes += passage.nodes
         self._outlook.ended(passage.nodes, cut=not passage.searched)
         if passage.searched:
-            self._pairs.add_deep(position_id, numbers(climb.results[-1]), 1 / passage.probability)
+            probability = None if passage.cut_at is None else passage.probability
+            self._pairs.add_deep(position_id, numbers(climb.results[-1]), probability)
         else:
             self._cut += 1
             self._pairs.drop(position_id)

@@ -20,6 +20,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, Kind
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import wilson
 from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
@@ -256,6 +257,7 @@ class SampledPositions:
         question = self._options.question
         scale = run_scale(self._store, self.pair, question)
         cut += self.earlier.cut
+        rates = self.tally.rates(scale, partial(game_ids, self._store.connection), cut)
         return MineSummary(
             run_id=self._run.id,
             state=state,
@@ -266,8 +268,8 @@ class SampledPositions:
             earlier=self.earlier.scored,
             cut=cut,
             failed=self.failures.count + self.net_failures.count,
-            candidates=self.tally.candidates(scale, partial(game_ids, self._store.connection), cut),
-            beside=self.tally.beside(scale, partial(game_ids, self._store.connection)),
+            candidates=rates.pop(GAME, wilson(0, 0)),
+            beside=rates,
             threshold=question.threshold,
             alpha=scale.alpha,
             calibration=scale.calibration,
@@ -314,8 +316,6 @@ class EarlierValues:
         self._failures, self._net_failures = failures
         self._kinds, self._retry_failed, self._screening = kinds, retry_failed, screening
         self.scored = self.cut = 0
-        # Once: counted for every chunk, it would make the time grow with the square of what the ladder has cut.
-        self._cut_scale = store.cut_scale(*pair)
 
     def take(
         self, ids: NDArray[np.int64], new: NDArray[np.bool_], cut: AbstractSet[int]
@@ -332,7 +332,7 @@ class EarlierValues:
         if len(of_games):
             self._store.take_over_expanded(ids[of_games], self._pair[1])
         for old, stage in ((of_games, FULL), (others, EXPANDED)):
-            there = self._store.known(ids[old], *self._pair, stage, scale=self._cut_scale)
+            there = self._store.known(ids[old], *self._pair, stage)
             for i, known in zip(old.tolist(), there, strict=True):
                 fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
         return fresh, wanted
@@ -345,7 +345,7 @@ class EarlierValues:
             return False, False
         wanted = self._is_wanted(position_id, known, cut)
         if known.deep is not None:
-            self._pairs.add_deep(position_id, known.deep, known.weight)
+            self._pairs.add_deep(position_id, known.deep, known.probability)
         if known.net_q is not None and (known.deep is not None or wanted):
             self._pairs.add_net(position_id, known.net_q)
         climbs = self._screening and position_id not in self._kinds

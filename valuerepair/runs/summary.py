@@ -16,7 +16,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Flags, Floats, Ids, Rate, WeightedCount, far_words
+from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, weighted
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rows import DeepResult, Run
@@ -164,7 +164,7 @@ class MineSummary:
 
 _NOTHING = float("nan")
 _MORE = 256
-_COLUMNS = 10  # position_id, kind (of KINDS), weight, net_q, cp, mate, w, d, l, q
+_COLUMNS = 10  # position_id, kind (of KINDS), probability, net_q, cp, mate, w, d, l, q
 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
@@ -201,9 +201,11 @@ class RunScores:
     def __len__(self) -> int:
         return len(self._rows) // _COLUMNS
 
-    def add(self, position_id: int, net_q: float, deep: Deep, weight: float = 1.0, kind: Kind = GAME) -> None:
-        """Adds one scored position; with screening it stands for `weight` of them."""
-        self._rows.extend((position_id, KINDS.index(kind), weight, net_q))
+    def add(
+        self, position_id: int, net_q: float, deep: Deep, probability: float | None = None, kind: Kind = GAME
+    ) -> None:
+        """Adds one scored position; `probability` as in `store.rows.Known`."""
+        self._rows.extend((position_id, KINDS.index(kind), _NOTHING if probability is None else probability, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
     def found(self, scale: RunScale) -> int:
@@ -214,38 +216,33 @@ class RunScores:
         self._counted = len(self)
         return self._found
 
-    def candidates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> Rate:
-        """Candidates among the positions of games that have a Q, on this scale; those that stand for more do for `cut`
-        too.
+    def rates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> dict[Kind, Rate]:
+        """Candidates among the positions of each kind that have a Q, on this scale, weighted as in `Store.frame`.
 
-        `game_of` numbers the games of positions [n].
+        Positions that the ladder would have cut stand for the `cut` ones too. `game_of` numbers the games of positions
+        [n].
         """
-        return self._rates(scale, game_of, cut).get(GAME, WeightedCount().rate(cut or None))
-
-    def beside(self, scale: RunScale, game_of: Callable[[Ids], Ids]) -> dict[Kind, Rate]:
-        """The same of each kind of position beside the games that there is."""
-        return {kind: rate for kind, rate in self._rates(scale, game_of).items() if kind != GAME}
-
-    def _rates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> dict[Kind, Rate]:
-        hits, weight, ids, kinds = self._hits(scale)
-        rates = dict[Kind, Rate]()
-        for number in np.unique(kinds).tolist():
-            rows = kinds == number
-            count = WeightedCount().plus(hits[rows], weight[rows], game_of(ids[rows]))
-            more = cut if KINDS[number] == GAME else 0
-            rates[KINDS[number]] = count.rate(count.drawn.total + more if more else None)
-        return rates
+        hits, probability, ids, kinds = self._hits(scale)
+        every = np.array(self._rows[2::_COLUMNS])
+        standing = float((1 / every[~np.isnan(every)]).sum()) or 1.0
+        of_one = (np.count_nonzero(~np.isnan(every)) + cut) / standing
+        weight = np.where(np.isnan(probability), 1.0, of_one / probability)
+        return {
+            KINDS[number]: weighted(hits[rows], weight[rows], game_of(ids[rows]))
+            for number in np.unique(kinds).tolist()
+            for rows in [kinds == number]
+        }
 
     def _hits(self, scale: RunScale, begin: int = 0) -> tuple[Flags, Floats, Ids, Ids]:
-        """Whether each position with a Q is a candidate, its weight, number and kind, from this row on."""
+        """Whether each position with a Q is a candidate, its probability, number and kind, from this row on."""
         # The copy is of new rows only: an array that numpy looks into could not grow.
         fresh = np.array(self._rows[begin * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
-        ids, kinds, weight, net_q, cp, mate = fresh[:, :6].T
+        ids, kinds, probability, net_q, cp, mate = fresh[:, :6].T
         deep_q = values.deep_q(cp, mate, fresh[:, 6:9], fresh[:, 9], scale.alpha.value, self._question.q_from)
         off = np.abs((net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q)
         usable = ~np.isnan(off)
         found = off[usable] >= self._question.threshold
-        return found, weight[usable], ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
+        return found, probability[usable], ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
 
 
 class Pairs:
@@ -257,7 +254,7 @@ class Pairs:
     def __init__(self, tally: RunScores, kinds: Mapping[int, Kind] | None = None) -> None:
         self._tally, self._kinds = tally, {} if kinds is None else kinds
         self._net: dict[int, float] = {}
-        self._deep: dict[int, tuple[Deep, float]] = {}
+        self._deep: dict[int, tuple[Deep, float | None]] = {}
         self._without: set[int] = set()  # the net failed on them
 
     @property
@@ -273,18 +270,18 @@ class Pairs:
         else:
             self._add(position_id, net_q, *deep)
 
-    def add_deep(self, position_id: int, deep: Deep, weight: float = 1.0) -> None:
-        """Adds the deep value of a position, which stands for `weight` of them."""
+    def add_deep(self, position_id: int, deep: Deep, probability: float | None = None) -> None:
+        """Adds the deep value of a position; `probability` as in `store.rows.Known`."""
         net_q = self._net.pop(position_id, None)
         if position_id in self._without:
             return
         if net_q is None:
-            self._deep[position_id] = deep, weight
+            self._deep[position_id] = deep, probability
         else:
-            self._add(position_id, net_q, deep, weight)
+            self._add(position_id, net_q, deep, probability)
 
-    def _add(self, position_id: int, net_q: float, deep: Deep, weight: float) -> None:
-        self._tally.add(position_id, net_q, deep, weight, self._kinds.get(position_id, GAME))
+    def _add(self, position_id: int, net_q: float, deep: Deep, probability: float | None) -> None:
+        self._tally.add(position_id, net_q, deep, probability, self._kinds.get(position_id, GAME))
 
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""

@@ -25,9 +25,10 @@ _COLUMNS = {
     "net_best_p": "n.best_p", "net_entropy": "n.entropy",
     "cp": "v.cp", "mate": "v.mate", "deep_w": "v.w", "deep_d": "v.d", "deep_l": "v.l", "deep_own_q": "v.q",
     "deep_best": "v.best_move", "pv": "v.pv", "nodes": "v.nodes", "depth": "v.depth", "time_ms": "v.time_ms",
-    "stage": "v.stage", "failure": "coalesce(f.reason, x.reason)",
-    "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END",
-    "chance": "coalesce(c.chance, e.chance)",
+    "stage": "v.stage", "failure": 'coalesce(f.reason, x.reason) AS "failures.reason"',
+    "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END "
+    'AS "screened.cut_at"',
+    "chance": 'coalesce(c.chance, e.chance) AS "screened.chance"',
     "root_id": "e.root_id", "parent_id": "e.parent_id", "step": "e.step", "distance": "e.distance",
 }  # fmt: skip
 
@@ -62,14 +63,17 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
         WHERE p.id = :id
     """
     cells = store.connection.execute(query, {"net": net_id, "oracle": oracle_id, "id": position_id}).fetchone()
+    if cells is None:  # its game is not there
+        raise store.connection.lost()
     row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
-    known = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
+    (known,) = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
+    scale = queries.cut_scale(store.connection, net_id, oracle_id) or 0.0
     row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
     row["pv"] = (row["pv"] or "").split()
     row["net_best"] = decode_move(row["net_best"]) if row["net_best"] else None
     row["headers"] = json.loads(row["headers"])
     row["history_known"] = bool(row["history_known"])
-    return row | {"weight": float(known[0].weight)}
+    return row | {"weight": 1.0 if known.probability is None else scale / known.probability}
 
 
 def played_from(store: Store, position_id: int) -> list[PlayedFrom]:

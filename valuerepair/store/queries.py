@@ -54,8 +54,7 @@ WHERE {counts}
 # One that the ladder would have cut but had searched all the same stands for all like it; together for all there are.
 _CUT_SCALE = """SELECT count(*) / sum(searched / probability) FROM screened
     WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL"""
-_WEIGHT = f"""CASE WHEN c.cut_at IS NULL THEN 1.0 WHEN NOT c.searched THEN 0.0
-    ELSE coalesce(:scale, ({_CUT_SCALE})) / c.probability END"""
+_PROBABILITY = "CASE WHEN c.cut_at IS NULL THEN NULL WHEN NOT c.searched THEN 9e999 ELSE c.probability END"
 _TEXTS = {
     "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves", "white": "g.white", "black": "g.black",
     "event": "g.event", "date": "g.date", "result": "g.result", "played": "p.played", "net_best": "n.best_move",
@@ -107,11 +106,11 @@ def known(
     net_id: int,
     oracle_id: int,
     stage: str = FULL,
-    scale: float | None = None,
 ) -> list[Known]:
-    """What is there of each position, in the order of `ids`; `scale` is the `cut_scale`, if it was asked for before."""
+    """What is there of each position, in the order of `ids`."""
     query = f"""
-        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_WEIGHT}
+        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_PROBABILITY},
+               c.searched, c.probability
         FROM json_each(:ids) j
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
         LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
@@ -119,10 +118,10 @@ def known(
         LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = j.value
         ORDER BY j.key
     """
-    asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage, "scale": scale}
+    asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
     return [
-        Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure, weight)
-        for net_q, scored, cp, mate, w, d, loss, q, failure, weight in connection.execute(query, asked)
+        Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure, probability)
+        for net_q, scored, cp, mate, w, d, loss, q, failure, probability, *_ in connection.execute(query, asked)
     ]
 
 

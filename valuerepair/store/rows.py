@@ -86,6 +86,12 @@ class DeepResult:
     pv: tuple[str, ...] = ()
 
 
+def engine_words(engine: str) -> str:
+    """What labels call an engine. The own search goes by its number: the release in the name that digests are made of
+    is the one that these values began with."""
+    return engine.lower().replace("valuerepair 0.1.0 search", "valuerepair search")
+
+
 @dataclass(frozen=True)
 class OracleIdentity:
     """Everything an oracle's values depend on; two with the same `digest` give the same values, searched the same way
@@ -127,7 +133,7 @@ class OracleIdentity:
         """For people: ``stockfish 15.1 nodes=1000000``, then options that are not the usual ones."""
         plain = self.options if self.plain is None else self.plain
         unusual = [f"{k}={v}" for k, v in self.options.items() if plain.get(k) != v]
-        words = [self.engine.lower(), self.net, *(f"{k}={v}" for k, v in self.limits.items()), *unusual]
+        words = [engine_words(self.engine), self.net, *(f"{k}={v}" for k, v in self.limits.items()), *unusual]
         return " ".join(w for w in words if w)
 
 
@@ -178,14 +184,16 @@ class Admission(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason,
-    `weight` what the position stands for where it was screened.
+    """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason.
+
+    `probability` is that with which a position was searched in full that the ladder would have cut: infinite where it
+    was cut, None for all others.
     """
 
     net_q: float | None
     deep: tuple[float | None, float | None, float | None, float | None, float | None, float | None] | None
     failure: str | None
-    weight: float = 1.0
+    probability: float | None = None
 
 
 class DeepColumns(NamedTuple):

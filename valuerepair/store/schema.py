@@ -238,6 +238,8 @@ UPDATE OR REPLACE deep_values SET stage = 'expanded' WHERE stage = 'full'
 UPDATE OR REPLACE failures SET stage = 'expanded' WHERE stage = 'full'
     AND position_id IN (SELECT id FROM positions WHERE kind = 'aside');
 DELETE FROM screened WHERE position_id IN (SELECT id FROM positions WHERE kind = 'aside');
+-- The own search is called by its number.
+UPDATE oracles SET label = replace(label, 'valuerepair 0.1.0 search', 'valuerepair search') WHERE kind = 'mcts';
 -- Of the positions that are of no game, without reading their histories.
 CREATE INDEX positions_beside ON positions (kind) WHERE kind IS NOT 'game';
 """

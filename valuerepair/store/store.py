@@ -229,21 +229,14 @@ class Store:
         query = "SELECT id FROM games WHERE source = ? AND number = ? AND digest = ?"
         return int(self.connection.execute(query, row[:3]).fetchone()[0])
 
-    def cut_scale(self, net_id: int, oracle_id: int) -> float | None:
-        """What goes into the weights of all positions that a ladder would have cut, for `known`."""
-        return queries.cut_scale(self.connection, net_id, oracle_id)
-
     def positions(self, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
         """The positions `ids` [n], in that order, without where they come from. Raises ValueRepairError where one is
         missing."""
         return queries.positions(self.connection, ids)
 
-    def known(
-        self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL, scale: float | None = None
-    ) -> list[Known]:
-        """What is there already of each position, in the order of `ids`. With `scale`, the `cut_scale`, it takes no
-        longer the more the ladder has cut."""
-        return queries.known(self.connection, ids, net_id, oracle_id, stage, scale)
+    def known(self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL) -> list[Known]:
+        """What is there already of each position, in the order of `ids`."""
+        return queries.known(self.connection, ids, net_id, oracle_id, stage)
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
         """Positions reached from candidates are sampled now: their searches count as those of sampled ones."""
