@@ -26,11 +26,14 @@ from valuerepair.cluster.connection import parse_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import Split, read_split, write_split
 from valuerepair.nets import canary, onnx_model, session
+from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import open_net
 from valuerepair.nets.position_text import read_position, read_source
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
+from valuerepair.pipeline.rates import Rates, rates
 from valuerepair.pipeline.run import Noted, StageNotes, q_scales
+from valuerepair.pipeline.settings import Settings
 from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint
 from valuerepair.training.chunk_output import ChunkOutput
@@ -197,6 +200,43 @@ def assert_one_line(error: ValueRepairError, path: Path) -> str:
     assert str(path) in said or str(path.parent) in said
     assert len(said) < 500 + len(str(path))
     return said
+
+
+# -- files that are made anew where they are none ----------------------------------------------------------------------
+
+MEASURED = Rates(1000, 1.0, 1.0, 2.0, 300.0, 6e6, 500.0, 400.0, 800.0, 50.0)
+
+
+@pytest.mark.parametrize("kind", OTHER_FILES)
+def test_a_batch_size_is_measured_where_its_file_is_none(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(session.Session, "measure", lambda *given: {32: 1.0})
+    path = onnx_net(tmp_path / "good.onnx")
+    session.Session(path, CPU, 1, "0" * 64).tune()
+    (file,) = (tmp_path / "cache" / "tuning").iterdir()
+    for content in (OTHER_FILES[kind], file.read_bytes().replace(b"32,", b"-1,"), file.read_bytes()):
+        file.write_bytes(content)
+        own = session.Session(path, CPU, 1, "0" * 64)
+        own.tune()
+        assert own.batch_size == 32
+
+
+@pytest.mark.parametrize("kind", OTHER_FILES)
+def test_rates_are_measured_where_their_file_is_none(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("valuerepair.pipeline.rates._measured_apart", lambda asked: MEASURED)
+    (tmp_path / "a.pgn").write_text("1. e4 *\n")
+    settings = Settings(archives=(str(tmp_path / "a.pgn"),))
+    assert rates(settings, tmp_path, quiet=True) == MEASURED
+    file = tmp_path / "rates.json"
+    good = file.read_text()
+    for content in (OTHER_FILES[kind], good.replace("300.0", "0").encode(), good.replace("300.0", "1e999").encode()):
+        assert content != good.encode()
+        file.write_bytes(content)
+        assert rates(settings, tmp_path, quiet=True) == MEASURED
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------

@@ -297,6 +297,16 @@ def test_a_damaged_table_is_a_line(tmp_path: Path, content: bytes) -> None:
         result_of(WINS_ROOK, 200, syzygy=str(tmp_path))
 
 
+@pytest.mark.parametrize(("at", "byte"), [(6, 0), (20, 20)])
+def test_a_table_with_one_byte_of_another_value_is_a_line(tmp_path: Path, at: int, byte: int) -> None:
+    """A piece that there is not; a symbol that is made of itself."""
+    content = bytearray((Path(SMALLEST) / "KRvK.rtbw").read_bytes())
+    content[at] = byte
+    (tmp_path / "KRvK.rtbw").write_bytes(content)
+    with pytest.raises(ValueRepairError, match=r"^--syzygy: a damaged table"):
+        Tables(str(tmp_path)).probe("8/8/8/8/8/2k5/8/K6R w - - 0 1")
+
+
 def test_a_damaged_table_at_the_root_leaves_the_forest_as_it_was(tmp_path: Path) -> None:
     for name in ("KRvK.rtbw", "KRvK.rtbz"):
         (tmp_path / name).write_bytes(b"no table at all")

@@ -1,8 +1,8 @@
 """``python -m tests.fuzz.cover TARGET [libFuzzer options]``: coverage-guided fuzzing (pip install atheris).
 
 New inputs that reach other code are kept in tests/fuzz/corpus/TARGET (up to 4 KB each), where the tests read them.
-Only for readers in plain Python: engine, header, config, book, repair, position. Numba cannot compile what is
-instrumented, and archives, stores, JSON and Parquet are read by compiled code; these have the mutants.
+Only for readers in plain Python: engine, header, config, book, repair. Numba cannot compile what is instrumented, and
+archives, positions, stores, JSON and Parquet are read by compiled code; these have the mutants.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 CORPUS = Path(__file__).with_name("corpus")
-MODULES = ["valuerepair.engines", "valuerepair.books", "valuerepair.nets.weights", "valuerepair.nets.position_text"]
+MODULES = ["valuerepair.engines", "valuerepair.books", "valuerepair.nets.weights"]
 MODULES += ["valuerepair.cli", "valuerepair.pipeline.settings", "valuerepair.inputs", "tomllib"]
 
 

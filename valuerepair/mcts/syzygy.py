@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 
 if TYPE_CHECKING:
     import chess
@@ -116,5 +116,9 @@ def _damage_told(fen: str) -> Iterator[None]:
     """A damaged table is a ValueRepairError."""
     try:
         yield
-    except (OSError, ValueError, IndexError, struct.error) as error:
-        raise ValueRepairError(f"--syzygy: a damaged table, asked about {fen}: {error}") from None
+    except _DAMAGE as error:
+        raise ValueRepairError(f"--syzygy: a damaged table, asked about {fen}: {one_line(error)}") from None
+
+
+# python-chess believes a table: its sizes, links and pieces lead anywhere in one that is damaged.
+_DAMAGE = (OSError, ValueError, LookupError, ArithmeticError, AssertionError, RecursionError, struct.error)
