@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli_tree import SAMPLE
-from valuerepair.cli import cli
+from valuerepair.cli import cli, completion
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.cells import Column, columns
 from valuerepair.store.store import Store
@@ -149,6 +150,7 @@ CHANGED = [
     ("positions.ply", "4611686018427387904", ONE, "export"),
     ("positions.pieces", "'nan'", "1", "stats"),
     ("positions.game_id", "123456", ONE, "stats"),
+    ("positions.game_id", "123456", ONE, "show"),
     ("nets.name", "x'00'", "1", "stats"),
     ("oracles.limits", '\'{{"nodes":"x"}}\'', "1", "stats"),
     ("oracles.options", "'[]'", "1", "export"),
@@ -162,6 +164,7 @@ CHANGED = [
     ("priors.move", "65535", "1", "export labels"),
     ("screened.probability", "0.0", "position_id = 17", "stats"),
     ("expanded.step", "'leap'", "1", "show"),
+    ("expanded.position_id", "CAST(position_id || x'0800' AS BLOB)", "1", "show"),
     ("calibrations.curve", "'{{}}'", "1", "stats"),
     ("screens.model", "'5'", "1", "stats"),
     ("plays.z", "17.0", "1", "show"),
@@ -254,6 +257,21 @@ def test_other_tables_than_a_stores_are_not_asked(script: str, different: str, s
         with pytest.raises(ValueRepairError, match="is not as valuerepair made it"):
             Store.open(path, **how)
     assert path.read_bytes() == before
+
+
+def test_a_key_press_waits_for_no_view(small: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    shutil.copy(small, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"ALTER TABLE nets RENAME TO hidden; CREATE VIEW nets AS {ENDLESS} SELECT h.* FROM n CROSS JOIN hidden h;"
+            "UPDATE oracles SET label = x'00' WHERE id = 1"
+        )
+        connection.commit()
+    context = click.Context(cli)
+    context.params["db"] = str(path)
+    assert [item.type for item in completion.nets(context, click.Argument(["net"]), "zz")] == ["file"]
+    assert len(completion.oracles(context, click.Argument(["oracle"]), "")) == 1
 
 
 def test_tables_and_indices_of_ones_own_are_no_harm(small: Path, tmp_path: Path) -> None:

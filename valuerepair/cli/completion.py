@@ -13,6 +13,9 @@ from click.shell_completion import CompletionItem
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
+_STEPS = 1_000_000  # of SQLite's machine: what stands in the place of a table may have no end
+
+
 def words(*known: str) -> Completer:
     """Completes to one of these words."""
     return lambda context, parameter, begun: [CompletionItem(word) for word in known if word.startswith(begun)]
@@ -58,7 +61,10 @@ def _rows(context: click.Context, query: str) -> Iterator[tuple[str, str]]:
     with suppress(sqlite3.Error, OSError):
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=0.1)) as connection:
-            yield from connection.execute(query).fetchall()
+            connection.set_progress_handler(lambda: True, _STEPS)
+            for row in connection.execute(query).fetchall():
+                if all(isinstance(cell, str) for cell in row):
+                    yield row
 
 
 @click.command()

@@ -459,7 +459,8 @@ def _at_own_alpha(
 
 # What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
 _QUERY = """
-    SELECT position_id, max(cut_at IS NULL), max(searched), max(probability) FROM screened
+    SELECT position_id, max(cut_at IS NULL), max(searched) AS "screened.searched",
+        max(probability) AS "screened.probability" FROM screened
     WHERE oracle_id = ? GROUP BY position_id
 """
 

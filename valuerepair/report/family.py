@@ -64,7 +64,11 @@ def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
     """
     pair = store.pick(question.net, question.oracle)
     root = families.roots_of(store, *pair, [position_id]).get(position_id)
-    return [] if root is None else trees(store, pair, [root], question)[root]
+    if root is None:
+        return []
+    if (tree := trees(store, pair, [root], question).get(root)) is None:
+        raise store.connection.lost()
+    return tree
 
 
 def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Question) -> dict[int, list[Leaf]]:

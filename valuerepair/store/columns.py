@@ -357,7 +357,7 @@ WITH RECURSIVE stages(stage) AS (
     SELECT (SELECT min(v.stage) FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage > stages.stage)
     FROM stages WHERE stage IS NOT NULL
 )
-SELECT stage FROM stages WHERE stage IS NOT NULL
+SELECT stage AS "deep_values.stage" FROM stages WHERE stage IS NOT NULL
 """
 
 

@@ -159,7 +159,8 @@ class StoreConnection(sqlite3.Connection):
             cells = np.ascontiguousarray(np.fromiter(chain.from_iterable(rows), kind).reshape(-1, width).T)
         except (TypeError, ValueError, OverflowError):
             self.text_factory = str
-            self.execute(query, parameters).fetchall()  # says which cell it is
+            self.execute(query, parameters).fetchall()  # says which cell it is, if that is not in an expression
+            self._search(name for name, column in columns().items() if column.table in query)
             raise
         except sqlite3.DatabaseError as error:
             self.explain(error)

@@ -141,7 +141,7 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     """What became of the positions that are finished, by position."""
     query = f"""
         SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
-               coalesce(nullif(e.nodes, 0), v.nodes, 0), e.cut_at, f.reason, e.run_id
+               coalesce(nullif(e.nodes, 0), v.nodes, 0) AS "deep_values.nodes", e.cut_at, f.reason, e.run_id
         FROM json_each(:ids) j
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = j.value
         LEFT JOIN deep_values v ON {is_value("searched", "j.value")} AND v.position_id = j.value

@@ -24,7 +24,7 @@ _SEARCHED = is_value("searched", "e.position_id", "s")
 REACHED = f"""
 SELECT e.position_id, e.root_id, {" ".join(f"CASE e.step WHEN '{step}' THEN {i} ELSE" for i, step in enumerate(STEPS))}
 NULL {"END " * len(STEPS)}, e.distance, e.round, e.drawn, e.cut_at, e.probability, e.run_id,
-CASE WHEN e.nodes > 0 THEN e.nodes ELSE coalesce(s.nodes, 0) END, n.q,
+CASE WHEN e.nodes > 0 THEN e.nodes ELSE coalesce(s.nodes, 0) END AS "expanded.nodes", n.q,
 s.position_id IS NOT NULL, {", ".join(f"s.{name}" for name in _SCORE)},
 i.position_id IS NOT NULL, {", ".join(f"i.{name}" for name in _SCORE)}
 FROM expanded e
@@ -55,6 +55,8 @@ def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]
     cells = store.connection.numbers(REACHED, {"net": net_id, "oracle": oracle_id}, width)
     names = [*_NAMES, "searched", *(f"search_{n}" for n in _SCORE), "inferred", *(f"line_{n}" for n in _SCORE)]
     found: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
+    if np.isnan(found["step"]).any():  # none of `STEPS`: which, says the column itself
+        store.connection.execute("SELECT step FROM expanded").fetchall()
     for name in ("position_id", "root_id", "step", "distance", "round", "run_id", "nodes"):
         found[name] = found[name].astype(np.int64)
     for name in ("drawn", "searched", "inferred"):

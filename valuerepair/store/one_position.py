@@ -25,9 +25,10 @@ _COLUMNS = {
     "net_best_p": "n.best_p", "net_entropy": "n.entropy",
     "cp": "v.cp", "mate": "v.mate", "deep_w": "v.w", "deep_d": "v.d", "deep_l": "v.l", "deep_own_q": "v.q",
     "deep_best": "v.best_move", "pv": "v.pv", "nodes": "v.nodes", "depth": "v.depth", "time_ms": "v.time_ms",
-    "stage": "v.stage", "failure": "coalesce(f.reason, x.reason)",
-    "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END",
-    "chance": "coalesce(c.chance, e.chance)",
+    "stage": "v.stage", "failure": 'coalesce(f.reason, x.reason) AS "failures.reason"',
+    "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END "
+    'AS "screened.cut_at"',
+    "chance": 'coalesce(c.chance, e.chance) AS "screened.chance"',
     "root_id": "e.root_id", "parent_id": "e.parent_id", "step": "e.step", "distance": "e.distance",
 }  # fmt: skip
 
@@ -62,6 +63,8 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
         WHERE p.id = :id
     """
     cells = store.connection.execute(query, {"net": net_id, "oracle": oracle_id, "id": position_id}).fetchone()
+    if cells is None:  # its game is not there
+        raise store.connection.lost()
     row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
     (known,) = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
     scale = queries.cut_scale(store.connection, net_id, oracle_id) or 0.0

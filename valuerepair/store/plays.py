@@ -71,7 +71,7 @@ def add_plays(store: Store, run: Run, plays: Iterable[Play]) -> int:
 def outcomes(store: Store) -> Outcomes:
     """The results of all decided games whose position is in the store, whatever run they are of."""
     query = """
-        SELECT p.id, count(*), avg(g.z) FROM plays g CROSS JOIN positions p ON p.key = g.key
+        SELECT p.id, count(*), avg(g.z) AS "plays.z" FROM plays g CROSS JOIN positions p ON p.key = g.key
         WHERE g.z IS NOT NULL GROUP BY p.id ORDER BY p.id
     """
     rows = store.connection.execute(query).fetchall()

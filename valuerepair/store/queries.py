@@ -109,7 +109,8 @@ def known(
 ) -> list[Known]:
     """What is there of each position, in the order of `ids`."""
     query = f"""
-        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_PROBABILITY}
+        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_PROBABILITY},
+               c.searched, c.probability
         FROM json_each(:ids) j
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
         LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
@@ -120,7 +121,7 @@ def known(
     asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
     return [
         Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure, probability)
-        for net_q, scored, cp, mate, w, d, loss, q, failure, probability in connection.execute(query, asked)
+        for net_q, scored, cp, mate, w, d, loss, q, failure, probability, *_ in connection.execute(query, asked)
     ]
 
 
