@@ -37,7 +37,7 @@ wrong = differences(wheel.name, own, {name for name in tracked if name.startswit
 wrong += [f"{name}: {size:,} bytes, at most {FILE_LIMIT:,}" for name, size in sizes.items() if size > FILE_LIMIT]
 if (size := wheel.stat().st_size) > WHEEL_LIMIT:
     wrong.append(f"{wheel.name}: {size:,} bytes, at most {WHEEL_LIMIT:,}")
-if "vr = valuerepair.cli:main" not in scripts:
+if "vr = valuerepair.__main__:main" not in scripts:
     wrong.append(f"{wheel.name}: has no command vr")
 
 with tarfile.open(archive) as unpacked:

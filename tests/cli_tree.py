@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,14 +42,9 @@ def options_of(command: click.Command) -> list[click.Option]:
 @contextmanager
 def typed(words: list[str]) -> Iterator[None]:
     """As if `vr` had been called with these words."""
-    handler = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["vr", *words])
-        patch.setattr(sys, "unraisablehook", sys.unraisablehook)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, handler)
+        yield
 
 
 def vr(words: list[str], captured: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

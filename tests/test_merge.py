@@ -300,7 +300,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(target: list[str], tmp_path:
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); "
-        f"from valuerepair.cli import main; sys.argv = ['vr', 'store', 'merge', 'a.db', '-q', *{target}]; main()"
+        f"from valuerepair.__main__ import main; sys.argv = ['vr', 'store', 'merge', 'a.db', '-q', *{target}]; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)

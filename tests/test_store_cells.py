@@ -150,6 +150,7 @@ CHANGED = [
     ("positions.ply", "4611686018427387904", ONE, "export"),
     ("positions.pieces", "'nan'", "1", "stats"),
     ("positions.game_id", "123456", ONE, "stats"),
+    ("positions.game_id", "123456", ONE, "show"),
     ("nets.name", "x'00'", "1", "stats"),
     ("oracles.limits", '\'{{"nodes":"x"}}\'', "1", "stats"),
     ("oracles.options", "'[]'", "1", "export"),

@@ -29,7 +29,7 @@ def without(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def vr_without(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return without("from valuerepair.cli import main\nmain()", *arguments)
+    return without("from valuerepair.__main__ import main\nmain()", *arguments)
 
 
 def test_the_package_and_every_help_can_be_had() -> None:

@@ -21,7 +21,11 @@ from tests.training_doubles import InMemory, as_held, learn, positions  # noqa: 
 from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
 from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
-from valuerepair.training import checkpoint, kept  # noqa: E402
+from valuerepair.nets.weights import read_net_file  # noqa: E402
+from valuerepair.training import (  # noqa: E402
+    checkpoint,
+    kept,
+)
 from valuerepair.training import fit as fitting  # noqa: E402
 from valuerepair.training.fit import Fitted, fit  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
@@ -29,6 +33,7 @@ from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
 from valuerepair.training.sources import Held, TrainingStream  # noqa: E402
+from valuerepair.training.train import train  # noqa: E402
 from valuerepair.training.validation import Validation  # noqa: E402
 
 THRESHOLD = 0.3
@@ -390,7 +395,7 @@ def test_a_run_that_was_cut_off_ends_in_the_same_parameters(
     monkeypatch.setattr(fitting, "CHECKPOINT_S", 0.0)  # a checkpoint after every step
     monkeypatch.setattr(f"{__name__}.STOP", stop)
     with monkeypatch.context() as patch:
-        patch.setattr(f"{__name__}.Stream", StoppedAt)
+        patch.setattr(f"{__name__}.TrainingStream", StoppedAt)
         with pytest.raises(Stopped):
             run(train, tmp_path / "cut", held, average=average, only=only)
     cut = run(train, tmp_path / "cut", held, average=average, only=only)
@@ -403,6 +408,15 @@ def test_a_finished_run_is_not_run_again(samples: Samples, tmp_path: Path) -> No
     known = learn(samples, by_side(samples))
     train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
     assert same(run(train, tmp_path, held), run(train, tmp_path, held))
+
+
+def test_a_checkpoint_of_another_training_is_refused_before_anything_is_read(shared_data: Path, tmp_path: Path) -> None:
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+    identity = {"the net": read_net_file(net).sha256, "--lr": 0.5}
+    checkpoint.save(tmp_path / "new.checkpoint", identity, checkpoint.Notes(1, 0, 1.0, 0.0, 0, []), {})
+    options = TrainOptions(lr=0.25)
+    with pytest.raises(UsageError, match=r"new\.checkpoint: is of a training that differs in .*--lr"):
+        train(str(net), tmp_path / "new.pb.gz", [str(tmp_path / "no-chunks")], options=options)
 
 
 def test_a_checkpoint_of_another_training_is_refused(samples: Samples, tmp_path: Path) -> None:

@@ -266,8 +266,9 @@ def test_fit_alpha_without_scores(mined: Path, db: Path) -> None:
 @pytest.mark.parametrize("words", [["plot", "--help"], ["stats", "--help"], ["mine", "--help"]])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     program = (
-        f"import sys\nsys.argv = ['vr', *{words!r}]\nfrom valuerepair.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"import sys\nsys.argv = ['vr', *{words!r}]\n"
+        "from valuerepair.cli import cli\nfrom valuerepair.cli.ending import run\n"
+        "run(cli)\n"
         "heavy = {'numpy', 'pandas', 'matplotlib', 'statsmodels', 'chess', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )

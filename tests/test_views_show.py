@@ -360,8 +360,9 @@ def test_what_it_offers_are_commands_that_run(db: Path) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     program = (
-        "import sys\nsys.argv = ['vr', 'show', '--help']\nfrom valuerepair.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "import sys\nsys.argv = ['vr', 'show', '--help']\n"
+        "from valuerepair.cli import cli\nfrom valuerepair.cli.ending import run\n"
+        "run(cli)\n"
         "heavy = {'numpy', 'pandas', 'matplotlib', 'chess', 'scipy'} & set(sys.modules)\nassert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli_tree import typed
-from valuerepair.cli import main
+from valuerepair.cli import cli
+from valuerepair.cli.ending import run
 
 Done = subprocess.CompletedProcess[str]
 
@@ -27,14 +28,10 @@ def here(*words: str | Path, cwd: Path) -> Done:
     """Exit code, standard output and standard error; what is no error for the user is raised."""
     given = [str(word) for word in words]
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    code = 0
     with typed(given), pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd)
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = run(cli)
     said, complaint = (stream.buffer.getvalue().decode() for stream in (out, err))
     return subprocess.CompletedProcess(given, code, said, complaint)

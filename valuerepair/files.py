@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.outputs import STDOUT, FileKind, check_folder, check_output, is_stream, own_descriptor
+from valuerepair.signals import check, holding
 
 
 def cache_folder(part: str) -> Path:
@@ -128,23 +129,24 @@ def written_whole(target: str | os.PathLike[str], kind: FileKind | None) -> Iter
         yield partial
 
 
+@holding
 @contextlib.contextmanager
 def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) -> Iterator[list[Path]]:
     """As `written_whole`, of several files: all are on the disk before the first of them gets its name."""
     partials = dict[Path, str | os.PathLike[str]]()
 
-    def check() -> None:
+    def check_kinds() -> None:
         for target, kind in targets.items():
             if kind is not None:
                 check_output(target, kind)
 
     try:
-        check()
+        check_kinds()
         for target in targets:
             partials[_hidden_file(target)] = target
         try:
             yield list(partials)
-            check()  # the work may have taken hours
+            check_kinds()  # the work may have taken hours
             for partial in partials:
                 _sync(partial)
             for partial, target in partials.items():
@@ -200,6 +202,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@holding
 @contextlib.contextmanager
 def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
     """The descriptor of a file, made where there is none, that is held against other processes until the block ends.
@@ -244,6 +247,7 @@ class HeldError(Exception):
         self.content = content
 
 
+@holding
 @contextlib.contextmanager
 def whole_folder(out: str | Path) -> Iterator[Path]:
     """The folder to write to; it becomes `out` when the block ends well, and vanishes otherwise.
@@ -263,6 +267,7 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
     try:
         yield partial
         check_empty(target, out)
+        check()  # the same command again would find the folder full
         os.rename(partial, target)
     except OSError as error:
         where = error.filename or out

@@ -42,9 +42,7 @@ from tests.fuzz.typed_files import (
     run_json,
     run_position,
     run_repair,
-    run_tables,
     run_weights,
-    tables_seeds,
     weights_seeds,
 )
 
@@ -78,6 +76,5 @@ TARGETS: dict[str, Target] = {
     "repair": Target(repair_seeds, run_repair, text=True),
     "checkpoint": Target(checkpoint_seeds, run_checkpoint, text=False),
     "weights": Target(weights_seeds, run_weights, text=False),
-    "tables": Target(tables_seeds, run_tables, text=False),
     "position": Target(position_seeds, run_position, text=True),
 }

@@ -1,4 +1,4 @@
-"""Fuzzed: JSON and TOML files, checkpoints, weights, Syzygy tables, and positions as users type them."""
+"""Fuzzed: JSON and TOML files, checkpoints, weights, and positions as users type them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import chess
 import numpy as np
 
-from tests.fuzz.inputs import ROOT, file_of
+from tests.fuzz.inputs import file_of
 from valuerepair.errors import ValueRepairError
 
 
@@ -101,18 +101,6 @@ def run_weights(data: bytes) -> None:
     from valuerepair.training.drawing import read_weights
 
     _refused_or_read(data, "a.parquet", lambda path: read_weights("--draw", path, "position_id", 10_000))
-
-
-def tables_seeds() -> list[bytes]:
-    return [(ROOT / "tests" / "goldens" / "syzygy" / "KRvK.rtbw").read_bytes()]
-
-
-def run_tables(data: bytes) -> None:
-    """A Syzygy table, asked about a position of it."""
-    from valuerepair.mcts.syzygy import Tables
-
-    fen = "8/8/8/8/8/2k5/8/K6R w - - 0 1"
-    _refused_or_read(data, "KRvK.rtbw", lambda path: Tables(str(Path(path).parent)).probe(fen))
 
 
 def position_seeds() -> list[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from tqdm import tqdm
+
+from valuerepair import signals
 
 # tqdm starts colorama where that is installed, which would take escape sequences out of pipes, FORCE_COLOR or not.
 if (_colorama := sys.modules.get("colorama.initialise")) is not None:
@@ -50,12 +51,13 @@ class Progress:
             )
 
     def advance(self, amount: int = 1) -> None:
-        """Adds finished work."""
+        """Adds finished work. Raises KeyboardInterrupt if a signal came, unless a loop asks for those itself."""
         self.done += amount
         if self._bar is not None:
             self._bar.update(amount)
         elif not self._quiet and time.monotonic() - self._shown >= PLAIN_INTERVAL_S:
             self._print_line()
+        signals.obey()
 
     def set_total(self, total: int | None) -> None:
         """Corrects the total when it becomes known during the work."""
@@ -66,6 +68,7 @@ class Progress:
 
     def stage(self, name: str) -> None:
         """Shows what goes on in place of the counts, and the time run on meanwhile; with "" the counts again."""
+        signals.obey()
         if name == self._stage or self._quiet:
             return
         self._stage = name
@@ -188,32 +191,3 @@ class _Remarks(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._write(record.getMessage())
-
-
-class Interruptions:
-    """Counts SIGINT and SIGTERM instead of raising them, so that work can end cleanly; `wake` is called at each."""
-
-    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
-        self.count = 0
-        self._wake = wake
-
-    def __bool__(self) -> bool:
-        return self.count > 0
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Within, signals are counted, where that is possible: in the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def take(signum: int, frame: object) -> None:
-            self.count += 1
-            self._wake()
-
-        before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

@@ -12,7 +12,6 @@ import click
 
 from valuerepair.cli import verbosity
 from valuerepair.cli.config import load
-from valuerepair.cli.ending import run
 from valuerepair.cli.group import LazyGroup
 from valuerepair.version import __version__
 
@@ -109,8 +108,3 @@ def wants_colour() -> bool | None:
     if any(os.environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
     return False if os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb" else None
-
-
-def main() -> None:
-    """Runs `vr`; errors a user can mend become one line on standard error and their exit code."""
-    sys.exit(run(cli))

@@ -125,7 +125,7 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json
     elif not is_quiet():
         click.echo("\n".join(found.lines()), err=found.interrupted)
     if found.interrupted:
-        click.get_current_context().exit(130)
+        raise KeyboardInterrupt
     if found.report.truncated:
         source, how = found.report.truncated[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import _thread
-import atexit
 import errno
 import os
 import re
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
 
 import click
 
+from valuerepair import signals
 from valuerepair.cli.files import misplaced
 from valuerepair.errors import ValueRepairError
 
@@ -37,8 +33,6 @@ def reader_may_go() -> Iterator[None]:
 def run(group: click.Group) -> int:
     """Runs the command line of this process; its exit code."""
     _open_closed_streams()
-    signal.signal(signal.SIGTERM, _terminate)
-    sys.unraisablehook = _unraisable
     code: object
     try:
         code = group.main(prog_name="vr", standalone_mode=False)
@@ -51,18 +45,13 @@ def run(group: click.Group) -> int:
     except ValueRepairError as error:
         code = _end(f"vr: {error}", error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        code = _end("vr: interrupted", 130)
+        code = _end("vr: interrupted", signals.EXIT_CODE)
     except MemoryError:
         code = _end("vr: out of memory; try fewer at once: --jobs or --threads", 1)
     except OSError as error:
         code = _end(f"vr: {_where(error)}{error.strerror or error}", 1)
-    try:
+    with suppress(OSError):
         sys.stdout.flush()
-    except OSError:
-        _lead_nowhere(sys.stdout)
-    # Numba and tqdm start colorama where it is installed, and that ends with an escape sequence, NO_COLOR or not.
-    if (colorama := sys.modules.get("colorama.initialise")) is not None:
-        atexit.unregister(colorama.reset_all)
     return code if isinstance(code, int) else 0
 
 
@@ -82,41 +71,9 @@ def _open_closed_streams() -> None:
 
 def _end(line: str, code: int) -> int:
     """Says the last line, if anybody can read it; the exit code is the same without."""
-    try:
-        click.echo(line, err=True)
-    except OSError:
-        _lead_nowhere(sys.stderr)
-    return code
-
-
-def _lead_nowhere(stream: TextIO) -> None:
-    """Sends what is left in its buffer nowhere: it would fail again as Python ends, with another exit code."""
     with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _terminate(signum: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _unraisable(what: sys.UnraisableHookArgs) -> None:
-    """Where Python ignores exceptions, as in the callback that jax gives the garbage collector, a signal's would be
-    lost: it is sent again."""
-    if isinstance(what.exc_value, KeyboardInterrupt):
-        again = threading.Timer(0.05, _interrupt)
-        again.daemon = True
-        again.start()
-    else:
-        sys.__unraisablehook__(what)
-
-
-def _interrupt() -> None:
-    """As SIGTERM does. Where there is no such signal to a thread, the main one notices when it does not wait."""
-    main = threading.main_thread().ident
-    if sys.platform == "win32" or main is None:
-        _thread.interrupt_main(signal.SIGTERM)
-    else:
-        signal.pthread_kill(main, signal.SIGTERM)
+        click.echo(line, err=True)
+    return code
 
 
 def _complaint(error: click.ClickException) -> str:

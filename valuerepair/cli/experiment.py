@@ -160,4 +160,4 @@ def _hand_out(own: Experiment, rows: Sequence[Row], lines: Sequence[str], as_jso
     style.save(draw(rows), own.folder / PLOT)
     if own.stopped:
         click.echo(f"{own.folder}: stopped, all games that ended are kept; give the same command again", err=True)
-        click.get_current_context().exit(130)
+        raise KeyboardInterrupt

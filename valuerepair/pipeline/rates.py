@@ -6,7 +6,6 @@ It takes the same time for every budget: rates of a second are noise, and they a
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections import deque
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
+from valuerepair import signals
 from valuerepair.archives.open import find_sources, total_bytes
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
@@ -99,17 +99,13 @@ def _measured_apart(asked: Mapping[str, Any]) -> Rates:
     """Measured by another process, so that the memory of engines, net and trainer is free when it ends."""
     command = [sys.executable, "-m", __name__]
     begun = time.monotonic()
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            said, _ = process.communicate(json.dumps(asked))
-        except BaseException:
-            process.terminate()
-            raise
+    done = signals.run(command, given=json.dumps(asked))
     whole = time.monotonic() - begun
     try:
-        found = json.loads(said)
+        found = json.loads(done.stdout)
     except ValueError:
-        raise ValueRepairError(f"measuring this machine failed (exit code {process.returncode})") from None
+        said = " ".join(done.stderr.splitlines()[-1:])
+        raise ValueRepairError(f"measuring this machine failed (exit code {done.returncode}): {said}") from None
     if "error" in found:
         raise (UsageError if found["code"] == UsageError.exit_code else ValueRepairError)(found["error"])
     return Rates(start=whole - found.pop("worked") + found.pop("opened"), **found)
@@ -120,6 +116,7 @@ def _measured_apart(asked: Mapping[str, Any]) -> Rates:
 
 def main() -> None:
     """Reads what is asked from standard input, writes the rates, or the error, to standard output."""
+    signals.install()
     asked = json.loads(sys.stdin.read())
     try:
         found: dict[str, Any] = _measure(asked)
@@ -127,8 +124,6 @@ def main() -> None:
         found = {"error": str(error), "code": error.exit_code}
     except OSError as error:
         found = {"error": f"{error.filename or ''}: {error.strerror or error}", "code": 1}
-    except KeyboardInterrupt:
-        sys.exit(130)
     json.dump(found, sys.stdout)
 
 

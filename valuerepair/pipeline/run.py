@@ -21,7 +21,8 @@ from typing import IO, Annotated, Any
 
 import msgspec
 
-from valuerepair.chess.progress import Interruptions, format_duration
+from valuerepair import signals
+from valuerepair.chess.progress import format_duration
 from valuerepair.engines.process import guard_command
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
@@ -37,7 +38,6 @@ log = logging.getLogger(__name__)
 
 NOTES = "stages.json"
 LOCK = "repair.lock"
-INTERRUPTED = 130
 _TICK_S = 0.2
 _HOLDER = 40  # bytes for who holds the lock
 
@@ -374,7 +374,7 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
         code, interrupted = _run_command(repair, stage, lock, quiet)
     noted = replace(noted, seconds=noted.seconds + time.monotonic() - begun, done=code == 0)
     repair.notes.note(noted)
-    if interrupted or code == INTERRUPTED:
+    if interrupted or code == signals.EXIT_CODE:
         raise KeyboardInterrupt
     if code:
         why = f"was ended by signal {-code}" if code < 0 else f"failed (exit code {code})"
@@ -416,9 +416,10 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
 
 
 def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]) -> tuple[int, bool]:
-    interruptions, passed_on = Interruptions(), 0
+    signals.check()
+    passed_on = 0
     with (
-        interruptions.counted(),
+        signals.counted(),
         open(os.devnull, "wb") as nobody,  # in place of the reaper's pipe: a stage ends its own engines
         subprocess.Popen(
             guard_command("launch", str(nobody.fileno()), str(os.getpid()), *words),
@@ -432,7 +433,7 @@ def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: M
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_TICK_S)
-            if interruptions.count > passed_on:
+            if signals.count() > passed_on:
                 passed_on += 1
                 process.send_signal(signal.SIGTERM)  # which is quiet even while Python starts
-    return process.returncode, bool(interruptions)
+        return process.returncode, signals.count() > 0

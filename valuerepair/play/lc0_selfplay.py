@@ -41,6 +41,7 @@ from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, Ga
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing
+from valuerepair.signals import holding
 
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
@@ -419,6 +420,7 @@ def _chunk_folder(chunks: str | Path | None, resume: bool) -> Path | None:
     return folder
 
 
+@holding
 @contextlib.contextmanager
 def _workplace(folder: Path | None) -> Iterator[Path]:
     """A folder for lc0 to write to, on the disk of the chunks so that these are only renamed; removed afterwards."""

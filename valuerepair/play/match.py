@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair import signals
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
 from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
@@ -249,7 +250,7 @@ def _play(
     progress: Progress,
 ) -> bool:
     """Plays and writes; whether it was interrupted."""
-    interruptions, turns, shown = Interruptions(), Turns(lineup.jobs), 0.0
+    turns, shown = Turns(lineup.jobs), 0.0
     progress.advance(standing.games)
 
     def coming() -> Iterator[Pairing]:
@@ -265,7 +266,7 @@ def _play(
             progress.note(progress_note(standing, plan.games, left))
             progress.advance(ended)
 
-    with interruptions.counted():
+    with signals.counted():
         games = play_games(
             coming(),
             [seat.player for seat in lineup.seats],
@@ -274,7 +275,7 @@ def _play(
             seed=plan.seed,
             clock=plan.control if plan.control is not None and plan.control.by_clock else None,
             on_move=tick,
-            halted=lambda: bool(interruptions) or standing.verdict != GO_ON,
+            halted=lambda: signals.count() > 0 or standing.verdict != GO_ON,
         )
         try:
             for record in games:
@@ -286,7 +287,7 @@ def _play(
         finally:
             games.close()
             lineup.given_up = turns.running > 0
-    return bool(interruptions)
+        return signals.count() > 0
 
 
 class _Facts:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from valuerepair.chess.progress import Interruptions, Progress, format_duration, format_rate
+from valuerepair import signals
+from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.params import SearchParams
@@ -283,7 +284,7 @@ def play_selfplay(
 
 
 def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
-    interruptions, begun = Interruptions(), time.monotonic()
+    begun = time.monotonic()
     done, turns = {game.number for game in keeper.games}, Turns(source.jobs)
     shown, nodes = 0.0, 0
 
@@ -295,8 +296,8 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
 
     progress.set_total(plan.games)
     progress.advance(before)
-    with interruptions.counted():
-        for record in source.games(coming(), lambda: bool(interruptions)):
+    with signals.counted():
+        for record in source.games(coming(), lambda: signals.count() > 0):
             keeper.keep(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
@@ -306,7 +307,7 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
                 left = turns.remaining(plan.games - len(keeper.games))
                 progress.note(_note(keeper.games, nodes / (now - begun), left))
             progress.advance()
-    interrupted = bool(interruptions)
+        interrupted = signals.count() > 0
     keeper.end("interrupted" if interrupted else "finished")
     seconds = time.monotonic() - begun
     return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import chess
 
+from valuerepair import signals
 from valuerepair.chess.positions import Position
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.process import EngineFailure, EngineTimeout
@@ -68,7 +69,7 @@ class UciPlayer:
         first = _EngineThread(self)
         self._free, self._games, self._seats = [first], dict[int, _EngineThread](), [first]
         try:
-            engine = first.begin(_go(self._limits, _PROBE) if limits else "go wtime 100 btime 100").result()
+            engine = signals.result_of(first.begin(_go(self._limits, _PROBE) if limits else "go wtime 100 btime 100"))
         except BaseException as error:
             self.close(cancel=True)
             if isinstance(error, BadOption):

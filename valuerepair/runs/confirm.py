@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import chess
 
+from valuerepair import signals
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, format_duration, format_rate
@@ -125,7 +126,7 @@ def confirm(
         if run.resumed and (made := second_looks.made(store.connection, run.id)):
             log.info(f"going on with {made:,} searches made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
-        with looking.interruptions.counted():
+        with looking.counted():
             state = looking.work()
             counts = looking.counts()
     store.end_run(run, "finished" if state == "finished" else "interrupted", counts)
@@ -225,7 +226,7 @@ class _SecondLooks(SearchLoop["_Look"]):
         return self._scored
 
     def _feed(self) -> None:
-        while not self.interruptions and len(self._searching) < self._oracle.capacity:
+        while not signals.count() and len(self._searching) < self._oracle.capacity:
             look = self._followers.popleft() if self._followers else next(self._coming, None)
             self._planned = look is None
             if look is None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import signals
 from valuerepair.chess.positions import Moves, Position, boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.errors import UsageError
@@ -133,7 +134,7 @@ def expand(
             log.info(f"going on with {reached.done_before(store, run):,} positions searched before")
         bar = progress or Progress("expanding", quiet=True)
         expanding = _Expanding(store, net, oracle, options, start, run, bar, following or _played)
-        with expanding.interruptions.counted():
+        with expanding.counted():
             state = expanding.work()
             summary = expanding.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
@@ -229,7 +230,7 @@ class _Expanding(SearchLoop[int]):
 
     def _feed(self) -> None:
         """Plans what may be planned, and keeps the engines busy."""
-        while not self.interruptions and not self._over and self._may_plan:
+        while not signals.count() and not self._over and self._may_plan:
             self._plan()
         while self._waiting and len(self._searching) < self._oracle.capacity:
             entry = self._waiting[0]

@@ -8,9 +8,10 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import signals
 from valuerepair.archives.options import COMMENT_KINDS, KINDS, SELFPLAY, RecordedOptions, View
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.recorded import RecordedSource
@@ -81,7 +82,7 @@ def expand_recorded(
     with stored_run(store, RunRecord.of(work, options.command, asked, provider=net.provider)) as run:
         store.commit()
         taking = _Taking(store, net, source, options, start, run, progress or Progress("expanding", quiet=True))
-        with taking.interruptions.counted():
+        with signals.counted():
             state = taking.work(games)
             summary = taking.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
@@ -104,7 +105,6 @@ class _Taking:
         self._store, self._net, self._source, self._options = store, net, source, options
         self._start, self._run, self._progress = start, run, progress
         self._started = time.monotonic()
-        self.interruptions = Interruptions()
         self._seen: set[int] = set()
         self._candidates = {
             (each.game.source, each.game.number, each.ply): each.position_id
@@ -117,7 +117,7 @@ class _Taking:
         for batch in games.positions(self._source.wanted):
             self._take_games(batch)
             self._store.commit_if_due()
-            if self.interruptions:
+            if signals.count():
                 return "interrupted"
             self._progress.advance(len({(game.source, game.number) for game in batch.origins.game}))
         return "finished"

@@ -11,11 +11,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair import signals
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.runs.failures import Failures
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from valuerepair.oracles.oracle import Oracle
 
 TICK_S = 0.5
-_GRACE_S = 10.0
+_GRACE_S = 5.0
 
 Key = TypeVar("Key")
 
@@ -62,7 +64,6 @@ class Loop:
     def __init__(self, store: Store, run: Run, progress: Progress, events: SimpleQueue[Any] | None = None) -> None:
         self._store, self._run, self._progress = store, run, progress
         self._events: SimpleQueue[Any] = SimpleQueue() if events is None else events
-        self.interruptions = Interruptions(lambda: self._events.put(Interrupted()))
         self._started = time.monotonic()
 
     # -- what a kind of run does in its own way -----------------------------------------------------------------------
@@ -103,14 +104,18 @@ class Loop:
 
     def work(self) -> str:
         """Works until all is done, or a limit or a signal ends it; gives the run's state."""
-        while not self.interruptions and self._is_at_work:
+        while not signals.count() and self._is_at_work:
             self._feed()
             if self._is_at_work:
                 self._handle_next()
-        if self.interruptions:
+        if signals.count():
             self._wind_down()
             return "interrupted"
         return self._end()
+
+    def counted(self) -> AbstractContextManager[None]:
+        """Within, a signal ends `work`, and nothing else."""
+        return signals.counted(lambda: self._events.put(Interrupted()))
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
@@ -128,7 +133,7 @@ class Loop:
         running = self._cancel()
         self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
         deadline = time.monotonic() + _GRACE_S
-        while self._is_waiting and self.interruptions.count < 2 and time.monotonic() < deadline:
+        while self._is_waiting and signals.count() < 2 and time.monotonic() < deadline:
             with contextlib.suppress(Empty):
                 self._handle(self._events.get(timeout=0.1))
         self._store.commit()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from valuerepair import signals
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator
@@ -149,7 +150,7 @@ class _Mining(SearchLoop[int]):
     def _take_event(self, event: Event) -> None:
         if isinstance(event, Evaluated):
             self._take_values(event)
-        elif self.interruptions:
+        elif signals.count():
             return  # what came from the archives meanwhile is for the next time
         elif isinstance(event, Sampled):
             self._take_chunk(event)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import signals
 from valuerepair.archives.options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
@@ -125,7 +126,7 @@ class _Import(Loop):
     def _take_event(self, event: Event) -> None:
         if isinstance(event, Evaluated):
             self.positions.take_evaluated(event)
-        elif self.interruptions:
+        elif signals.count():
             return  # what came from the archives meanwhile is for the next time
         elif isinstance(event, Sampled):
             self._take_chunk(event)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from valuerepair import signals
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
@@ -91,7 +92,7 @@ class StoredSearches(SearchLoop[Look]):
         return self._scored
 
     def _feed(self) -> None:
-        while not self.interruptions and len(self._searching) < self._oracle.capacity:
+        while not signals.count() and len(self._searching) < self._oracle.capacity:
             look, position = next(self._coming, (None, None))
             if look is None or position is None:
                 self._is_over = True
@@ -122,7 +123,7 @@ def search(
         return
     with Progress(what, len(looks), unit, quiet=quiet) as progress:
         loop = StoredSearches(store, oracle, run, looks, progress, what)
-        with loop.interruptions.counted():
+        with loop.counted():
             state = loop.work()
     store.commit()
     if state == "interrupted":

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -18,7 +19,6 @@ from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooLittle
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, Kind
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.progress import Interruptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import wilson
 from valuerepair.judge.labelled import PolicyNet, add_priors
@@ -43,8 +43,10 @@ log = logging.getLogger(__name__)
 class SampledRun(Protocol):
     """A run that samples positions."""
 
-    interruptions: Interruptions
     positions: SampledPositions
+
+    def counted(self) -> AbstractContextManager[None]:
+        """Within, a signal ends `work`, and nothing else."""
 
     def work(self) -> str:
         """Does all there is to do; gives the run's state."""
@@ -81,7 +83,7 @@ def run_sampled(
         if run.resumed:
             log.info(resume_line(run))
         sampled = start(reader, run)
-        with sampled.interruptions.counted():
+        with sampled.counted():
             state = sampled.work()
             summary = sampled.summary(state)
             if state != "interrupted" and summary.scored:

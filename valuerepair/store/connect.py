@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
+from valuerepair.signals import close_when_leaving
 from valuerepair.store import schema
 from valuerepair.store.connection import StoreConnection, explained
 
@@ -59,6 +60,7 @@ def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
     if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK) and os.access(path, os.W_OK):
         # Not mode=ro: such a connection could not clear away the -wal and -shm files it makes.
         connection = _open(path, "rw", is_raw)
+        close_when_leaving(connection)
         connection.execute("PRAGMA query_only = ON")
         return connection
     # Readers of a WAL file need its -shm file. Where none can be made and no writer left one, the file cannot change.

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,8 +124,20 @@ class StoreConnection(sqlite3.Connection):
         self.execute("PRAGMA full_column_names = ON")  # `StoreCursor` needs them
         return self
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._cursors = WeakSet[sqlite3.Cursor]()
+
     def cursor(self, factory: Any = StoreCursor) -> Any:
-        return super().cursor(factory)
+        cursor = super().cursor(factory)
+        self._cursors.add(cursor)
+        return cursor
+
+    def close(self) -> None:
+        """Also while statements are under way, for which SQLite would keep the file open."""
+        for cursor in list(self._cursors):
+            cursor.close()
+        super().close()
 
     def execute(self, sql: str, parameters: Any = ()) -> StoreCursor:
         cursor: StoreCursor = self.cursor().execute(sql, parameters)
@@ -151,7 +164,7 @@ class StoreConnection(sqlite3.Connection):
 
         Many rows at once: the arrays are compared with the kinds of their columns, and not each cell by itself.
         """
-        cursor = super().cursor(sqlite3.Cursor)
+        cursor = self.cursor(sqlite3.Cursor)
         self.text_factory = _no_text
         try:
             cursor.execute(query, parameters)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.signals import holding
 from valuerepair.store import schema
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
@@ -35,6 +36,7 @@ class SourceStore:
             )
 
 
+@holding
 @contextmanager
 def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore]]:
     """The stores at `paths`, to be attached by their addresses; copies lie beside `target` as long as this is open.

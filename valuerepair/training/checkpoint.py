@@ -78,6 +78,19 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
     return head.notes, {name: array.reshape(like[name].shape) for name, array in arrays.items()}
 
 
+def check(path: Path, ours: Mapping[str, Any]) -> None:
+    """Raises UsageError where the checkpoint is of a training that differs in one of `ours`, a part of its identity.
+
+    What cannot be read is for `load` to say.
+    """
+    try:
+        with open_regular(path) as file:
+            head = from_json(file.readline(MOST_JSON), _Head, "its first line")
+    except (OSError, ValueError, ValueRepairError):
+        return
+    _check_identity(path, ours, {name: head.identity.get(name) for name in ours})
+
+
 def _check_identity(path: Path, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
     other = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     if other:

@@ -14,7 +14,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair import signals
+from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.training import checkpoint
 from valuerepair.training.amplitude import Amplitude, Trained, find_amplitude
@@ -124,15 +125,14 @@ class _Loop:
 
     def run(self, stream: TrainingStream) -> Fitted:
         run, stopped = self._restored(), ""
-        if not run.curve:
-            self._judge(run)
         left = self._options.total_steps - run.step
-        interrupted = Interruptions()
         with (
             Progress("Training", left, "steps", quiet=self._quiet) as progress,
             closing(stream.batches(run.step)) as batches,
-            interrupted.counted(),
+            signals.counted(),
         ):
+            if self._is_due(run):
+                self._judge(run)
             if run.step:
                 progress.say(f"going on after step {run.step:,} of {self._options.total_steps:,}")
             saved = begun = time.monotonic()
@@ -146,16 +146,14 @@ class _Loop:
                 # The loss of the step before: that of this one is still being computed.
                 self._count(run, pending)
                 pending = (run.step, found["loss"])
-                judge = run.step % self._options.interval == 0 or run.step == self._options.total_steps
-                if judge or interrupted or time.monotonic() - saved >= CHECKPOINT_S:
+                if self._is_due(run) or signals.count() or time.monotonic() - saved >= CHECKPOINT_S:
                     self._count(run, pending)
                     pending = None
-                    if judge:
-                        self._judge(run)
                     self._save(run)
                     saved = time.monotonic()
-                if interrupted:
-                    raise KeyboardInterrupt
+                    signals.check()
+                    if self._is_due(run):
+                        self._judge(run)
                 speed = done * self._options.batch / (time.monotonic() - begun)
                 progress.note(f"{self._words(run)}, {speed:,.0f} positions/s")
                 progress.advance()
@@ -173,6 +171,11 @@ class _Loop:
             kept = f"the checkpoint of an earlier step is kept, {self._path}; " if self._path.exists() else ""
             raise ValueRepairError(f"step {step:,}: the loss is {loss}, training stops; {kept}try a lower --lr")
         run.total, run.counted = run.total + loss, run.counted + 1
+
+    def _is_due(self, run: _Run) -> bool:
+        """Whether the net is to be judged now: before the first step, after the last, and in between."""
+        is_time = run.step % self._options.interval == 0 or run.step == self._options.total_steps
+        return is_time and not (run.curve and run.curve[-1]["step"] == run.step)
 
     def _judge(self, run: _Run) -> None:
         """Adds a row to the curve, and keeps the parameters if they are the best so far."""

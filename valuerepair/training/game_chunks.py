@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import signals
 from valuerepair.archives.open import find_sources, total_bytes
 from valuerepair.archives.options import EVAL, SampleOptions
 from valuerepair.archives.rows import ReadReport, Rows
@@ -24,7 +25,7 @@ from valuerepair.archives.sampling import read_whole_games
 from valuerepair.chess import v6, values
 from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, legal_moves, parse_fens
 from valuerepair.chess.origins import Recorded
-from valuerepair.chess.progress import Interruptions, Progress
+from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split, key_of_game
@@ -349,7 +350,7 @@ def write_game_chunks(
         raise UsageError("--policy judge: say which store has its moves, by --db")
     size = total_bytes(archives)  # raises for a missing file, before anything is loaded
     options = replace(options, input_format=_input_format(options.input_format, net))
-    shown, interruptions = progress or Progress("chunks", quiet=True), Interruptions()
+    shown = progress or Progress("chunks", quiet=True)
     with ExitStack() as stack:
         used = None
         if net is not None and options.policy == "net":
@@ -364,7 +365,7 @@ def write_game_chunks(
         shown.set_total(size if options.games is None else None)  # else nobody knows how much will be read
         run = _identity(archives, sample, options, used, judge, split, held_out)
         output = stack.enter_context(ChunkOutput(folder, run, form=form))
-        stack.enter_context(interruptions.counted())
+        stack.enter_context(signals.counted())
         games = _Games(archives, sample, options, used, judge, split, held_out, shown)
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
@@ -376,7 +377,7 @@ def write_game_chunks(
                 output.add(packed, records)
                 wanted = "" if options.games is None else f" of {options.games:,}"
                 shown.note(f"{output.chunks:,}{wanted} games, {output.records:,} records")
-                if interruptions:
+                if signals.count():
                     return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
         games.check_any()
         manifest = output.finish(_counted(games.report, games.counts, options))

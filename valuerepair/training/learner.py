@@ -11,6 +11,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from valuerepair import signals
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.training import losses
@@ -107,8 +108,9 @@ class Learner:
     def step(self, state: State, batch: Batch, number: int) -> tuple[State, dict[str, Array]]:
         """The state after step `number`, from 0 on, and the losses before it; `state` cannot be used again."""
         rate, blend = np.float32(self._options.rate(number)), np.float32(self._options.blend(number))
-        found: tuple[State, dict[str, Array]] = self._step(
-            state, self._frozen, self._old, batch._replace(key=None), self._crossing(batch), rate, blend
+        inputs = batch._replace(key=None), self._crossing(batch)
+        found: tuple[State, dict[str, Array]] = signals.apart(
+            lambda: self._step(state, self._frozen, self._old, *inputs, rate, blend)
         )
         return found
 
@@ -119,7 +121,7 @@ class Learner:
     def say(self, parameters: Mapping[str, Any], batch: Batch) -> Said:
         """What the net with these trained parameters says of a batch."""
         inputs = batch._replace(key=None), self._crossing(batch)
-        found: Said = self._judge(dict(parameters), self._frozen, self._old, *inputs)
+        found: Said = signals.apart(lambda: self._judge(dict(parameters), self._frozen, self._old, *inputs))
         return found
 
     @property
@@ -133,6 +135,7 @@ class Learner:
         size = self._options.batch
         for part in parts:
             for begin in range(0, len(part), size):
+                signals.check()
                 some = part.take(np.arange(begin, min(begin + size, len(part))))
                 batch = some.batch(size)
                 self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(some))

@@ -28,6 +28,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.training import checkpoint
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import POLICY, TrainOptions
 from valuerepair.training.sources import ChunkSource, Held, StoreSource, TrainingSource, TrainingStream
@@ -155,6 +156,7 @@ def train(
         with _claimed(path):
             if path.exists() and not _checkpoint(path).exists():
                 raise UsageError(f"{output}: is there already; remove it, or give another -o")
+            _check_checkpoint(path, file, options)
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
@@ -298,6 +300,16 @@ def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) 
     outputs.check_regular(output, outputs.NET)
     outputs.check_regular(curve_path(output), outputs.CURVE)
     return file
+
+
+def _check_checkpoint(output: Path, file: NetFile, options: TrainOptions) -> None:
+    """Raises UsageError where another training's checkpoint is in the way, before anything is read to learn from.
+
+    What follows from that, such as steps and shares that were not given, is compared when the training begins.
+    """
+    given = {f"--{name.replace('_', '-')}": value for name, value in asdict(options).items() if value is not None}
+    given.pop("--share", None)  # what is taken may be less than was asked for
+    checkpoint.check(_checkpoint(output), {"the net": file.sha256, **given})
 
 
 @contextmanager

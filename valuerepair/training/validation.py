@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import calibration
+from valuerepair import calibration, signals
 from valuerepair.chess.origins import KINDS
 from valuerepair.errors import ValueRepairError
 from valuerepair.training.learner import Learner
@@ -126,6 +126,7 @@ class Validation:
     def _answers(self, parameters: Mapping[str, Any]) -> _Answers:
         said = []
         for begin in range(0, len(self._samples), self._batch):
+            signals.check()
             rows = np.arange(begin, min(begin + self._batch, len(self._samples)))
             answer = self._learner.say(parameters, self._samples.take(rows).batch(self._batch))
             parts = {name: np.asarray(each, np.float64)[: len(rows)] for name, each in answer.parts.items()}

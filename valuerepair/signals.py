@@ -1,0 +1,236 @@
+"""SIGINT and SIGTERM, in one place: a signal never raises an exception between two lines of other code.
+
+The command line installs the handler before it does anything else. While nothing is open that would be left behind, a
+signal ends the process at once. While something is (`held`), it is only counted: loops ask `count`, other work calls
+`check` where nothing is half done, and waits go through `result_of`, `run` and `apart`, which do the same.
+
+Programs that import the package keep Python's own handling, except within the long loops (`counted`), which end cleanly
+in the main thread of any program.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    import sqlite3
+    import subprocess
+    from concurrent.futures import Future
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+EXIT_CODE = 130
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+_POLL_S = 0.1
+_GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to come back
+
+_count = 0  # signals since the handler was installed
+_seen = 0  # of which a loop has made something
+_is_command = _is_leaving = False
+_holds: list[object] = []  # lists are changed by single operations, which no other thread can interrupt
+_wakes: list[Callable[[], None]] = []
+_connections: WeakSet[sqlite3.Connection] = WeakSet()
+
+
+def install() -> None:
+    """Takes over both signals for the rest of the process; one that the caller ignores (`nohup`) stays ignored."""
+    global _is_command
+    _is_command = True
+    for number in _NUMBERS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _take)
+
+
+def count() -> int:
+    """Signals that have come: from the first on nothing new begins, the second gives up what is in flight."""
+    return _count
+
+
+def check() -> None:
+    """Raises KeyboardInterrupt if a signal has come. Call it in the main thread, where nothing is half done; other
+    threads are ended by the main one, and nothing is raised there."""
+    if _count and threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+
+
+def obey() -> None:
+    """As `check`, but for a signal that a loop (`counted`) sees, and makes something of: for what loops use, too."""
+    if _count != _seen and not _wakes:
+        check()
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Within, something is open that must be closed: a command only counts signals. May be used by any thread.
+
+    Raises KeyboardInterrupt at the end of the outermost one, if a signal came that no loop has seen.
+    """
+    hold = object()
+    _holds.append(hold)
+    while _is_leaving:  # nothing may be opened any more, nor be raised here
+        time.sleep(_POLL_S)
+    try:
+        yield
+    except BaseException:
+        _holds.remove(hold)
+        raise
+    _holds.remove(hold)
+    if _is_command and not _holds and _count != _seen:
+        obey()
+        _leave()  # another thread than the main one
+
+
+def holding(opened: Callable[P, AbstractContextManager[T]]) -> Callable[P, AbstractContextManager[T]]:
+    """Makes a context manager one that is `held`."""
+
+    @wraps(opened)
+    @contextmanager
+    def both(*given: P.args, **named: P.kwargs) -> Iterator[T]:
+        with held(), opened(*given, **named) as made:
+            yield made
+
+    return both
+
+
+@contextmanager
+def counted(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Within, which is a loop that asks `count`, signals are counted; `wake` is called at each, and must be reentrant.
+
+    In a program that is not the command line this takes the handlers for as long, in the main thread, and `count`
+    begins at 0; elsewhere it does nothing.
+    """
+    global _count, _seen
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {} if _is_command else {number: signal.signal(number, _take) for number in _NUMBERS}
+    hold = object()
+    _holds.append(hold)
+    _wakes.append(wake)
+    try:
+        yield
+    finally:
+        _wakes.remove(wake)
+        _holds.remove(hold)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _count = _count if _is_command else 0
+        _seen = _count
+
+
+def close_when_leaving(connection: sqlite3.Connection) -> None:
+    """Has a connection closed where a signal ends the process at once: readers, too, make files beside a store."""
+    _connections.add(connection)
+
+
+def keep_from_children() -> None:
+    """What is typed at the terminal does not reach processes that this thread starts from now on: they end with us."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def result_of(future: Future[T]) -> T:
+    """The result of a future, or what it raises. Raises KeyboardInterrupt at a signal."""
+    from concurrent.futures import wait
+
+    while not wait([future], _POLL_S).done:
+        check()
+    return future.result()
+
+
+def apart(work: Callable[[], T]) -> T:
+    """The result of `work`, which is done by another thread: of compiled code that may take long.
+
+    A signal gives it two seconds more, then raises KeyboardInterrupt, and the thread dies with the process.
+    """
+    from concurrent.futures import Future, wait
+
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="apart", daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        return result_of(future)
+    wait([future], _GRACE_S)
+    if not future.done():
+        raise KeyboardInterrupt
+    return future.result()
+
+
+def run(command: Sequence[str], *, given: str = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, with `given` as its input. Raises OSError; subprocess.TimeoutExpired and, at a signal,
+    KeyboardInterrupt: the process has ended then.
+
+    It has a session of its own: what is typed at the terminal reaches it through this process alone.
+    """
+    import subprocess
+
+    pipe, begun, first = subprocess.PIPE, time.monotonic(), [given]
+    with (
+        held(),
+        subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, encoding="utf-8", errors="replace"
+        ) as process,
+    ):
+        try:
+            while True:
+                try:
+                    out, err = process.communicate(first.pop() if first else None, _POLL_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    check()
+                    if timeout is not None and time.monotonic() - begun > timeout:
+                        raise subprocess.TimeoutExpired(command, timeout) from None
+            check()
+        except BaseException:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_S)
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+# -- the handler ------------------------------------------------------------------------------------------------------
+
+
+def _take(number: int, frame: object) -> None:
+    global _count
+    _count += 1
+    if _holds:
+        for wake in [*_wakes]:
+            wake()
+    else:
+        _leave()
+
+
+def _leave() -> None:
+    """Ends the process without unwinding what it is at, unless another thread has just opened something."""
+    global _is_leaving
+    _is_leaving = True
+    if _holds:
+        _is_leaving = False
+        return
+    for connection in list(_connections):
+        with suppress(Exception):
+            connection.close()
+    with suppress(OSError):
+        os.write(2, b"\nvr: interrupted\n" if os.isatty(2) else b"vr: interrupted\n")
+    os._exit(EXIT_CODE)
