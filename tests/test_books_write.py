@@ -302,7 +302,7 @@ def test_a_folder_that_is_a_file_is_an_error(vr: Vr, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     result = vr("-o", "taken", "--threshold", "0.3")
     assert isinstance(result.exception, ValueRepairError)
-    assert str(result.exception) == "taken: cannot write the book: File exists"
+    assert str(result.exception) == f"taken: {tmp_path / 'taken'} is a file, not a folder; give another name"
 
 
 def test_json_prints_the_manifest_and_quiet_nothing(vr: Vr, tmp_path: Path) -> None:

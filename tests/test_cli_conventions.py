@@ -334,8 +334,15 @@ def unread() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("words", ["--help", "config mine", "export --format csv"])
-def test_a_reader_that_goes_away_is_no_failure(words: str, folder: Path, unread: int) -> None:
-    assert ended(words, unread, subprocess.PIPE) == (0, b"")
+def test_a_reader_that_goes_away_is_said_in_one_line(words: str, folder: Path, unread: int) -> None:
+    assert ended(words, unread, subprocess.PIPE) == (1, b"vr: standard output: nobody reads it any more\n")
+
+
+@pytest.mark.parametrize("words", ["--version", "config mine", "export --format csv"])
+def test_a_full_standard_output_is_said_in_one_line(words: str, folder: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        end = ended(words, full.fileno(), subprocess.PIPE)
+    assert end == (1, b"vr: standard output: No space left on device\n")
 
 
 def test_an_error_that_nobody_reads_has_its_exit_code(folder: Path, unread: int) -> None:

@@ -173,7 +173,10 @@ def test_a_file_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> No
     sides = fake_side("one"), fake_side("two")
     match = ("match", *sides, "--nodes", "1", "--openings", "book.pgn")
     done = here(*match, "-o", "no/m.pgn", "-q", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "vr: no/m.pgn: No such file or directory; give another -o FILE\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"vr: no/m.pgn: there is no folder {tmp_path / 'no'}; make it, or give another name\n",
+    )
 
 
 def test_a_device_is_no_file_to_go_on_from(tmp_path: Path) -> None:
@@ -181,5 +184,5 @@ def test_a_device_is_no_file_to_go_on_from(tmp_path: Path) -> None:
     sides = fake_side("one"), fake_side("two")
     match = ("match", *sides, "--nodes", "1", "--openings", "book.pgn")
     done = here(*match, "-o", "/dev/full", "-q", cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "is no plain file" in done.stderr

@@ -258,12 +258,12 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         (".", 1, "is a folder"),
         ("good.db good.db", 2, "good.db is given twice"),
         ("good.db link.db", 2, "link.db is given twice: good.db is the same file"),
-        ("good.db -o good.db", 1, "good.db is there already"),
+        ("good.db -o good.db", 2, "good.db is there already"),
         ("good.db --into link.db", 2, "both merged and merged into"),
         ("good.db --into gone.db", 1, "there is no store at gone.db to add to; give --output gone.db"),
         ("good.db --into=", 2, "--into is empty"),
         ("good.db --output=", 2, "--output is empty"),
-        ("good.db -o no/m.db", 1, "folder"),
+        ("good.db -o no/m.db", 2, "no folder"),
         ("good.db -o a --into b", 2, "one of them"),
     ):
         found, out, err = vr(["store", "merge", *words.split()], capsys)

@@ -213,7 +213,7 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     book.write_text(BOOK)
     assert "has a game twice" in refused(run(tmp_path, net))
     (tmp_path / "games.pgn").write_text("something else\n\nthat is mine\n\n")
-    assert "is no game of vr selfplay" in refused(run(tmp_path, net))
+    assert "is not games of vr selfplay" in refused(run(tmp_path, net))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     new = ["-o", str(tmp_path / "new.pgn"), "--training", str(tmp_path / "full")]
@@ -273,8 +273,8 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it ends games its own way"),
         (("-o", "/dev/full"), "/dev/full: is no plain file"),
-        (("-o", "/"), "/: Is a directory; give another -o FILE"),
-        (("-o", "/none/games.pgn"), "/none/games.pgn: No such file or directory; give another -o FILE"),
+        (("-o", "/"), "/: is a folder; give the name of a file"),
+        (("-o", "/none/games.pgn"), "/none/games.pgn: there is no folder /none; make it, or give another name"),
     ],
 )
 def test_wrong_options_are_named(tmp_path: Path, net: str, book: Path, more: tuple[str, ...], message: str) -> None:

@@ -564,7 +564,7 @@ def test_before_anything_is_searched_there_are_no_candidates_to_count(
         (["--games", "1"], 2, "lies in"),
         (["--families", "-0.1"], 2, "lies in"),
         (["--families", "0.000001"], 1, "small enough"),
-        (["-o", "nosuch/folder/s.json"], 1, "cannot be written"),
+        (["-o", "nosuch/folder/s.json"], 2, "there is no folder"),
     ],
 )
 def test_what_cannot_be_split_so(words: list[str], code: int, said: str, tmp_path: Path, capsys: Captured) -> None:

@@ -22,6 +22,7 @@ from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
 from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
 from valuerepair.nets.weights import read_net_file  # noqa: E402
+from valuerepair.outputs import FileKind  # noqa: E402
 from valuerepair.training import (  # noqa: E402
     checkpoint,
     kept,
@@ -448,8 +449,8 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
     calls: Iterator[int] = iter(range(100))
 
     @contextmanager
-    def on_a_full_disk(path: Path) -> Iterator[Path]:
-        with written_whole(path) as partial:
+    def on_a_full_disk(path: Path, kind: FileKind | None) -> Iterator[Path]:
+        with written_whole(path, kind) as partial:
             if next(calls) == 2:
                 partial.unlink()
                 partial.symlink_to("/dev/full")

@@ -306,11 +306,12 @@ def test_names_and_files(tmp_path: Path) -> None:
             format_of(name, None)
     write_file(frame_of([]), tmp_path / "x.plain", pawn=361.0)
     (tmp_path / "x.plain").unlink()
-    (tmp_path / "x.bin").write_bytes(b"old")
+    old = bytes(34) + b"\1\0\0\0\0\xff"
+    (tmp_path / "x.bin").write_bytes(old)
     for pawn in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(UsageError, match="--pawn"):
             write_file(frame_of([]), tmp_path / "x.bin", "bin", pawn)
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.bin", b"old")]
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.bin", old)]
 
 
 def test_the_command_writes_what_the_store_has(tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ import secrets
 import shutil
 import stat
 import sys
+import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.outputs import STDOUT, FileKind, check_folder, check_output, is_stream, own_descriptor
 from valuerepair.signals import check, holding
 
 
@@ -114,35 +116,49 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
+def written_whole(target: str | os.PathLike[str], kind: FileKind | None) -> Iterator[Path]:
     """A hidden file beside `target` that becomes `target` when the block ends well, and vanishes otherwise.
 
     It is on the disk before it gets its name. Two processes that write the same file at once both succeed; readers see
-    one whole file or none. Raises OSError, with the name of `target`.
+    one whole file or none. What is there already is replaced only if it is of this `kind`; None is for names that the
+    program chose itself. A link stays and its target is replaced; a pipe or device, and ``-``, standard output, gets
+    the whole content at the end. Raises UsageError for what may not be replaced (`outputs.check_output`), OSError with
+    the name of `target`.
     """
-    with written_together([target]) as (partial,):
+    with written_together({target: kind}) as (partial,):
         yield partial
 
 
 @holding
 @contextlib.contextmanager
-def written_together(targets: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
+def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) -> Iterator[list[Path]]:
     """As `written_whole`, of several files: all are on the disk before the first of them gets its name."""
     partials = dict[Path, str | os.PathLike[str]]()
+
+    def check_kinds() -> None:
+        for target, kind in targets.items():
+            if kind is not None:
+                check_output(target, kind)
+
     try:
+        check_kinds()
         for target in targets:
             partials[_hidden_file(target)] = target
         try:
             yield list(partials)
+            check_kinds()  # the work may have taken hours
             for partial in partials:
                 _sync(partial)
             for partial, target in partials.items():
-                os.replace(partial, target)
+                if is_stream(target):
+                    _pour(partial, target)
+                else:
+                    os.replace(partial, os.path.realpath(target))
         except OSError as error:
             # A full disk has no name, and the hidden one tells the user nothing.
             named = Path(error.filename) if isinstance(error.filename, str | os.PathLike) else None
             if error.errno is not None and (error.filename is None or named in partials):
-                target = partials[named] if named in partials else targets[0]
+                target = partials[named] if named in partials else next(iter(targets))
                 raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
             raise
     finally:
@@ -151,14 +167,31 @@ def written_together(targets: Sequence[str | os.PathLike[str]]) -> Iterator[list
 
 
 def _hidden_file(target: str | os.PathLike[str]) -> Path:
-    """A new empty file beside `target`; others may do with it what the umask allows."""
-    path = Path(target).absolute()
+    """A new empty file beside `target`, of a stream among the temporary ones; the umask says who may read it."""
+    path = Path(tempfile.gettempdir(), "stream") if is_stream(target) else Path(os.path.realpath(target))
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except OSError as error:
         raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
     return partial
+
+
+def _pour(partial: Path, target: str | os.PathLike[str]) -> None:
+    """Writes the content to a pipe, a device or one of our own streams. Raises OSError with its name."""
+    try:
+        with partial.open("rb") as content, _opened_stream(target) as stream:
+            shutil.copyfileobj(content, stream)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
+
+
+def _opened_stream(target: str | os.PathLike[str]) -> BinaryIO:
+    own = 1 if target == STDOUT else own_descriptor(os.stat(target))
+    if own is None:
+        return os.fdopen(os.open(target, os.O_WRONLY), "wb")
+    (sys.stdout if own == 1 else sys.stderr).flush()
+    return os.fdopen(os.dup(own), "wb")
 
 
 def _sync(path: Path) -> None:
@@ -222,8 +255,8 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
     Raises UsageError when `out` is a file or a folder with anything in it, ValueRepairError when nothing can be
     written (no right, no room).
     """
-    target = Path(os.path.abspath(out))
-    check_empty(target, out)
+    check_new_folder(out)
+    target = Path(os.path.realpath(out))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _clear_left(target)
@@ -241,6 +274,16 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
         raise ValueRepairError(f"{where}: {error.strerror or error}; nothing was written to {out}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_new_folder(out: str | os.PathLike[str]) -> None:
+    """Raises UsageError unless `whole_folder` can make the folder: it is missing or empty, and those around it allow
+    it."""
+    check_folder(out)
+    target = Path(os.path.realpath(out))
+    check_empty(target, out)
+    if os.path.ismount(target):
+        raise UsageError(f"{out}: a disk is mounted there; give a folder on it")
 
 
 def check_empty(target: Path, out: str | os.PathLike[str]) -> None:

@@ -169,7 +169,7 @@ def run(step: Step, output: Path, core: int | None = None) -> None:
     line = [*pinned, sys.executable, "-m", step.program, *step.command]
     with open(output / "logs" / f"{step.name}.log", "a") as log:
         if step.saves:
-            with written_whole(step.output) as partial, open(partial, "w") as said:
+            with written_whole(step.output, None) as partial, open(partial, "w") as said:
                 subprocess.run(line, check=True, stdout=said, stderr=log)
         else:
             subprocess.run(line, check=True, stdout=log, stderr=log)

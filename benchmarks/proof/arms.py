@@ -374,7 +374,7 @@ def write_index(proof: Proof, steps: Sequence[Step], index: Path) -> None:
                 raise ValueRepairError(f"{step.output}: validation chose another step than the last, the plan does not")
             arm, _, seed = step.output.name.removesuffix(".pb.gz").rpartition("-")
             rows.append((arm, int(seed), str(step.output)))
-    with written_whole(index) as partial, open(partial, "w", newline="") as file:
+    with written_whole(index, None) as partial, open(partial, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("arm", "seed", "net"))
         writer.writerows(rows)

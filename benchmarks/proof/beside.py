@@ -47,7 +47,7 @@ def command(db: str, games: str, split: str, share: float, candidates: float, ou
         raise ValueRepairError(f"{db}: has positions of one kind alone, beside the games or of {games}")
     weight = np.where(beside, share / beside.sum(), (1 - share) / (~beside).sum())
     weight *= np.where(frame["disagreement"].abs() >= question.threshold, candidates, 1.0)
-    with written_whole(output) as partial:
+    with written_whole(output, None) as partial:
         pd.DataFrame({"position_id": frame["position_id"], "weight": weight}).to_parquet(partial, index=False)
     click.echo(f"{output}: {(~beside).sum():,} positions of games, {beside.sum():,} beside them")
 

@@ -33,7 +33,7 @@ def divide(archive: Path, train: Path, test: Path) -> tuple[int, int]:
     test_games = games[::_HELD_OUT]
     train_games = [game for number, game in enumerate(games) if number % _HELD_OUT]
     for path, some in ((test, test_games), (train, train_games)):  # what says that it is done comes last
-        with written_whole(path) as partial:
+        with written_whole(path, None) as partial:
             partial.write_bytes(b"".join(some))
     return len(train_games), len(test_games)
 

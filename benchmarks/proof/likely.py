@@ -108,7 +108,7 @@ def command(db: str, split: str, net: str, output: Path) -> None:
     candidate = (frame["disagreement"].abs() >= PRIMARY_THRESHOLD).to_numpy()
     chance = chances(seen(frame), candidate, game)
     weight = np.minimum(chance / chance.mean(), MOST)
-    with written_whole(output) as partial:
+    with written_whole(output, None) as partial:
         pd.DataFrame({"position_id": frame["position_id"], "weight": weight}).to_parquet(partial, index=False)
     share, better = np.average(candidate, weights=weight), ranked(chance, candidate)
     click.echo(

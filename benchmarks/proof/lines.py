@@ -59,7 +59,7 @@ def _drawn(rows: pd.DataFrame, count: int) -> pd.DataFrame:
 
 
 def _write(rows: pd.DataFrame, path: Path) -> None:
-    with written_whole(path) as partial, open(partial, "w") as file:
+    with written_whole(path, None) as partial, open(partial, "w") as file:
         for start, moves in zip(rows["start_fen"], rows["moves"], strict=True):
             game = chess.pgn.Game()
             game.setup(start)

@@ -70,7 +70,7 @@ def answers(net: str | Path, db: str | Path, ids: Ids, kept: Path, *, threads: i
             found = _asked(opened, db, missing)
         known = found if known is None else _joined(known, found)
         kept.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as partial, open(partial, "wb") as file:
+        with written_whole(path, None) as partial, open(partial, "wb") as file:
             np.savez(file, **{field.name: getattr(known, field.name) for field in fields(Answers)})
     return known.of(ids)
 

@@ -59,7 +59,7 @@ def look(oracle: Oracle, db: str | Path, ids: Ids, alpha: float, kept: Path) -> 
             progress.advance()
     cp, mate = scores_of(found)
     kept.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial, open(partial, "wb") as file:
+    with written_whole(path, None) as partial, open(partial, "wb") as file:
         np.savez(file, ids=ids, cp=cp, mate=mate)
     return deep_q_of(cp, mate, alpha)
 

@@ -113,7 +113,7 @@ def write(folder: Path, notebook: Path) -> None:
     NotebookClient(made, timeout=300, resources={"metadata": {"path": str(notebook.parent)}}).execute()
     for cell in made.cells:
         cell.metadata.pop("execution", None)  # when it was run
-    with written_whole(notebook) as partial:
+    with written_whole(notebook, None) as partial:
         nbformat.write(made, partial)  # type: ignore[no-untyped-call]  # nbformat ships no hints
 
 

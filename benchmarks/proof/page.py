@@ -303,7 +303,7 @@ def command(root: Path) -> None:
     """Make the tables of docs/proof.md of the repository in the folder ROOT anew from those in docs/proof."""
     page = root / "docs" / PAGE
     made = filled(page.read_text("utf-8"), root / "docs" / "proof")
-    with written_whole(page) as partial:
+    with written_whole(page, None) as partial:
         partial.write_text(made, "utf-8")
 
 

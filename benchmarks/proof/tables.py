@@ -212,7 +212,7 @@ class Tables:
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """A table as a CSV with five digits."""
-    with written_whole(path) as partial:
+    with written_whole(path, None) as partial:
         frame.to_csv(partial, index=False, float_format=_DIGITS, lineterminator="\n")
 
 

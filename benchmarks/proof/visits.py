@@ -124,7 +124,7 @@ def settled(net: Net, db: str | Path, ids: Ids, moves: Sequence[str], kept: Path
             progress.advance()
     known = np.array(found, np.int64)
     kept.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial, open(partial, "wb") as file:
+    with written_whole(path, None) as partial, open(partial, "wb") as file:
         np.savez(file, ids=ids, moves=np.array(moves), settled=known)
     return known
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from valuerepair import outputs
 from valuerepair.archives.rows import ReadReport
 from valuerepair.chess.origins import OriginGame, Origins, Recorded
 from valuerepair.chess.positions import PositionBatch
@@ -85,7 +86,7 @@ class KeptSample:
         table = _table(drawn).replace_schema_metadata({"sample": msgspec.json.encode(about)})
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         try:
-            whole = written_whole(self._path)
+            whole = written_whole(self._path, outputs.SAMPLE)
             with whole as partial, pa.ipc.new_file(str(partial), table.schema, options=options) as file:
                 file.write_table(table)
         except OSError as error:

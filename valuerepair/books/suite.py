@@ -21,6 +21,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import outputs
 from valuerepair.archives.epd import CE_MATE, CE_MOST, LineSplitter
 from valuerepair.archives.open import Stream, find_sources, read_text
 from valuerepair.archives.options import EPD, RecordedOptions, SampleOptions
@@ -79,7 +80,7 @@ class WrittenSuite:
 
 def write_suite_file(store: Store, rows: pd.DataFrame, threshold: float, path: str | os.PathLike[str]) -> WrittenSuite:
     """`write_suite_stream` to a file, which appears whole or not at all."""
-    with written_whole(path) as partial, partial.open("wb") as stream:
+    with written_whole(path, outputs.SUITE) as partial, partial.open("wb") as stream:
         return write_suite_stream(store, rows, threshold, stream)
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pandas as pd
 
+from valuerepair import outputs
 from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, plain_lines, signed
 from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import add_knowledge, file_name, games_of
@@ -219,16 +221,32 @@ def _text(row: dict[Hashable, Any], name: str, missing: str = "?") -> str:
 
 
 def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
+    made = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         stale = _stale(directory, contents)
-        with written_together([directory / name for name in contents]) as partials:
+        with written_together({directory / name: _kind(name) for name in contents}) as partials:
             for partial, content in zip(partials, contents.values(), strict=True):
                 partial.write_bytes(content)
         for path in stale:
             path.unlink(missing_ok=True)
     except OSError as error:
+        if made:
+            with suppress(OSError):
+                directory.rmdir()
         raise ValueRepairError(f"{directory}: cannot write the book: {error.strerror or error}") from None
+
+
+def check_books(directory: str | Path) -> None:
+    """Raises UsageError where `write_books` would not replace what stands in the folder, or cannot write there."""
+    outputs.check_folder(directory)
+    if Path(directory).exists():
+        for name in ("book.pgn", "book.epd", MANIFEST, *_HOLDOUT_FILES):
+            outputs.check_regular(Path(directory) / name, _kind(name))
+
+
+def _kind(name: str) -> outputs.FileKind:
+    return outputs.MANIFEST if name == MANIFEST else outputs.BOOK_PGN if name.endswith(".pgn") else outputs.BOOK_EPD
 
 
 def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:

@@ -7,9 +7,8 @@ from typing import Any, get_args
 import click
 
 from valuerepair.books.options import Form, NearDuplicates, Order, Sign
-from valuerepair.cli.completion import folders
 from valuerepair.cli.group import SectionedGroup
-from valuerepair.cli.options import DB, FILE, SEED, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SEED, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet, say_more
 
 
@@ -61,7 +60,7 @@ from valuerepair.cli.verbosity import is_quiet, say_more
     help="Write entries as moves from the initial position where lc0 can read them, or all as FEN.",
 )
 @SEED(help="Seed for --order shuffled and --repeat-by-weight.")
-@click.option("-o", "--output", shell_complete=folders, default="valuerepair-books", help="Folder for the files.")
+@click.option("-o", "--output", type=NEW_FOLDER, default="valuerepair-books", help="Folder for the files.")
 @click.option("--json", is_flag=True, help="Print the manifest.")
 @click.pass_context
 def command(
@@ -82,12 +81,13 @@ def command(
     if context.invoked_subcommand is not None:
         return
     from valuerepair.books.options import BookOptions
-    from valuerepair.books.write import what_next, write_books
+    from valuerepair.books.write import check_books, what_next, write_books
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import complete, lacks_policy
     from valuerepair.judge.labels import OF_POLICY
     from valuerepair.store.store import Store
 
+    check_books(output)
     labels, split_file = chosen.pop("label"), chosen.pop("split")
     split = split_of(split_file)
     with Store.open(db) as store:

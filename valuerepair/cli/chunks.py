@@ -8,11 +8,12 @@ from typing import Any, get_args
 import click
 
 from valuerepair.archives.options import RESULTS, SampleOptions
-from valuerepair.cli.completion import folders, nets, words
+from valuerepair.cli.completion import nets, words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ARCHIVE,
     FILE,
+    NEW_FOLDER,
     ORACLE,
     SEED,
     SPLIT,
@@ -38,7 +39,7 @@ _CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_b
     },
 )
 @click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
-@click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
+@click.option("-o", "--output", type=NEW_FOLDER, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--net",
     metavar="NET",

@@ -21,11 +21,6 @@ def words(*known: str) -> Completer:
     return lambda context, parameter, begun: [CompletionItem(word) for word in known if word.startswith(begun)]
 
 
-def folders(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Folders only."""
-    return [CompletionItem(begun, type="dir")]
-
-
 def nets(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Nets known by name, those of the store, and files."""
     from valuerepair.nets.registry import KNOWN_NETS

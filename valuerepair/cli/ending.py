@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -17,17 +18,16 @@ from valuerepair.errors import ValueRepairError
 _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)'")
 
 
-class ReaderGoneError(Exception):
-    """Whoever read our output went away (`vr export | head`). No OSError: of that click would make exit code 1."""
-
-
 @contextmanager
 def reader_may_go() -> Iterator[None]:
-    """Within, an output that nobody reads any more is a `ReaderGoneError`."""
+    """Within, an output that nobody reads any more (`vr export | head`) is a ValueRepairError.
+
+    Of an OSError click would make exit code 1 and say nothing.
+    """
     try:
         yield
     except BrokenPipeError as error:
-        raise ReaderGoneError from error
+        raise ValueRepairError(f"{error.filename or 'standard output'}: nobody reads it any more") from error
 
 
 def run(group: click.Group) -> int:
@@ -44,18 +44,22 @@ def run(group: click.Group) -> int:
         code = _end(_complaint(error), error.exit_code)
     except ValueRepairError as error:
         code = _end(f"vr: {error}", error.exit_code)
-    except ReaderGoneError:
-        code = 0
     except (KeyboardInterrupt, click.Abort):
         code = _end("vr: interrupted", signals.EXIT_CODE)
     except MemoryError:
         code = _end("vr: out of memory; try fewer at once: --jobs or --threads", 1)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        code = _end(f"vr: {where}{error.strerror or error}", 1)
+        code = _end(f"vr: {_where(error)}{error.strerror or error}", 1)
     with suppress(OSError):
         sys.stdout.flush()
     return code if isinstance(code, int) else 0
+
+
+def _where(error: OSError) -> str:
+    """What an error is about. Whoever writes a file names it: a full disk without a name is standard output's."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN)
+    name = error.filename or ("standard output" if full else None)
+    return f"{name}: " if name else ""
 
 
 def _open_closed_streams() -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from valuerepair import outputs
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
-from valuerepair.cli.options import FILE, JOBS, NET, SEED, Threshold, Worst, device_options, plain_threshold
+from valuerepair.cli.options import FILE, JOBS, NET, NEW_FOLDER, SEED, Threshold, Worst, device_options, plain_threshold
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD
 
@@ -22,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _N_SCL = tuple(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf"))
 _TEMPERATURES = tuple(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1"))
 _SHARED = (
-    click.option("-o", "--output", type=FILE, default="experiment", help="Folder of games and table."),
+    click.option("-o", "--output", type=NEW_FOLDER, default="experiment", help="Folder of games and table."),
     click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
     click.option("--lines", default=50, help="How many of its lines, evenly spread."),
     NET,
@@ -135,10 +136,14 @@ def _experiment(given: dict[str, Any]) -> Experiment:
     from valuerepair.errors import UsageError
     from valuerepair.play.experiment import Experiment, choose_openings
     from valuerepair.play.lineup import NetOptions
+    from valuerepair.report.experiment import PLOT, TABLE
 
     folder = Path(given["output"])
     if given["report"] and not any(folder.glob("*.pgn")):
         raise UsageError(f"{folder}: no games of an experiment there to report on")
+    if folder.exists():
+        outputs.check_regular(folder / TABLE, outputs.RESULTS)
+        outputs.check_regular(folder / PLOT, outputs.PNG)
     openings, book = choose_openings(given["openings"], given["lines"])
     own = {name: given[name] for name in ("nodes", "games", "net", "seed", "jobs", "report")}
     device = NetOptions(given["device"], given["threads"])
@@ -148,11 +153,11 @@ def _experiment(given: dict[str, Any]) -> Experiment:
 def _hand_out(own: Experiment, rows: Sequence[Row], lines: Sequence[str], as_json: bool) -> None:
     """Prints the table or its rows; writes table.csv and the plot into the folder. Exit code 130 after Ctrl-C."""
     from valuerepair.report import style
-    from valuerepair.report.experiment import draw, write_table
+    from valuerepair.report.experiment import PLOT, draw, write_table
 
     click.echo(json.dumps(list(rows)) if as_json else "\n".join(lines))
     write_table(rows, own.folder)
-    style.save(draw(rows), own.folder / "plot.png")
+    style.save(draw(rows), own.folder / PLOT)
     if own.stopped:
         click.echo(f"{own.folder}: stopped, all games that ended are kept; give the same command again", err=True)
         raise KeyboardInterrupt

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from valuerepair import outputs
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
@@ -135,6 +136,7 @@ def command(
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise UsageError(f"--{name}: goes with --format chunks")
     if format == SUITE:
+        _check(output, outputs.SUITE)
         _write_suite(db, output, split, part, question)
         return
     for_trainer = format in TRAINERS or (format is None and (output or "").endswith((".plain", ".bin")))
@@ -144,6 +146,7 @@ def command(
         raise UsageError("--pawn: tables have the scores as the search gave them; give --format plain, bin or text")
     kept = split_of(split)
     kind = None if for_trainer else export.format_of(output, format)
+    _check(output, _of_trainer(output, format) if kind is None else outputs.TABLES[kind])
     if output is None and format in ("parquet", "bin"):
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
     with Store.open(db) as store:
@@ -164,6 +167,18 @@ def command(
     else:
         export.write_file(frame, kind, output)
         say(f"{output}: {len(frame):,} positions")
+
+
+def _check(output: str | None, kind: outputs.FileKind) -> None:
+    """What is wrong with the place of the file is said before a large store is read."""
+    if output is not None:
+        outputs.check_output(output, kind)
+
+
+def _of_trainer(output: str | None, format: str | None) -> outputs.FileKind:
+    from valuerepair.training.nnue import format_of
+
+    return outputs.TRAINERS[format_of(output, format)]
 
 
 def _write_suite(db: str, output: str | None, split: str | None, part: str | None, question: QuestionOptions) -> None:
@@ -221,6 +236,7 @@ def _write_chunks(
 
     if output is None:
         raise UsageError("--format chunks: give a new folder with -o")
+    outputs.check_folder(output)
     form, device, threads = (given.pop(name) for name in ("form", "device", "threads"))
     _, policy_share = parse_policy(given.pop("policy"), "net", "judge")
     options = ChunkOptions(policy_share=policy_share, part=part or "train", **given)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from valuerepair.errors import UsageError
+from valuerepair.outputs import FileKind, check_folder, check_output, check_regular
 
 _NET, _STORES = "--net", ("--store", "--db")
 # Option, endings of what is given with it, and what that is; of several that a command has, the first.
@@ -44,6 +48,39 @@ class File(click.Path):
         if str(value).startswith(("http://", "https://", "ftp://")):
             raise UsageError(f"{value}: is an address; download it first, then give the file")
         return super().convert(value, param, ctx)
+
+
+class Output(File):
+    """A file to write. What stands in its place is looked at before anything else is done: see `outputs`.
+
+    `kinds` is the kind of file that the command writes, or those it writes by the ending of the name; another ending is
+    for the command to refuse. A `regular` file is read again, and therefore no pipe or device.
+    """
+
+    def __init__(self, kinds: FileKind | Mapping[str, FileKind], *, regular: bool = False) -> None:
+        super().__init__()
+        self.kinds, self.regular = kinds, regular
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        ending = os.path.splitext(path)[1].lower().removeprefix(".")
+        kind = self.kinds.get(ending) if isinstance(self.kinds, Mapping) else self.kinds
+        if kind is not None and ctx is not None and not ctx.resilient_parsing:
+            (check_regular if self.regular else check_output)(path, kind)
+        return path
+
+
+class OutputFolder(File):
+    """A folder to write to, or to make; what may be in it is for the command to say."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        if ctx is not None and not ctx.resilient_parsing:
+            check_folder(path)
+        return path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="dir")]
 
 
 class Archive(File):

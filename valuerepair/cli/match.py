@@ -9,7 +9,7 @@ import click
 
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
+from valuerepair.cli.options import FILE, GAMES_FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
 from valuerepair.cli.verbosity import is_quiet, say_more
 
 SIDES = words("net=", "stockfish:", "lc0:")
@@ -46,7 +46,13 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @click.option("--margin", type=int, default=100, help="Milliseconds by which a side may exceed its time.")
 @JOBS(help="Games at once.  [default: one per core; with two nets, full batches]")
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
-@click.option("-o", "--output", type=FILE, default="match.pgn", help="PGN of the games; continues an earlier run.")
+@click.option(
+    "-o",
+    "--output",
+    type=GAMES_FILE,
+    default="match.pgn",
+    help="PGN of the games; continues an earlier run.",
+)
 @SEED(help="Seed for the order, and for the built-in search's random choices.")
 @rules_options(max_plies=0)
 @device_options()

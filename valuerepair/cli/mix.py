@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.completion import folders
-from valuerepair.cli.options import FILE, SEED
+from valuerepair.cli.options import FILE, NEW_FOLDER, SEED
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.training.options import SHARE_OF_GAMES
 
@@ -19,7 +18,7 @@ from valuerepair.training.options import SHARE_OF_GAMES
 @click.option("--normal", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of other self-play.")
 @click.option("--share", type=float, default=SHARE_OF_GAMES, help="Share of repair games in the mixture.")
 @click.option("--by", type=click.Choice(["games", "positions"]), default="games", help="What --share counts.")
-@click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
+@click.option("-o", "--output", type=NEW_FOLDER, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--form",
     type=click.Choice(["tar", "links"]),

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
+from valuerepair import outputs
 from valuerepair.cli.completion import nets, oracles, words
-from valuerepair.cli.files import Archive, File
+from valuerepair.cli.files import Archive, File, Output, OutputFolder
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
@@ -32,6 +33,9 @@ _DECIMALS = 10_000
 
 FILE = File()
 ARCHIVE = Archive()
+NEW_FOLDER = OutputFolder()
+GAMES_FILE = Output(outputs.GAMES, regular=True)
+PLOT_FILE = Output(outputs.PLOTS)
 
 
 @dataclass(frozen=True)

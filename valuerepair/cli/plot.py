@@ -10,8 +10,9 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from valuerepair.cli.files import misplaced
-from valuerepair.cli.options import DB, FILE, QuestionOptions, question
+from valuerepair.cli.options import DB, PLOT_FILE, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.outputs import is_stream
 from valuerepair.report.figures import KINDS, STORE, PlotKind, kind_of
 
 HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
@@ -38,7 +39,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.command(help=HELP, short_help="Draw it: scatter, rates, calibration, recall, Elo and more.")
 @click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_complete)
 @click.argument("source", required=False, metavar="[SOURCE]")
-@click.option("-o", "--output", type=FILE, default="plot.png", help="The file: .png, .svg or .pdf.")
+@click.option("-o", "--output", type=PLOT_FILE, default="plot.png", help="The file: .png, .svg or .pdf.")
 @click.option("--unweighted", is_flag=True, help="Count rows without the weights of screening.")
 @DB
 @question()
@@ -68,7 +69,7 @@ def command(
     drawn = figures.drawing(kind, source if source is not None else db, **options)
     style.save(drawn.figure, output)
     if not is_quiet():
-        click.echo(f"{output}: {drawn.said}")
+        click.echo(f"{output}: {drawn.said}", err=is_stream(output))
 
 
 def _check(context: click.Context, name: str, source: str | None) -> PlotKind:

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from valuerepair import outputs
 from valuerepair.cli.completion import nets
+from valuerepair.cli.files import Output
 from valuerepair.cli.options import (
     ALPHA,
     ARCHIVE,
     CALIBRATION,
     DB,
     DEEP,
-    FILE,
     JSON,
     ORACLE,
+    PLOT_FILE,
     SPLIT,
     QuestionOptions,
     check_part,
@@ -51,11 +53,11 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
 @SPLIT(help="A file of vr split: compare only on what it holds out.")
 @part_option(help="Which held-out part", usual="held-out")
 @threshold_option("|net Q - deep Q| of a candidate; a share is of A's positions.")
-@click.option("--plot", type=FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
+@click.option("--plot", type=PLOT_FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option(
     "-o",
     "--output",
-    type=FILE,
+    type=Output(outputs.TABLES),
     metavar="FILE",
     help="Write the positions that any net is wrong on, or all of a suite: .parquet, .jsonl or .csv.",
 )

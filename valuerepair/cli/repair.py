@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from valuerepair.cli.completion import folders
-from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, SEED, Threshold, Worst, plain_threshold
+from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, SEED, Threshold, Worst, plain_threshold
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.question import DEFAULT_THRESHOLD
 
@@ -18,7 +17,7 @@ from valuerepair.question import DEFAULT_THRESHOLD
 @click.option(
     "-o",
     "--output",
-    shell_complete=folders,
+    type=NEW_FOLDER,
     default="repair",
     metavar="DIR",
     help="Folder for everything that is made.",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.options import DB, FILE, SEED, QuestionOptions, question
+from valuerepair import outputs
+from valuerepair.cli.files import Output
+from valuerepair.cli.options import DB, SEED, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
-@click.option("-o", "--output", type=FILE, default="report.html", help="The file.")
+@click.option("-o", "--output", type=Output(outputs.REPORT), default="report.html", help="The file.")
 @click.option("--points", default=100_000, help="Show about this many positions one by one, at most.")
 @SEED(help="Seed for the sample, if there are more positions.")
 @DB
@@ -36,5 +38,6 @@ def command(output: str, points: int, seed: int, db: str, question: QuestionOpti
     if not is_quiet():
         click.echo(
             f"{output}: {written.positions:,} positions, {written.shown:,} of them one by one, "
-            f"{written.candidates:,} candidates at {asked.threshold:g}; {written.size / 1e6:.1f} MB"
+            f"{written.candidates:,} candidates at {asked.threshold:g}; {written.size / 1e6:.1f} MB",
+            err=outputs.is_stream(output),
         )

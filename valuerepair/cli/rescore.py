@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli.completion import folders
-from valuerepair.cli.options import ARCHIVE, DB, JSON, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import ARCHIVE, DB, JSON, NEW_FOLDER, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD
 
@@ -16,7 +15,7 @@ from valuerepair.question import DEFAULT_THRESHOLD
 @click.command()
 @click.argument("chunks", type=ARCHIVE, nargs=-1, required=True, metavar="CHUNKS...")
 @DB
-@click.option("-o", "--output", shell_complete=folders, required=True, metavar="DIR", help="A new or empty folder.")
+@click.option("-o", "--output", type=NEW_FOLDER, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--fields",
     type=click.Choice(["q", "result", "both"]),

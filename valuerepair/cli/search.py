@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.options import FILE, JSON_LINES, NET, SET, device_options, head_options, settings_of
+from valuerepair import outputs
+from valuerepair.cli.files import Output
+from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, head_options, settings_of
 
 if TYPE_CHECKING:
     from valuerepair.chess.positions import Position
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 @SET
 @click.option("--list-settings", is_flag=True, help="Only list the search parameters and their defaults.")
 @click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
-@click.option("--tree", type=FILE, metavar="FILE", help="Also write the tree: .json, or .html that unfolds.")
+@click.option(
+    "--tree", type=Output(outputs.TREES), metavar="FILE", help="Also write the tree: .json, or .html that unfolds."
+)
 @click.option("--tree-nodes", type=click.IntRange(1), help="Most visited positions to keep in it.  [default: 2000]")
 @head_options
 @device_options()
@@ -61,10 +65,10 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
     from valuerepair.nets.position_text import read_source
     from valuerepair.oracles.searching import search_positions
     from valuerepair.report.search_table import row, table
-    from valuerepair.report.search_tree import check_file, write_tree
+    from valuerepair.report.search_tree import kind_of, write_tree
 
     if tree is not None:
-        check_file(tree)
+        kind_of(tree)
     source = " ".join(position)
     positions = read_source(source, (moves or "").split())
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded

@@ -10,16 +10,17 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from valuerepair.cli.completion import folders, nets
+from valuerepair.cli.completion import nets
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ARCHIVE,
     DB,
-    FILE,
+    GAMES_FILE,
     HISTORY_FILL,
     JOBS,
     JSON,
     NET,
+    NEW_FOLDER,
     SEED,
     SET,
     SPLIT,
@@ -43,7 +44,13 @@ from valuerepair.store import DEFAULT_PATH
     },
 )
 @click.argument("book", type=ARCHIVE, metavar="BOOK")
-@click.option("-o", "--output", type=FILE, default="selfplay.pgn", help="PGN of the games; continues an earlier run.")
+@click.option(
+    "-o",
+    "--output",
+    type=GAMES_FILE,
+    default="selfplay.pgn",
+    help="PGN of the games; continues an earlier run.",
+)
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
 @NET
 @click.option(
@@ -60,7 +67,7 @@ from valuerepair.store import DEFAULT_PATH
 @JOBS(help="Games at once.  [default: full batches of the net]")
 @click.option(
     "--training",
-    shell_complete=folders,
+    type=NEW_FOLDER,
     metavar="DIR",
     help="Write lc0 training records to this folder, one chunk per game.",
 )

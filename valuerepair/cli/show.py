@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.options import DB, FILE, QuestionOptions, question
+from valuerepair import outputs
+from valuerepair.cli.files import Output
+from valuerepair.cli.options import DB, QuestionOptions, question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
 @click.option("--white", is_flag=True, help="White at the bottom.  [default: the side to move]")
 @click.option("--family", is_flag=True, help="Also show the tree of positions that vr expand reached from its root.")
-@click.option("--svg", type=FILE, metavar="FILE", help="Also write the board with arrows as SVG.")
+@click.option("--svg", type=Output(outputs.BOARD), metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
 @question()
@@ -93,11 +95,12 @@ def _board(shown: Mapping[str, Any], white_below: bool, coloured: bool) -> list[
 
 
 def _write_svg(shown: Mapping[str, Any], white_below: bool, path: str) -> None:
+    from valuerepair import outputs
     from valuerepair.files import written_whole
     from valuerepair.report.boards import single
 
     played = (shown["origin"]["played"] or {}).get("uci")
     net, deep = _best(shown, "net"), _best(shown, "deep")
     drawn = single(shown["fen"], played=played, net=net, deep=deep, white_below=white_below)
-    with written_whole(path) as partial:
+    with written_whole(path, outputs.BOARD) as partial:
         partial.write_text(drawn, "utf-8")

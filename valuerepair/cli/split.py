@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from valuerepair.cli.options import DB, FILE, JSON, SEED, QuestionOptions, question
+from valuerepair import outputs
+from valuerepair.cli.files import Output
+from valuerepair.cli.options import DB, JSON, SEED, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.errors import ValueRepairError
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @DB
-@click.option("-o", "--output", type=FILE, default="split.json", metavar="FILE", help="The file to write.")
+@click.option(
+    "-o", "--output", type=Output(outputs.SPLIT), default="split.json", metavar="FILE", help="The file to write."
+)
 @click.option("--games", default=0.15, help="Share of games to hold out.")
 @click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
 @click.option("--archive", multiple=True, metavar="NAME", help="Hold out this whole archive, by its file name.")
@@ -62,6 +66,8 @@ def command(
         line = _next(store, asked, counts, output)
     write_split(output, split)
     try:
+        if outputs.is_stream(output):
+            raise ValueRepairError(f"{output}: is no file to read it from")
         with Store.open(db, write=True) as store:
             keep_split(store, output)
     except ValueRepairError as error:
@@ -70,7 +76,10 @@ def command(
         parts = {name: asdict(count) for name, count in counts.items()}
         click.echo(dumps({"output": output, "split": asdict(split), "parts": parts}, indent=2, ensure_ascii=False))
     elif not is_quiet():
-        click.echo("\n".join([f"{output}: {split}", *parts_lines(counts, asked.threshold), *line]))
+        click.echo(
+            "\n".join([f"{output}: {split}", *parts_lines(counts, asked.threshold), *line]),
+            err=outputs.is_stream(output),
+        )
 
 
 def _next(store: Store, asked: Question, counts: Mapping[str, PartCount], output: str) -> list[str]:

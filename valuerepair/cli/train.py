@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from valuerepair import outputs
+from valuerepair.cli.files import Output
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import ARCHIVE, FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
 from valuerepair.cli.verbosity import is_quiet
@@ -35,7 +37,14 @@ _DEFAULTS = TrainOptions()
     },
 )
 @click.argument("chunks", type=ARCHIVE, nargs=-1, metavar="[CHUNKS]...")
-@click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="The new net, a .pb.gz.")
+@click.option(
+    "-o",
+    "--output",
+    type=Output(outputs.NET, regular=True),
+    required=True,
+    metavar="FILE",
+    help="The new net, a .pb.gz.",
+)
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
 @SPLIT(help="A file of vr split: learn only from its part train, of which --holdout is a share.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.completion import folders
-from valuerepair.cli.options import CALIBRATION, FILE, JSON, SEED
+from valuerepair import outputs
+from valuerepair.cli.files import Output
+from valuerepair.cli.options import CALIBRATION, FILE, JSON, NEW_FOLDER, PLOT_FILE, SEED
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import Calibrated
 
@@ -19,10 +20,15 @@ from valuerepair.question import Calibrated
     help="diff-focus, position-sampling (lczero-training's) or soft (that of the books).",
 )
 @CALIBRATION
-@click.option("--plot", type=FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
-@click.option("--side", type=FILE, metavar="FILE", help="Write the weights to a Parquet file: chunk, record, weight.")
+@click.option("--plot", type=PLOT_FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option(
-    "--sampled", shell_complete=folders, metavar="DIR", help="Write chunks of records drawn by weight to a new folder."
+    "--side",
+    type=Output(outputs.WEIGHTS),
+    metavar="FILE",
+    help="Write the weights to a Parquet file: chunk, record, weight.",
+)
+@click.option(
+    "--sampled", type=NEW_FOLDER, metavar="DIR", help="Write chunks of records drawn by weight to a new folder."
 )
 @click.option("--keep", type=float, help="Scale weights so that --sampled keeps this share of the positions.")
 @SEED(help="Seed for --sampled.")
@@ -53,10 +59,9 @@ def command(
       vr weights mixture --formula soft:threshold=0.3,floor=0.05 --keep 0.25 --sampled focused
     """
     from json import dumps
-    from pathlib import Path
 
     from valuerepair.errors import UsageError
-    from valuerepair.files import check_empty
+    from valuerepair.files import check_new_folder
     from valuerepair.training.weighted import measure, write_sampled
     from valuerepair.training.weights import lines, parse_formula, written
 
@@ -65,7 +70,7 @@ def command(
         raise UsageError(f"--keep {keep:g}: goes with --sampled, and lies above 0 and not above 1")
     # What is wrong with the command line is said before many games are read.
     if sampled is not None:
-        check_empty(Path(sampled).absolute(), sampled)
+        check_new_folder(sampled)
     if plot is not None:
         from valuerepair.report import style
 

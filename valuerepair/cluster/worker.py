@@ -175,7 +175,7 @@ async def keep(file: NetFile, content: bytes) -> None:
     if found != file.sha256:
         raise ValueRepairError(f"{file.path.name} came with SHA-256 {found[:12]}, not {file.sha256[:12]}")
     try:
-        with written_whole(_cached(file)) as temporary:
+        with written_whole(_cached(file), None) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
         raise ValueRepairError(f"{file.path.name} cannot be kept: {error.strerror}") from None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import outputs
 from valuerepair.archives.select import in_share, mix, salt
 from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
@@ -491,7 +492,7 @@ def write_split(path: str | os.PathLike[str], split: Split) -> None:
     """Writes a split as JSON that can be read and edited. Raises ValueRepairError where it cannot be written."""
     text = json.dumps({"version": f"valuerepair {__version__}", **asdict(split)}, indent=2, ensure_ascii=False)
     try:
-        with written_whole(path) as partial:
+        with written_whole(path, outputs.SPLIT) as partial:
             partial.write_text(text + "\n", "utf-8")
     except OSError as error:
         raise ValueRepairError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -91,7 +91,7 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> 
         )
     log.info(f"converting {net.path.name} to ONNX with {lc0}")
     options = [f"--value-head={heads.value}", f"--policy-head={heads.policy}"]
-    with written_whole(target) as temporary:
+    with written_whole(target, None) as temporary:
         _convert(lc0, net.path, temporary, [*options, "--onnx-data-type=f16"] if half else options)
         _mend(net, temporary)
         if not half:  # at float16 it must agree with this one wherever it runs (canary.py)

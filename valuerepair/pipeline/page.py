@@ -323,7 +323,7 @@ def finish(repair: Repair) -> RepairOutcome:
         document = _document(repair, outcome)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueRepairError(f"{folder}: what the stages found cannot be read: {one_line(error)}") from None
-    with written_whole(outcome.page) as partial:
+    with written_whole(outcome.page, None) as partial:
         partial.write_text(document, "utf-8")
     return outcome
 

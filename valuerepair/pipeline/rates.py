@@ -90,7 +90,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         progress.stage("judge, net, training, games")
         found = _measured_apart(asked)
     folder.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial:
+    with written_whole(path, None) as partial:
         partial.write_text(json.dumps({"of": asked, "rates": asdict(found)}, indent=2) + "\n", "utf-8")
     return found
 

@@ -89,7 +89,7 @@ class StageNotes:
 
     def _write(self) -> None:
         found = {"stages": [asdict(each) for each in self.stages]}
-        with written_whole(self._path) as partial:
+        with written_whole(self._path, None) as partial:
             partial.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import chess
 
+from valuerepair import outputs
 from valuerepair.books.emit import tag_value
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import ValueRepairError
@@ -21,6 +22,7 @@ from valuerepair.play.openings import Opening, book_digest
 from valuerepair.play.referee import Rules
 
 WRAP_COLUMNS = 100
+_GAME = b"[Event "
 _JOINED = "\0"  # a blank at which no line ends
 # PGN's own words (supplement to the standard, 1994); whatever is not here is an adjudication.
 _TERMINATION = {
@@ -157,6 +159,8 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
     Raises ValueRepairError where there is something else in it.
     """
     raw = path.read_bytes()
+    if not outputs.GAMES.fits(path):
+        raise ValueRepairError(f"{path}: is not {outputs.GAMES.name}; give another -o FILE")
     games, end = [], 0
     while end < len(raw):
         moves = raw.find(b"\n\n", end)
@@ -168,6 +172,9 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
             raise ValueRepairError(f"{path}: at byte {end} is no game of vr selfplay or vr match; give another -o FILE")
         games.append(game)
         end = stop + 2
+    rest = raw[end : end + len(_GAME)]
+    if not _GAME.startswith(rest) and rest.strip(b"\0"):  # a power cut leaves zeros
+        raise ValueRepairError(f"{path}: at byte {end} is no game of vr selfplay or vr match; give another -o FILE")
     return games, end
 
 

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
+from valuerepair import outputs
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, written_whole
 from valuerepair.inputs import MOST_JSON
@@ -22,6 +23,7 @@ from valuerepair.report import style
 from valuerepair.report.drawing import Drawing
 
 TABLE = "table.csv"
+PLOT = "plot.png"
 Row = Mapping[str, Any]
 # Games of a setting run side by side, and what is said of it before the last one is over leans to the short ones.
 UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
@@ -74,7 +76,7 @@ def write_table(rows: Sequence[Row], folder: Path) -> None:
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)
-    with written_whole(folder / TABLE) as partial:
+    with written_whole(folder / TABLE, outputs.RESULTS) as partial:
         partial.write_text(text.getvalue(), "utf-8")
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import chess.svg
 import numpy as np
 
+from valuerepair import outputs
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question
@@ -58,7 +59,7 @@ def write(
     threshold, q_from = question.threshold, question.q_from
     if points < 1:
         raise UsageError(f"--points {points}: must be at least 1")
-    with written_whole(path) as partial:
+    with written_whole(path, outputs.REPORT) as partial:
         with snapshot(store.connection):
             on_step("values")
             calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()

@@ -11,6 +11,7 @@ from typing import Any
 
 import chess
 
+from valuerepair import outputs
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
@@ -23,15 +24,12 @@ from valuerepair.report.static_page import document, escape
 _DECIMALS = 6
 
 
-def check_file(path: str | os.PathLike[str]) -> None:
-    """Raises UsageError for a file that is neither .json nor .html, or that cannot be where it is to be."""
-    target = Path(path)
-    if target.suffix.lower() not in (".json", ".html"):
-        raise UsageError(f"{target}: the name of a tree's file ends in .json or .html")
-    if target.is_dir():
-        raise UsageError(f"{target}: is a folder; give the name of a file")
-    if not target.absolute().parent.is_dir():
-        raise UsageError(f"{target}: there is no such folder")
+def kind_of(path: str | os.PathLike[str]) -> outputs.FileKind:
+    """The kind of file that a tree becomes by the name's ending. Raises UsageError for another ending."""
+    kind = outputs.TREES.get(Path(path).suffix.lower().removeprefix("."))
+    if kind is None:
+        raise UsageError(f"{os.fspath(path)}: the name of a tree's file ends in .json or .html")
+    return kind
 
 
 def write_tree(found: Searched, path: str | os.PathLike[str]) -> None:
@@ -39,12 +37,12 @@ def write_tree(found: Searched, path: str | os.PathLike[str]) -> None:
 
     Raises UsageError for a file that cannot be one and for a search without a tree, OSError when it cannot be written.
     """
-    check_file(path)
+    kind = kind_of(path)
     if found.tree is None:
         raise UsageError(f"{found.position.fen}: no tree was kept: {found.reason or 'search with tree_nodes'}")
-    html = Path(path).suffix.lower() == ".html"
-    with written_whole(path) as partial:
-        text = _page(found, found.tree) if html else json.dumps(as_dict(found, found.tree)) + "\n"
+    with written_whole(path, kind) as partial:
+        as_page = kind is outputs.TREE_PAGE
+        text = _page(found, found.tree) if as_page else json.dumps(as_dict(found, found.tree)) + "\n"
         partial.write_text(text, "utf-8")
 
 

@@ -7,6 +7,7 @@ no display is needed, and a figure is freed when nobody holds it.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +20,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 
+from valuerepair import outputs
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 
 ORANGE, SKY, GREEN, BLUE, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
 INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
 
-FORMATS = ("png", "svg", "pdf")
 DPI = 150
 _SMALL = 7.5  # points, of the lines below a title
 RC: dict[Any, Any] = {
@@ -113,7 +114,7 @@ def _width(line: str) -> float:
 def format_of(path: str | os.PathLike[str]) -> str:
     """``png``, ``svg`` or ``pdf`` by the file's ending; UsageError for any other."""
     ending = Path(path).suffix.lower().removeprefix(".")
-    if ending not in FORMATS:
+    if ending not in outputs.PLOTS:
         raise UsageError(f"{os.fspath(path)}: a plot's name ends in .png, .svg or .pdf")
     return ending
 
@@ -126,7 +127,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     kind = format_of(path)
     # No time of writing: the same store gives the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    with written_whole(path) as partial, house_style():
+    content = io.BytesIO()  # matplotlib ends in an AttributeError where a disk is full
+    with written_whole(path, outputs.PLOTS[kind]) as partial, house_style():
         # Axes of equal aspect find their place in the second round only; in the first a title may be cut.
         figure.draw_without_rendering()
-        figure.savefig(partial, format=kind, dpi=DPI, metadata=metadata)
+        figure.savefig(content, format=kind, dpi=DPI, metadata=metadata)
+        partial.write_bytes(content.getvalue())

@@ -47,6 +47,9 @@ def check_file(path: str, *, create: bool) -> bool:
         return False
     if not create and os.path.getsize(path) == 0:
         raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; give another --db")
+    # SQLite takes a file of one byte for an empty one, and would make a database of it.
+    if os.path.getsize(path) == 1:
+        raise ValueRepairError(f"{path} is not a valuerepair store; give another --db")
     return True
 
 
@@ -124,6 +127,8 @@ class WriteLock:
         self._held, self._is_spoiled = ExitStack(), False
         try:
             self._descriptor = self._held.enter_context(claimed(path))
+            if (content := os.pread(self._descriptor, 20, 0)) and not content.isdigit():
+                raise OSError(errno.EEXIST, "it is no lock of vr, and stays as it is", path)
             self.was_left = os.fstat(self._descriptor).st_size > 0
             self._held.callback(self._unmark)
             os.ftruncate(self._descriptor, 0)

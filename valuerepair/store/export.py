@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import IO, TYPE_CHECKING, Literal
 
+from valuerepair import outputs
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 
@@ -58,5 +59,5 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes]) -> None:
 
 def write_file(frame: pd.DataFrame, kind: Format, path: str) -> None:
     """Writes `frame` to a file, which appears whole or not at all."""
-    with written_whole(path) as partial, partial.open("wb") as stream:
+    with written_whole(path, outputs.TABLES[kind]) as partial, partial.open("wb") as stream:
         write_stream(frame, kind, stream)

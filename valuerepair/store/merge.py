@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from valuerepair import outputs
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
@@ -88,7 +89,7 @@ def merge(
     progress = progress or Progress("merging", quiet=True)
     with _one_line(target), open_sources(paths, target) as sources:
         if into is None:
-            with written_whole(target) as partial:
+            with written_whole(target, outputs.NEW_STORE) as partial:
                 _merge_new(sources, os.fspath(partial), merged, progress, strict)
                 if os.path.exists(target):
                     raise ValueRepairError(f"{target} was made by somebody else meanwhile; nothing was kept")
@@ -101,9 +102,8 @@ def merge(
 def _check_target(target: str, *, new: bool) -> None:
     if not target:
         raise UsageError(f"{'--output' if new else '--into'} is empty; give the name of a file")
-    folder = os.path.dirname(os.path.abspath(target))
     if new and os.path.exists(target):
-        raise ValueRepairError(f"{target} is there already; give --into {target} to add to it, or another --output")
+        raise UsageError(f"{target} is there already; give --into {target} to add to it, or another --output")
     if not new and not os.path.exists(target):
         raise ValueRepairError(f"there is no store at {target} to add to; give --output {target} to make one")
     for left in (target + end for end in LOGS if new):
@@ -111,10 +111,8 @@ def _check_target(target: str, *, new: bool) -> None:
         if os.path.exists(left):
             gone = f"{left} is the log of a store that is gone, and would spoil a new one"
             raise ValueRepairError(f"{gone}; remove it, or give another --output")
-    if not os.path.isdir(folder):
-        raise ValueRepairError(f"the folder {folder} does not exist; make it, or give another --output")
-    if not os.access(folder, os.W_OK):
-        raise ValueRepairError(f"{target} cannot be written: no permission for the folder {folder}")
+    if new:
+        outputs.check_regular(target, outputs.NEW_STORE)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import salt
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import check_empty, check_room, whole_folder
+from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.training.chunk_files import ChunkIndex, RandomReader, digest_of, find_archives, read_index
 from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
@@ -86,7 +86,7 @@ def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[st
     Raises UsageError when `out` is not empty, ValueRepairError for a share that the inputs cannot give, chunks of
     different input formats, and a disk without room.
     """
-    check_empty(Path(out).absolute(), out)
+    check_new_folder(out)
     sides = _read_sides(options, quiet)
     choices = choose(sides, options)
     with whole_folder(out) as partial:

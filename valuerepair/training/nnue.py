@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import outputs
 from valuerepair.chess.board import in_check, parse_fens
 from valuerepair.chess.values import OWN_Q, q_to_cp
 from valuerepair.errors import UsageError
@@ -153,7 +154,7 @@ def write_file(
 ) -> Written:
     """Writes a frame to a file, which appears whole or not at all: `write_stream`. Without `kind` its name says it."""
     known = format_of(path, kind)
-    with written_whole(path) as partial, partial.open("wb") as stream:
+    with written_whole(path, outputs.TRAINERS[known]) as partial, partial.open("wb") as stream:
         return write_stream(frame, known, stream, pawn)
 
 

@@ -430,7 +430,7 @@ class ChunkWriter:
             return None
         path = self.path(game.number)
         try:
-            with written_whole(path) as partial:
+            with written_whole(path, None) as partial:
                 partial.write_bytes(compressed(records.view(np.uint8).data))
         except OSError as error:
             raise ValueRepairError(

@@ -23,7 +23,7 @@ from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, Chu
 from valuerepair.archives.select import mix
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import check_empty, check_room, whole_folder
+from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.judge.split import Split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -112,7 +112,7 @@ def rescore(
     Raises UsageError where two files would get one name and where `out` is not empty, ValueRepairError where nothing is
     judged and where there are no chunks.
     """
-    check_empty(Path(os.path.abspath(out)), out)
+    check_new_folder(out)
     archives = find_archives(chunks)
     if twice := {name for name in archives.names if archives.names.count(name) > 1} if len(chunks) > 1 else set():
         raise UsageError(f"{min(twice)}: is in two of these folders; rescore them one after the other")

@@ -138,7 +138,7 @@ class TrainingPart:
             if not free:
                 path.unlink()
             elif free < len(records):
-                with written_whole(path) as partial:
+                with written_whole(path, None) as partial:
                     partial.write_bytes(pack(records[:free]))
         except OSError as error:
             raise ValueRepairError(f"{path}: {error.strerror}; what is held out is still in it") from None

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import outputs
 from valuerepair.chess.origins import BESIDE, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
@@ -296,8 +297,8 @@ def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) 
         raise UsageError(f"{file.path}: an ONNX file cannot be trained; give the {SUFFIX} that it was made of")
     if output.exists() and os.path.samefile(output, file.path):
         raise UsageError(f"-o {output}: is the net to train; give another name")
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"-o {output}: there is no such folder")
+    outputs.check_regular(output, outputs.NET)
+    outputs.check_regular(curve_path(output), outputs.CURVE)
     return file
 
 
@@ -395,7 +396,7 @@ def _write(
     changed = frozenset(name for name, value in fitted.parameters.items() if not np.array_equal(value, old[name]))
     written: dict[str, Any] = {"step": fitted.best_step, "changed": len(changed), "q": 0.0, "p": 0.0}
     if not changed:
-        with written_whole(path) as partial:
+        with written_whole(path, outputs.NET) as partial:
             shutil.copyfile(file.path, partial)
         return written
     parameters = {**old, **fitted.parameters}
@@ -442,7 +443,7 @@ def curve_path(output: str | os.PathLike[str]) -> Path:
 def write_curve(output: Path, training: Training) -> None:
     """Writes options and curve beside the net."""
     text = json.dumps({**training.about, "curve": list(training.rows)}, indent=1, ensure_ascii=False)
-    with written_whole(curve_path(output)) as partial:
+    with written_whole(curve_path(output), outputs.CURVE) as partial:
         partial.write_text(text + "\n", "utf-8")
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from valuerepair import outputs
 from valuerepair.archives.select import mix as scrambled
 from valuerepair.archives.select import ply_priorities, salt
 from valuerepair.calibration import Calibration, TooLittle, fit, fold_of
@@ -249,7 +250,7 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
     schema, waiting = _SCHEMA.with_metadata({"formula": written(formula)}), list[tuple[str, Floats]]()
     with ExitStack() as stack:
         try:
-            partial = stack.enter_context(written_whole(Path(path).absolute()))
+            partial = stack.enter_context(written_whole(path, outputs.WEIGHTS))
             writer = stack.enter_context(pq.ParquetWriter(partial, schema, compression="zstd"))
         except OSError as error:
             raise ValueRepairError(f"{path}: cannot be written: {error.strerror or error}") from None

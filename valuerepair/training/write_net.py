@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import outputs
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.nets import onnx_model as om
@@ -153,7 +154,7 @@ def write_net(
         block = convolution_block(kernel, np.asarray(parameters[f"{name}/w/bias"], np.float32))
         weights = _replaced(weights, place_of(f"{name}/w/kernel", weights, heads).path, block)
     message = _replaced(message, ((WEIGHTS, -1),), weights)
-    with written_whole(path) as partial:
+    with written_whole(path, outputs.NET) as partial:
         partial.write_bytes(gzip.compress(_noted(message, file, notes), 9, mtime=0))
 
 
