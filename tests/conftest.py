@@ -57,7 +57,7 @@ TOGETHER = (
         "tests/test_mcts_uci.py",
         "tests/test_mcts_uci_client.py",
         "tests/test_mining_kill.py",
-        "tests/test_mining_outlook.py",
+        "tests/test_mining_time_left.py",
         "tests/test_play_uci_player.py",
     ),
 )

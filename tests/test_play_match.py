@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.play_doubles import INITIAL
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.time_left import Remaining
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
 from valuerepair.play.match import SHUFFLED, MatchEnd, MatchPlan, play_match
 from valuerepair.play.openings import built_in_openings, check_playable, read_openings
-from valuerepair.play.outlook import Remaining
 from valuerepair.play.referee import DrawRule, Rules, WinRule, parse_draw_rule, parse_win_rule
 from valuerepair.play.sprt import H0, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines

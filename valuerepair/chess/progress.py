@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -23,6 +24,27 @@ PLAIN_INTERVAL_S = 10.0
 _WITHOUT_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 _STAGE = "{desc}, {elapsed}{postfix}"
 _TICK_S = 1.0
+_RATE_TICK_S = 1.0
+_RATE_WINDOW = 60  # ticks, or units where these take longer
+
+
+class RecentRate:
+    """Units of work by time over the last minute. The first unit does not count: setting up and compiling are in it."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float]] = deque(maxlen=_RATE_WINDOW)
+
+    def add(self, now: float, done: float) -> None:
+        """At the second `now` of a clock, `done` units are done in all."""
+        if done > 0 and (not self._points or now - self._points[-1][0] >= _RATE_TICK_S):
+            self._points.append((now, done))
+
+    def seconds(self, left: float) -> float | None:
+        """How long `left` more units take. None until a second after the first unit, and while nothing moves."""
+        if len(self._points) < 2 or self._points[-1][1] <= self._points[0][1]:
+            return None
+        (then, before), (now, done) = self._points[0], self._points[-1]
+        return left * (now - then) / (done - before)
 
 
 class Progress:
@@ -30,9 +52,9 @@ class Progress:
 
     On a terminal that can move its cursor this is a tqdm bar; elsewhere (TERM=dumb too) a plain line at most every ten
     seconds, so that logs stay short.
-    `quiet` shows nothing. With `own_eta` the time left is not that of equal pieces one after another: the caller
-    knows better and says it in its `note`. While there is nothing to count yet, `stage` says what goes on. Use as a
-    context manager.
+    The time left is by the units of the last minute. With `own_eta` units are unequal: the caller says it in its
+    `note`. `quiet` shows nothing. While there is nothing to count yet, `stage` says what goes on. Use as a context
+    manager.
     """
 
     def __init__(
@@ -42,18 +64,19 @@ class Progress:
         self._terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
         self._started = self._shown = time.monotonic()
         self._note, self._stage, self._own_eta = "", "", own_eta
+        self._rate = RecentRate()
         self._ticking: threading.Event | None = None
         self.total, self.done = total, 0
         self._bar: tqdm[NoReturn] | None = None
         if self._terminal:
-            self._bar = tqdm(
-                total=total, desc=label, unit=f" {unit}", smoothing=0.1, dynamic_ncols=True, bar_format=self._shape
-            )
+            self._bar = tqdm(total=total, desc=label, unit=f" {unit}", dynamic_ncols=True, bar_format=self._shape)
 
     def advance(self, amount: int = 1) -> None:
         """Adds finished work. Raises KeyboardInterrupt if a signal came, unless a loop asks for those itself."""
         self.done += amount
+        self._rate.add(time.monotonic(), self.done)
         if self._bar is not None:
+            self._bar.set_postfix_str(self._words, refresh=False)
             self._bar.update(amount)
         elif not self._quiet and time.monotonic() - self._shown >= PLAIN_INTERVAL_S:
             self._print_line()
@@ -63,7 +86,7 @@ class Progress:
         """Corrects the total when it becomes known during the work."""
         self.total = total
         if self._bar is not None:
-            self._bar.total = total
+            self._bar.total, self._bar.bar_format = total, self._shape
             self._bar.refresh()
 
     def stage(self, name: str) -> None:
@@ -85,7 +108,7 @@ class Progress:
         """Figures shown behind the bar (counts, rates)."""
         self._note = text
         if self._bar is not None:
-            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.set_postfix_str(self._words, refresh=False)
 
     def say(self, line: str) -> None:
         """Prints a line above the bar without breaking it."""
@@ -100,7 +123,14 @@ class Progress:
     def _shape(self) -> str | None:
         if self._stage:
             return _STAGE
-        return _WITHOUT_ETA if self._own_eta else None
+        return None if self.total is None and not self._own_eta else _WITHOUT_ETA
+
+    @property
+    def _words(self) -> str:
+        """The time left, where it is known, and the note."""
+        seconds = None if self._own_eta or not self.total else self._rate.seconds(self.total - self.done)
+        left = "" if seconds is None else f"{format_duration(seconds)} left"
+        return ", ".join(words for words in (left, self._note) if words)
 
     def _tick(self, stopped: threading.Event) -> None:
         """A stage is one long call of the caller: only this thread can update its line."""
@@ -129,11 +159,8 @@ class Progress:
         elapsed = self._shown - self._started
         share = f"{self.done}/{self.total}" if self.total else f"{self.done}"
         what = self._stage or f"{share} {self._unit}"
-        left = ""
-        if self.total and self.done and not self._own_eta:
-            left = f", {format_duration(elapsed * (self.total - self.done) / self.done)} left"
-        note = f", {self._note}" if self._note else ""
-        print(f"{self._label}: {what}, {format_duration(elapsed)}{left}{note}", file=sys.stderr, flush=True)
+        line = ", ".join(words for words in (what, format_duration(elapsed), self._words) if words)
+        print(f"{self._label}: {line}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
         return self

@@ -16,12 +16,12 @@ from typing import Any
 
 from valuerepair import signals
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.time_left import Turns
 from valuerepair.errors import UsageError
 from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
 from valuerepair.play.openings import Opening, built_in_openings, check_playable, read_openings, white_material
-from valuerepair.play.outlook import Turns
 from valuerepair.play.pgn import (
     PgnWriter,
     WrittenGame,

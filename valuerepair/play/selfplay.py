@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.chess.time_left import Remaining, Turns
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.params import SearchParams
@@ -24,7 +25,6 @@ from valuerepair.play.figures import PlayedGame, figures, lines, played
 from valuerepair.play.forest_player import Fill, ForestPlayer, search_facts
 from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening
-from valuerepair.play.outlook import Remaining, Turns
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.progress import format_duration
+from valuerepair.chess.time_left import Remaining
 from valuerepair.judge.q_scale import QScale, q_scale_of_sums
 from valuerepair.play.breadth import Breadth
 from valuerepair.play.elo import (
@@ -35,7 +36,6 @@ from valuerepair.play.elo import (
     verdicts,
 )
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
-from valuerepair.play.outlook import Remaining
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.sprt import GO_ON, H0, H1, Sprt
 

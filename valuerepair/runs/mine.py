@@ -17,7 +17,7 @@ from valuerepair.nets.net import Evaluator
 from valuerepair.oracles.oracle import Climb, DeepFailure
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.outlook import Pace, RunOutlook
+from valuerepair.runs.progress import Pace, RunProgress
 from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary, numbers
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, Sampled, net_line
@@ -76,8 +76,8 @@ class _Mining(SearchLoop[int]):
         self._options = options
         self._line = net_line(net, reader.events)
         pace = Pace(oracle.identity.limits.get("nodes"), cuts=options.screen is not None)
-        self._outlook = RunOutlook(progress, reader, options.limit, pace, lambda: oracle.under_way)
-        self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, self._line, self._outlook)
+        self._shown = RunProgress(progress, reader, options.limit, pace, lambda: oracle.under_way)
+        self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, self._line, self._shown)
         pair, self._pairs = self.positions.pair, self.positions.pairs
         super().__init__(store, oracle, pair[1], run, progress, self.positions.failures, reader.events)
         self._ladder = None
@@ -205,7 +205,7 @@ class _Mining(SearchLoop[int]):
         self._pairs.add_deep(key, numbers(outcome))
         forget_passage(self._store, self._oracle_id, key)
         self._nodes += outcome.nodes
-        self._outlook.ended(outcome.nodes, cut=False)
+        self._shown.ended(outcome.nodes, cut=False)
 
     def _take_failure(self, key: int, failure: DeepFailure) -> None:
         self._pairs.drop(key)
@@ -220,7 +220,7 @@ class _Mining(SearchLoop[int]):
         assert self._ladder is not None
         passage = self._ladder.take(position_id, climb)
         self._nodes += passage.nodes
-        self._outlook.ended(passage.nodes, cut=not passage.searched)
+        self._shown.ended(passage.nodes, cut=not passage.searched)
         if passage.searched:
             probability = None if passage.cut_at is None else passage.probability
             self._pairs.add_deep(position_id, numbers(climb.results[-1]), probability)

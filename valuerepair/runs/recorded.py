@@ -20,7 +20,7 @@ from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.recorded import RecordedSource, net_values
 from valuerepair.runs.loop import Loop
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.outlook import RunOutlook
+from valuerepair.runs.progress import RunProgress
 from valuerepair.runs.sampled import SampledPositions, run_sampled
 from valuerepair.runs.summary import MineSummary
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetLine, Sampled, net_line
@@ -93,8 +93,8 @@ class _Import(Loop):
     ) -> None:
         super().__init__(store, run, progress, reader.events)
         self._source, self._limit, self._line = source, options.limit, line
-        outlook = RunOutlook(progress, reader, options.limit, None)
-        self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, outlook)
+        shown = RunProgress(progress, reader, options.limit, None)
+        self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, shown)
         self._taken, self._cut_off = 0, False  # evaluations; whether the limit left some
 
     def work(self) -> str:

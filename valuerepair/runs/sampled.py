@@ -29,7 +29,7 @@ from valuerepair.runs.beside import lines_of
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
-from valuerepair.runs.outlook import RunCounts, RunOutlook
+from valuerepair.runs.progress import RunCounts, RunProgress
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
@@ -143,10 +143,10 @@ class SampledPositions:
         oracle: OracleIdentity,
         run: Run,
         line: NetLine | None,
-        outlook: RunOutlook,
+        shown: RunProgress,
     ) -> None:
         self._reader, self._options, self._store, self._run = reader, options, store, run
-        self._net, self._oracle, self._line, self._outlook = net, oracle, line, outlook
+        self._net, self._oracle, self._line, self._shown = net, oracle, line, shown
         self.pair = store.add_net(net.identity, net.history_fill), store.add_oracle(oracle)
         self.failures = Failures(store, self.pair[1], run, f"the deep search ({oracle.label})")
         self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
@@ -287,7 +287,7 @@ class SampledPositions:
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
         """Brings the progress up to date, when that is due: deep values `begun`, `searching` of them not over."""
-        if not self._outlook.due:
+        if not self._shown.due:
             return
         if len(self.tally) >= self._refit_at:
             self._scale = run_scale(self._store, self.pair, self._options.question)
@@ -295,7 +295,7 @@ class SampledPositions:
         candidates = self.tally.found(self._scale) if len(self.tally) else None
         before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.known
         counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)
-        self._outlook.show(counts, reading=self._reading)
+        self._shown.show(counts, reading=self._reading)
 
 
 class EarlierValues:

@@ -131,6 +131,9 @@ class _Loop:
             closing(stream.batches(run.step)) as batches,
             signals.counted(),
         ):
+            if left:
+                progress.say("compiling the net for training: up to a minute")
+                progress.stage("compiling")
             if self._is_due(run):
                 self._judge(run)
             if run.step:
@@ -142,6 +145,7 @@ class _Loop:
                 if stopped or done > left:
                     break
                 run.state, found = self._learner.step(run.state, batch, run.step)
+                progress.stage("")
                 run.step += 1
                 # The loss of the step before: that of this one is still being computed.
                 self._count(run, pending)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from valuerepair.archives.open import total_bytes
-from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.chess.progress import Progress, RecentRate, format_duration, format_rate
+from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.loop import TICK_S
 from valuerepair.runs.workers import ArchiveReader
 
@@ -20,7 +20,6 @@ _TELLING = 16
 # Where so many have ended and none was cut, none will be soon.
 _UNCUT = 128
 _MOST_REMEMBERED = 500
-_READ_TICKS = round(60 / TICK_S)  # a minute
 
 
 class Pace:
@@ -56,10 +55,9 @@ class Pace:
         elapsed = self._now() - self._since
         if spent <= 0 or elapsed <= 0:
             return None
-        left = mean_left(self._costs, under_way, self._whole)
+        sizes = search_sizes(self._costs, under_way, self._whole)
         unseen = max(waiting + searching - len(under_way), 0)
-        # Trees that were planted together have come equally far.
-        nodes = unseen * left(0) + sum(count * left(so_far) for so_far, count in Counter(under_way).items())
+        nodes = unseen * sizes.mean + float(sizes.left(np.array(under_way)).sum())
         return nodes * elapsed / spent
 
     def _tells(self, searching: int, under_way: Sequence[int]) -> bool:
@@ -71,27 +69,11 @@ class Pace:
         return self._ended >= (_TELLING if under_way else max(_TELLING, searching))
 
 
-def mean_left(costs: Sequence[int], under_way: Sequence[int], whole: int | None) -> Callable[[int], float]:
-    """The mean of what a search still costs that has come so far, by the Kaplan-Meier estimate.
-
-    `costs` are those of ended searches; `under_way` what running ones have cost so far, at the least. No search costs
-    more than `whole`.
-    """
-    most = math.inf if whole is None else float(whole)
-    ended = np.minimum(np.asarray(costs, np.float64), most)
-    times, deaths = np.unique(ended, return_counts=True)
-    at_risk = (ended >= times[:, None]).sum(1) + (np.asarray(under_way, np.float64) >= times[:, None]).sum(1)
-    alive = np.cumprod(1 - deaths / at_risk)  # [k] share that costs more than times[k]
-    last = most if math.isfinite(most) else float(max([*under_way, *times.tolist()], default=0))
-    borders = np.append(times, last)
-
-    def left(so_far: int) -> float:
-        steps = np.diff(np.maximum(np.concatenate([[so_far], borders]), so_far))
-        shares = np.concatenate([[1.0], alive])
-        reached = shares[np.searchsorted(times, so_far, side="right")]
-        return float((steps * shares).sum() / reached) if reached > 0 else 0.0
-
-    return left
+def search_sizes(ended: Sequence[int], under_way: Sequence[int], whole: int | None) -> PieceSizes:
+    """What searches cost, by those that have ended and what running ones have cost so far; at most `whole`."""
+    longest = max([*under_way, *ended], default=0) if whole is None else whole
+    nodes = np.minimum(np.array([*ended, longest], np.float64), longest)
+    return PieceSizes(nodes, np.append(np.ones(len(ended)), 1e-9), np.array(under_way, np.float64))
 
 
 @dataclass(frozen=True)
@@ -108,7 +90,7 @@ class RunCounts:
     candidates: int | None
 
 
-class RunOutlook:
+class RunProgress:
     """Brings a run's progress up to date, at most every half second."""
 
     def __init__(
@@ -125,7 +107,7 @@ class RunOutlook:
         self._pace, self._under_way = pace, under_way
         self._bytes = total_bytes(reader.paths)
         self._started = self._ticked = time.monotonic()
-        self._read: deque[tuple[float, int]] = deque(maxlen=_READ_TICKS)  # when, and unpacked bytes until then
+        self._read, self._begun = RecentRate(), RecentRate()  # of unpacked bytes, of evaluations
 
     @property
     def due(self) -> bool:
@@ -166,24 +148,22 @@ class RunOutlook:
     def _reading_left(self) -> str:
         """How long reading still takes at the speed of the last minute.
 
-        By unpacked bytes that were looked at: what a resumed run only passes over tells nothing of the rest.
+        By unpacked bytes that were looked at: what a resumed run only passes over does not predict the rest.
         """
-        now, read, packed = self._ticked, self._reader.report.bytes_read, self._reader.bytes_read
+        read, packed = self._reader.report.bytes_read, self._reader.bytes_read
         if not (read and packed and self._bytes):
             return ""
-        self._read.append((now, read))
-        then, before = self._read[0]
-        if read == before:
-            return ""
-        left = read * (self._bytes / packed - 1)
-        return f", about {format_duration(left * (now - then) / (read - before))} left to read"
+        self._read.add(self._ticked, read)
+        seconds = self._read.seconds(read * (self._bytes / packed - 1))
+        return "" if seconds is None else f", about {format_duration(seconds)} left to read"
 
     def _time_left(self, counts: RunCounts, expected: int | None, under_way: Sequence[int]) -> str:
         if expected is None:
             return ""
         waiting = expected - counts.begun
         if self._pace is None:
-            seconds: float | None = (time.monotonic() - self._started) * waiting / counts.begun
+            self._begun.add(self._ticked, counts.begun)
+            seconds = self._begun.seconds(waiting)
         else:
             seconds = self._pace.seconds(waiting, counts.searching, under_way)
         return f"about {format_duration(seconds)} left" if seconds is not None else "time left not known yet"

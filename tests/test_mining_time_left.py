@@ -6,22 +6,24 @@ import heapq
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from statsmodels.duration.survfunc import SurvfuncRight
 
 from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.test_cli_terminal import environment, on_a_terminal
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.outlook import Pace, mean_left
+from valuerepair.runs.progress import Pace, search_sizes
 from valuerepair.store.store import Store
 
 WHOLE = 1_000_000
@@ -37,13 +39,13 @@ def test_what_searches_still_cost_is_the_estimate_of_kaplan_and_meier(seed: int)
     curve = SurvfuncRight(np.minimum(true, seen), ended)
     times = np.concatenate([[0.0], curve.surv_times])
     alive = np.concatenate([[1.0], curve.surv_prob])
-    left = mean_left(true[ended].tolist(), seen[~ended].tolist(), WHOLE)
+    sizes = search_sizes(true[ended].tolist(), seen[~ended].tolist(), WHOLE)
     grid = np.arange(0, WHOLE, 500) + 250.0
     survival = alive[np.searchsorted(times, grid, side="right") - 1]
     for so_far in (0, 7_500, 150_000, 600_000):
         beyond = grid > so_far
         here = alive[np.searchsorted(times, so_far, side="right") - 1]
-        assert left(so_far) == pytest.approx(500 * survival[beyond].sum() / here, rel=1e-6)
+        assert sizes.left(np.array([so_far]))[0] == pytest.approx(500 * survival[beyond].sum() / here, rel=1e-6)
 
 
 def costs(dice: np.random.Generator, positions: int, *, learning: int, kept: float) -> list[tuple[int, bool]]:
@@ -148,13 +150,16 @@ def test_the_time_left_of_trees(positions: int, trees: int, learning: int, seed:
 def test_what_the_estimate_is_worth(monkeypatch: pytest.MonkeyPatch, positions: int, trees: int, learning: int) -> None:
     """By the mean of the searches that have ended, which are the short ones, the time left would often be wrong."""
 
-    def by_mean(costs: Sequence[int], under_way: Sequence[int], whole: int | None) -> Callable[[int], float]:
-        mean = float(np.mean(costs))
-        return lambda so_far: max(mean - so_far, 0.0)
+    class ByMean(PieceSizes):
+        def left(self, so_far: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.maximum(self.mean - so_far, 0.0)
+
+    def by_mean(ended: Sequence[int], under_way: Sequence[int], whole: int | None) -> PieceSizes:
+        return ByMean(np.array(ended, np.float64), np.ones(len(ended)), np.array([]))
 
     found = costs(np.random.default_rng(0), positions, learning=learning, kept=0.25)
     assert judged(by_trees(found, trees, cuts=True))[1] > 0.9
-    monkeypatch.setattr("valuerepair.runs.outlook.mean_left", by_mean)
+    monkeypatch.setattr("valuerepair.runs.progress.search_sizes", by_mean)
     assert judged(by_trees(found, trees, cuts=True))[1] < 0.8
 
 

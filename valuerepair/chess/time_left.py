@@ -1,0 +1,150 @@
+"""How long pieces of unequal work still take, games and searches, by how large they are. (Equal ones: `RecentRate`.)
+
+Time by count is wrong for games that run side by side: the short ones end first, what is done of the others is not
+counted, and at the end workers stand idle. So the running games count, too: each is at least as long as it is by now.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_FUTURES = 128
+_MOST_ENDED = 500  # the latest ended games count: play may get slower or faster, and memory has an end
+_ROUNDS_PLACED = 4  # games a worker that are placed one by one; before them only the whole work matters
+_SHARE_ENDED = 0.1
+# Lengths of games before many are known: deciles of a lognormal distribution (sigma 0.5). They weigh two games.
+_TYPICAL = np.array([0.388, 0.525, 0.629, 0.727, 0.828, 0.940, 1.070, 1.236, 1.484, 2.008])
+_TYPICAL /= _TYPICAL.mean()
+_TYPICAL_WEIGHTS = np.full(10, 0.2)
+_SCALINGS = 5
+
+
+class Remaining(NamedTuple):
+    """Seconds to the end: the median, and the bounds that hold it with nine chances in ten."""
+
+    seconds: float
+    low: float
+    high: float
+
+
+class PieceSizes:
+    """How large pieces of work are: `sizes` [n], seen or supposed, with `weights`; how far those `under_way` have come.
+
+    A piece under way adds 1 to the weights of the larger sizes, which share it in proportion (the estimate of Kaplan
+    and Meier in the form of Efron, "The two sample problem with censored data", 1967). None is larger than the largest.
+    """
+
+    def __init__(self, sizes: Floats, weights: Floats, under_way: Floats) -> None:
+        order = sizes.argsort()
+        self._sizes, weights = sizes[order], weights[order]
+        progress, counts = np.unique(under_way, return_counts=True)
+        larger = self._sizes.searchsorted(progress, "right")
+        for begin, count in zip(larger[::-1].tolist(), counts[::-1].tolist(), strict=True):
+            if begin < len(weights):
+                weights[begin:] *= 1 + count / weights[begin:].sum()
+        # Of all sizes from each on: their weight, and their weighted sum.
+        self._weight, self._sum = (np.append(w[::-1].cumsum()[::-1], 0) for w in (weights, weights * self._sizes))
+        self.mean = float(self._sum[0] / self._weight[0])
+        self.deviation = float(np.sqrt(weights @ (self._sizes - self.mean) ** 2 / self._weight[0]))
+
+    def left(self, so_far: Floats) -> Floats:
+        """[n] what pieces that have come so far still take on average."""
+        larger = self._sizes.searchsorted(so_far, "right")
+        within = larger < len(self._sizes)
+        larger = np.minimum(larger, len(self._sizes) - 1)
+        return np.where(within, self._sum[larger] / self._weight[larger] - so_far, 0.0)
+
+    def drawn(self, so_far: Floats, rng: np.random.Generator) -> Floats:
+        """[futures, n] whole sizes of pieces that have come so far, none as far as the largest size."""
+        larger = self._weight[self._sizes.searchsorted(so_far, "right")]
+        beyond = larger * rng.random((_FUTURES, len(so_far)))
+        # The last size with more weight from it on than is beyond.
+        found = len(self._sizes) - self._weight[:-1][::-1].searchsorted(beyond, "right") - 1
+        return np.asarray(self._sizes[found.clip(0, len(self._sizes) - 1)])
+
+
+class Turns:
+    """Games that begin in their order, as many at once as there are workers, wherever they are handed over."""
+
+    def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._jobs, self._now = jobs, now
+        self._waiting: deque[int] = deque()
+        self._began: dict[int, float] = {}
+        self._ended: deque[float] = deque(maxlen=_MOST_ENDED)
+
+    def comes(self, number: int) -> None:
+        """The game with this number is next: it begins now, or waits for its turn."""
+        if len(self._began) < self._jobs:
+            self._began[number] = self._now()
+        else:
+            self._waiting.append(number)
+
+    def ended(self, number: int) -> None:
+        """A game is over. One that did not have its turn does not count."""
+        now, began = self._now(), self._began.pop(number, None)
+        if began is None:
+            self._waiting = deque(waiting for waiting in self._waiting if waiting != number)
+            return
+        self._ended.append(now - began)
+        if self._waiting:
+            self._began[self._waiting.popleft()] = now
+
+    @property
+    def running(self) -> int:
+        """Games that have begun and are not over."""
+        return len(self._began)
+
+    def remaining(self, games_left: int) -> Remaining | None:
+        """How long until `games_left` games are over; None as `games_remaining`."""
+        now = self._now()
+        return games_remaining(self._jobs, self._ended, games_left, [now - began for began in self._began.values()])
+
+
+def games_remaining(jobs: int, ended: Sequence[float], left: int, running: Sequence[float]) -> Remaining | None:
+    """How long until all of the games `left`, the running ones among them, are over, of which `jobs` run at once.
+
+    `ended` are the seconds that games lasted, `running` those that each of the others has lasted so far. None before a
+    game has ended, and while fewer have than a tenth of those that run: of hundreds that began together, the first few
+    to end say how early a game may be over, and nothing about the others. In each future the waiting games go to the
+    worker that is free first.
+    """
+    if left <= 0:
+        return Remaining(0.0, 0.0, 0.0)
+    if not ended or len(ended) < _SHARE_ENDED * len(running):
+        return None
+    ages = np.sort(np.maximum(running, 0.0))[::-1][:left]
+    sizes, rng = _game_sizes(np.maximum(ended, 1e-6), ages), np.random.default_rng(0)
+    free = np.zeros((_FUTURES, max(jobs, len(ages))))
+    free[:, : len(ages)] = sizes.drawn(ages, rng) - ages
+    waiting = left - len(ages)
+    placed = min(waiting, _ROUNDS_PLACED * free.shape[1])
+    others = waiting - placed
+    work = others * sizes.mean + math.sqrt(others) * sizes.deviation * rng.standard_normal((_FUTURES, 1))
+    free += work / free.shape[1]
+    rows = np.arange(_FUTURES)
+    for lengths in sizes.drawn(np.zeros(placed), rng).T:
+        free[rows, free.argmin(axis=1)] += lengths
+    # The mean of a few games may be far from that of all.
+    unsure = sizes.deviation / sizes.mean / math.sqrt(len(ended)) * rng.standard_normal(_FUTURES)
+    low, middle, high = np.quantile(free.max(axis=1) * np.exp(unsure), [0.05, 0.5, 0.95])
+    return Remaining(float(middle), float(low), float(high))
+
+
+def _game_sizes(ended: Floats, under_way: Floats) -> PieceSizes:
+    """Lengths of games; the typical ones are scaled by the mean, which changes with them."""
+    mean = float(ended.mean())
+    weights = np.concatenate([np.ones(len(ended)), _TYPICAL_WEIGHTS, [1e-9]])
+    for _ in range(_SCALINGS):
+        longest = 1.5 * max(ended.max(), under_way.max(initial=0.0), mean * _TYPICAL[-1])
+        sizes = PieceSizes(np.concatenate([ended, mean * _TYPICAL, [longest]]), weights, under_way)
+        mean = sizes.mean
+    return sizes
