@@ -191,13 +191,19 @@ FAST = [
 ]
 
 
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy: `vr split` notes in the store where its file lies."""
+    return shutil.copy(SAMPLE, tmp_path_factory.mktemp("sample") / "sample.db")
+
+
 @pytest.mark.parametrize("call", FAST, ids=" ".join)
 def test_a_file_of_its_kind_is_replaced(
-    call: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    call: list[str], sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """Also an empty one, and where a link leads."""
     monkeypatch.chdir(tmp_path)
-    call, name, elsewhere = [*call, "--db", str(SAMPLE), "-q"], call[-1], tmp_path / "elsewhere"
+    call, name, elsewhere = [*call, "--db", str(sample), "-q"], call[-1], tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert vr(call, capsys)[0] == 0
     first = Path(name).read_bytes()
@@ -215,10 +221,10 @@ def test_a_file_of_its_kind_is_replaced(
 
 @pytest.mark.parametrize("call", FAST, ids=" ".join)
 def test_a_device_is_written_to_and_stays_one(
-    call: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    call: list[str], sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    call, name = [*call, "--db", str(SAMPLE), "-q"], call[-1]
+    call, name = [*call, "--db", str(sample), "-q"], call[-1]
     Path(name).symlink_to("/dev/null")
     assert vr(call, capsys)[0] == 0
     Path(name).unlink()
