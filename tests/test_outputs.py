@@ -194,7 +194,7 @@ FAST = [
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy: `vr split` notes in the store where its file lies."""
-    return shutil.copy(SAMPLE, tmp_path_factory.mktemp("sample") / "sample.db")
+    return Path(shutil.copy(SAMPLE, tmp_path_factory.mktemp("sample")))
 
 
 @pytest.mark.parametrize("call", FAST, ids=" ".join)

@@ -307,7 +307,9 @@ class _Reader:
         """Positions' numbers, ascending, and columns of a table, or of what `rows` selects."""
         query = rows if rows is CUTS else f"SELECT {', '.join([number, *(of[name] for name in names)])} {rows}"
         ids, *cells = self._connection.numbers(query, self._asked, 1 + len(names))
-        return ids.astype(np.int64), dict(zip(names, cells, strict=True))
+        numbers = ids.astype(np.int64)
+        self._connection.check_ascending(numbers)
+        return numbers, dict(zip(names, cells, strict=True))
 
 
 def _found(connection: StoreConnection, numbers: Ids, wanted: Ids) -> NDArray[np.intp]:

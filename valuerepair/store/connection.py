@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, groupby
 from typing import Any, NoReturn
 from weakref import WeakSet
@@ -186,8 +187,14 @@ class StoreConnection(sqlite3.Connection):
                 self.execute(query, parameters).fetchall()
         return cells
 
+    def row(self, query: str, parameters: Any = ()) -> Any:
+        """The first row of a query that has one. Raises ValueRepairError where a table has lost it."""
+        if (row := self.execute(query, parameters).fetchone()) is None:
+            raise self.lost()
+        return row
+
     def rows_of(self, ids: Sequence[int], query: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
-        """The rows of positions, in the order of `ids`: `query` joins these, ``json_each(:ids) j``, with tables.
+        """The row of each of the `ids`, in their order: `query` joins these, ``json_each(:ids) j``, with tables.
 
         Raises ValueRepairError where a table that they need has lost a row.
         """
@@ -205,6 +212,11 @@ class StoreConnection(sqlite3.Connection):
             names, (condition, bounds) = ", ".join(column.name for column in described), rows_in_doubt(table)
             self.execute(f"SELECT {names} FROM {self.schema}.{table} WHERE {condition} LIMIT 1", bounds).fetchall()
 
+    def check_ascending(self, numbers: NDArray[np.int64]) -> None:
+        """Raises ValueRepairError where rows do not come in the order of their key, each once, as of a whole table."""
+        if (numbers[1:] <= numbers[:-1]).any():
+            raise ValueRepairError(explained(self.path, "malformed: rows are out of order"))
+
     def damaged(self, column: Column, cell: object, why: str) -> ValueRepairError:
         """The error for a cell of a column; it finds the row."""
         place = f"table {column.table}, {self._row(column, cell)}, column {column.name}"
@@ -219,15 +231,19 @@ class StoreConnection(sqlite3.Connection):
             pointers = cursor.execute(f"PRAGMA foreign_key_list({table})").fetchall()
             column = columns()[f"{table}.{next(row[3] for row in pointers if row[0] == number)}"]
             missing = f"SELECT {column.name} FROM {table} WHERE {column.name} NOT IN (SELECT id FROM {parent}) LIMIT 1"
-            (cell,) = cursor.execute(missing).fetchone()
-            return self.damaged(column, cell, f"the number of no row of {parent}")
+            for (cell,) in cursor.execute(missing):  # an index may say otherwise than its table
+                return self.damaged(column, cell, f"the number of no row of {parent}")
         return ValueRepairError(f"{self.path} has lost rows; {_next_step(self.path)}")
 
     def _row(self, column: Column, cell: object) -> str:
         # As bytes: a text that is none in UTF-8 is known as bytes only.
         same = f"CAST({column.name} AS BLOB) IS CAST(? AS BLOB)"
         query = f"SELECT {', '.join(column.key)} FROM {self.schema}.{column.table} WHERE {same} LIMIT 1"
-        row = super().cursor(sqlite3.Cursor).execute(query, (cell,)).fetchone()
+        self.text_factory = partial(str, encoding="utf-8", errors="replace")
+        try:
+            row = super().cursor(sqlite3.Cursor).execute(query, (cell,)).fetchone()
+        finally:
+            self.text_factory = str
         told = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
         return "row " + ", ".join(f"{name} {value}" for name, value in told)
 
