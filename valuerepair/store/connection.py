@@ -226,14 +226,20 @@ class StoreConnection(sqlite3.Connection):
 
     def lost(self) -> ValueRepairError:
         """The error for a row that points to one that is not there; it finds the first."""
-        cursor = super().cursor(sqlite3.Cursor)
-        for table, _, parent, number in cursor.execute("PRAGMA foreign_key_check"):
-            pointers = cursor.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+        for table, _, parent, number in self._as_they_are("PRAGMA foreign_key_check"):
+            pointers = self._as_they_are(f"PRAGMA foreign_key_list({table})")
             column = columns()[f"{table}.{next(row[3] for row in pointers if row[0] == number)}"]
             missing = f"SELECT {column.name} FROM {table} WHERE {column.name} NOT IN (SELECT id FROM {parent}) LIMIT 1"
-            for (cell,) in cursor.execute(missing):  # an index may say otherwise than its table
+            for (cell,) in self._as_they_are(missing):  # an index may say otherwise than its table
                 return self.damaged(column, cell, f"the number of no row of {parent}")
         return ValueRepairError(f"{self.path} has lost rows; {_next_step(self.path)}")
+
+    def _as_they_are(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """All rows, not compared with anything: for the search of what is wrong, which a page may stop, too."""
+        try:
+            return super().cursor(sqlite3.Cursor).execute(query, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise ValueRepairError(explained(self.path, str(error))) from error
 
     def _row(self, column: Column, cell: object) -> str:
         # As bytes: a text that is none in UTF-8 is known as bytes only.
@@ -241,7 +247,7 @@ class StoreConnection(sqlite3.Connection):
         query = f"SELECT {', '.join(column.key)} FROM {self.schema}.{column.table} WHERE {same} LIMIT 1"
         self.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
-            row = super().cursor(sqlite3.Cursor).execute(query, (cell,)).fetchone()
+            row = next(iter(self._as_they_are(query, (cell,))), None)
         finally:
             self.text_factory = str
         told = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
@@ -260,10 +266,10 @@ class StoreConnection(sqlite3.Connection):
     def _search(self, names: Iterable[str]) -> None:
         """Raises ValueRepairError for the first cell of these columns that is no text, or not of its kind."""
         for column in (columns()[name] for name in names if name in columns()):
-            cursor = super().cursor(sqlite3.Cursor)
+            query = f"SELECT {column.name} FROM {self.schema}.{column.table}"
             self.text_factory = bytes
             try:
-                cells = [cell for (cell,) in cursor.execute(f"SELECT {column.name} FROM {self.schema}.{column.table}")]
+                cells = [cell for (cell,) in self._as_they_are(query)]
             finally:
                 self.text_factory = str
             for cell in cells:
