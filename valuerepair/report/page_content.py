@@ -518,7 +518,8 @@ def _read(connection: StoreConnection, ids: Sequence[int], pair: Mapping[str, in
 
 def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
     """The games of these numbers, in that order."""
-    query = f"SELECT {', '.join(_GAME_WORDS)}, headers FROM json_each(:ids) j JOIN games ON id = j.value"
+    words = ", ".join(f"g.{name}" for name in _GAME_WORDS)
+    query = f"SELECT {words}, g.headers FROM json_each(:ids) j JOIN games g ON g.id = j.value"
     found = []
     for *cells, text in connection.rows_of(numbers.tolist(), query):
         headers = json.loads(text)
