@@ -342,13 +342,14 @@ def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
 
 
 def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("old")
     with Store.open(path) as store:
         frame = store.frame(text=False)
+    write_file(frame, "csv", str(tmp_path / "x.csv"))
+    old = (tmp_path / "x.csv").read_text()
     frame["cp"] = "not a number"
     with pytest.raises(ValueError, match=r"not a number|invalid|cannot"):
         write_file(frame, "csv", str(tmp_path / "x.csv"))
-    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.csv", "old")]
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.csv", old)]
 
 
 def test_an_empty_frame_is_exported_too(path: Path) -> None:

@@ -153,7 +153,7 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
     if not searched:
         what = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
         raise ValueRepairError(f"{store.path} has no {what} but this one to compare with; mine more (vr mine)")
-    judged = _judged(store, scale, [own_id, *ids.tolist()])
+    judged = _judged(store, scale, [*([own_id] if own_id else []), *ids.tolist()])
     parts = zip(*(part.tolist() for part in (far.total, far.material, far.pawns, far.kings, far.mirrored)), strict=True)
     neighbours = [Neighbour(judged[i], *part) for i, part in zip(ids.tolist(), parts, strict=True)]
     query = judged.get(own_id)
@@ -209,17 +209,17 @@ def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
 
 
 def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[int, Judged]:
-    """The positions `ids`, by id; an id that is not there is left out."""
+    """The positions `ids`, by id."""
     query = f"""
-        SELECT {_POSITION}, {_SCORES} FROM positions p JOIN games g ON g.id = p.game_id
+        SELECT {_POSITION}, {_SCORES} FROM json_each(:ids) j
+        CROSS JOIN positions p ON p.id = j.value CROSS JOIN games g ON g.id = p.game_id
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
         LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
-        WHERE p.id IN (SELECT value FROM json_each(:ids))
     """
-    asked = {"net": 0, "oracle": 0, "ids": json.dumps(list(ids))}
+    asked = {"net": 0, "oracle": 0}
     if scale is not None:
         asked.update(net=scale.net_id, oracle=scale.oracle_id)
-    rows = store.connection.execute(query, asked).fetchall()
+    rows = store.connection.rows_of(ids, query, asked)
     net_q, deep_q, off = _values_of(store, scale, rows)
     judged = {}
     for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), off.tolist(), strict=True):

@@ -471,12 +471,11 @@ def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
     Reads only what the rows need: a frame of a million positions with texts would take gigabytes.
     """
     net = frame.attrs["net"]
-    asked = {
-        "ids": json.dumps(frame["position_id"].tolist()),
+    pair = {
         "net": net_number(store.connection, net["sha256"], net["history_fill"]),
         "oracle": oracle_of(store.connection, frame.attrs["oracle"]["digest"]).id,
     }
-    cells = _read(store.connection, asked)
+    cells = _read(store.connection, frame["position_id"].tolist(), pair)
     numbers, game_of = np.unique(np.array(cells["game_id"], np.int64), return_inverse=True)
     games = _games(store.connection, numbers)
     moves = np.frombuffer(b"".join(cells["moves"]), "<u2")
@@ -507,24 +506,22 @@ def _series(column: NDArray[Any], frame: pd.DataFrame) -> pd.Series[Any]:
     return series
 
 
-def _read(connection: StoreConnection, asked: dict[str, Any]) -> dict[str, Sequence[Any]]:
+def _read(connection: StoreConnection, ids: Sequence[int], pair: Mapping[str, int]) -> dict[str, Sequence[Any]]:
     query = f"""
-        SELECT {", ".join(_COLUMNS.values())} FROM positions p
+        SELECT {", ".join(_COLUMNS.values())} FROM json_each(:ids) j CROSS JOIN positions p ON p.id = j.value
         JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
         JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
-        WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
     """
-    rows = connection.execute(query, asked).fetchall()
+    rows = connection.rows_of(ids, query, pair)
     return dict(zip(_COLUMNS, zip(*rows, strict=True) if rows else [()] * len(_COLUMNS), strict=True))
 
 
 def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
-    """The games of these numbers, which ascend."""
-    query = (
-        f"SELECT {', '.join(_GAME_WORDS)}, headers FROM games WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
-    )
+    """The games of these numbers, in that order."""
+    words = ", ".join(f"g.{name}" for name in _GAME_WORDS)
+    query = f"SELECT {words}, g.headers FROM json_each(:ids) j JOIN games g ON g.id = j.value"
     found = []
-    for *cells, text in connection.execute(query, (json.dumps(numbers.tolist()),)):
+    for *cells, text in connection.rows_of(numbers.tolist(), query):
         headers = json.loads(text)
         of_headers = {name: headers.get(header) for name, header in _HEADERS.items()}
         found.append({**dict(zip(_GAME_WORDS, cells, strict=True)), **of_headers})

@@ -267,6 +267,29 @@ def columns() -> Mapping[str, Column]:
     return found
 
 
+_SQL_TYPES = {int: "integer", float: "real", str: "text", bytes: "blob"}
+
+
+def beside_sum(cell: str, name: str) -> str:
+    """SQL of a column to select beside a sum or a mean of cells of the column `name`, in which a text counts as 0: one
+    of them that is of another type, for `connection.StoreCursor` to refuse, else NULL."""
+    return f"max(CASE WHEN typeof({cell}) <> '{_SQL_TYPES[columns()[name].kind.type]}' THEN {cell} END) AS \"{name}\""
+
+
+def rows_in_doubt(table: str) -> tuple[str, list[float]]:
+    """SQL of a condition, and its parameters: a cell of the row is of another type than its column, or out of bounds.
+
+    What texts and blobs say is not looked at.
+    """
+    conditions, bounds = [], list[float]()
+    for name, kind in ((each.name, each.kind) for each in columns().values() if each.table == table):
+        conditions.append(f"typeof({name}) NOT IN ('{_SQL_TYPES[kind.type]}', 'null')")
+        if kind.low is not None and kind.high is not None:
+            conditions.append(f"{name} NOT BETWEEN ? AND ?")
+            bounds += [kind.low, kind.high]
+    return " OR ".join(conditions), bounds
+
+
 def check_histories(
     starts: Sequence[str | None], moves: Sequence[bytes | None], fens: Sequence[str | None] | None
 ) -> int | None:

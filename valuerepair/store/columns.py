@@ -307,7 +307,9 @@ class _Reader:
         """Positions' numbers, ascending, and columns of a table, or of what `rows` selects."""
         query = rows if rows is CUTS else f"SELECT {', '.join([number, *(of[name] for name in names)])} {rows}"
         ids, *cells = self._connection.numbers(query, self._asked, 1 + len(names))
-        return ids.astype(np.int64), dict(zip(names, cells, strict=True))
+        numbers = ids.astype(np.int64)
+        self._connection.check_ascending(numbers)
+        return numbers, dict(zip(names, cells, strict=True))
 
 
 def _found(connection: StoreConnection, numbers: Ids, wanted: Ids) -> NDArray[np.intp]:
@@ -336,10 +338,10 @@ def game_ids(connection: StoreConnection, ids: Ids) -> Ids:
 def games_of(connection: StoreConnection, ids: Ids | Sequence[int]) -> Ids:
     """[n] `GAME_KEY` of a few positions."""
     query = """
-        SELECT g.source, g.number, g.digest FROM json_each(?) j JOIN positions p ON p.id = j.value
-        JOIN games g ON g.id = p.game_id ORDER BY j.key
+        SELECT g.source, g.number, g.digest FROM json_each(:ids) j JOIN positions p ON p.id = j.value
+        JOIN games g ON g.id = p.game_id
     """
-    found = connection.execute(query, (json.dumps(np.asarray(ids).tolist()),)).fetchall()
+    found = connection.rows_of(np.asarray(ids, np.int64).tolist(), query)
     numbers, digests = (np.array([row[i] for row in found], np.int64) for i in (1, 2))
     return game_keys([row[0] for row in found], numbers, digests)
 

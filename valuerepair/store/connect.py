@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from urllib.parse import quote
 
 from valuerepair.errors import UsageError, ValueRepairError
@@ -22,6 +22,8 @@ _BUSY_S = 30.0
 # written back at 64 MiB too: an import of evaluations would fill SQLite's own 4 MiB between two commits.
 _CACHE_KIB = 64 * 1024
 _LOG_PAGES = 16_384
+# What a writer that is at work, or was killed, leaves beside a store.
+LOGS = ("-wal", "-journal")
 _MODES = {
     "rwc": "for writing",
     "rw": "for reading",
@@ -64,7 +66,16 @@ def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
         connection.execute("PRAGMA query_only = ON")
         return connection
     # Readers of a WAL file need its -shm file. Where none can be made and no writer left one, the file cannot change.
-    return _open(path, "ro" if os.path.exists(path + "-wal") else "ro&immutable=1", is_raw)
+    return _open(path, "ro" if log_sizes(path) else "ro&immutable=1", is_raw)
+
+
+def log_sizes(path: str) -> list[int]:
+    """Bytes of each log that there is beside a store."""
+    sizes = []
+    for end in LOGS:
+        with suppress(FileNotFoundError):
+            sizes.append(os.stat(path + end).st_size)
+    return sizes
 
 
 def _open(path: str, mode: str, is_raw: bool = False) -> StoreConnection:
@@ -118,18 +129,18 @@ class WriteLock:
 
     What is held is a side file ``STORE.lock``, not the store: closing any descriptor of the store itself would drop the
     locks SQLite keeps on it. The side file names the holder's process and goes away with the lock. `was_left`: there
-    was one already, of a writer that died.
+    was one already, or a log of SQLite's, as a writer leaves them that died.
     """
 
     def __init__(self, store_path: str) -> None:
-        """Raises ValueRepairError when another process holds it."""
+        """Raises ValueRepairError when another process holds it. To be made before SQLite opens the store."""
         path = store_path + ".lock"
         self._held, self._is_spoiled = ExitStack(), False
         try:
             self._descriptor = self._held.enter_context(claimed(path))
             if (content := os.pread(self._descriptor, 20, 0)) and not content.isdigit():
                 raise OSError(errno.EEXIST, "it is no lock of vr, and stays as it is", path)
-            self.was_left = os.fstat(self._descriptor).st_size > 0
+            self.was_left = bool(content) or any(log_sizes(store_path))
             self._held.callback(self._unmark)
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)

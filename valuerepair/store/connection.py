@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from functools import partial
+from itertools import chain, groupby
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.store.cells import JSON, Column, check_histories, columns
+from valuerepair.store.cells import JSON, Column, check_histories, columns, rows_in_doubt
 
 _ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
 _NO_TEXT = re.compile(r"decode to UTF-8 column '([^']+)'")
@@ -185,6 +187,36 @@ class StoreConnection(sqlite3.Connection):
                 self.execute(query, parameters).fetchall()
         return cells
 
+    def row(self, query: str, parameters: Any = ()) -> Any:
+        """The first row of a query that has one. Raises ValueRepairError where a table has lost it."""
+        if (row := self.execute(query, parameters).fetchone()) is None:
+            raise self.lost()
+        return row
+
+    def rows_of(self, ids: Sequence[int], query: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+        """The row of each of the `ids`, in their order: `query` joins these, ``json_each(:ids) j``, with tables.
+
+        Raises ValueRepairError where a table that they need has lost a row.
+        """
+        rows = self.execute(f"{query} ORDER BY j.key", {**(parameters or {}), "ids": json.dumps([*ids])}).fetchall()
+        if len(rows) != len(ids):
+            raise self.lost()
+        return rows
+
+    def check_numbers(self) -> None:
+        """Compares the types of all cells, and the numbers among them with their bounds, within SQLite.
+
+        Raises ValueRepairError as reading the row would. Of a million positions that takes seconds.
+        """
+        for table, described in groupby(columns().values(), lambda column: column.table):
+            names, (condition, bounds) = ", ".join(column.name for column in described), rows_in_doubt(table)
+            self.execute(f"SELECT {names} FROM {self.schema}.{table} WHERE {condition} LIMIT 1", bounds).fetchall()
+
+    def check_ascending(self, numbers: NDArray[np.int64]) -> None:
+        """Raises ValueRepairError where rows do not come in the order of their key, each once, as of a whole table."""
+        if (numbers[1:] <= numbers[:-1]).any():
+            raise ValueRepairError(explained(self.path, "malformed: rows are out of order"))
+
     def damaged(self, column: Column, cell: object, why: str) -> ValueRepairError:
         """The error for a cell of a column; it finds the row."""
         place = f"table {column.table}, {self._row(column, cell)}, column {column.name}"
@@ -194,20 +226,30 @@ class StoreConnection(sqlite3.Connection):
 
     def lost(self) -> ValueRepairError:
         """The error for a row that points to one that is not there; it finds the first."""
-        cursor = super().cursor(sqlite3.Cursor)
-        for table, _, parent, number in cursor.execute("PRAGMA foreign_key_check"):
-            pointers = cursor.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+        for table, _, parent, number in self._as_they_are("PRAGMA foreign_key_check"):
+            pointers = self._as_they_are(f"PRAGMA foreign_key_list({table})")
             column = columns()[f"{table}.{next(row[3] for row in pointers if row[0] == number)}"]
             missing = f"SELECT {column.name} FROM {table} WHERE {column.name} NOT IN (SELECT id FROM {parent}) LIMIT 1"
-            (cell,) = cursor.execute(missing).fetchone()
-            return self.damaged(column, cell, f"the number of no row of {parent}")
+            for (cell,) in self._as_they_are(missing):  # an index may say otherwise than its table
+                return self.damaged(column, cell, f"the number of no row of {parent}")
         return ValueRepairError(f"{self.path} has lost rows; {_next_step(self.path)}")
+
+    def _as_they_are(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """All rows, not compared with anything: for the search of what is wrong, which a page may stop, too."""
+        try:
+            return super().cursor(sqlite3.Cursor).execute(query, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise ValueRepairError(explained(self.path, str(error))) from error
 
     def _row(self, column: Column, cell: object) -> str:
         # As bytes: a text that is none in UTF-8 is known as bytes only.
         same = f"CAST({column.name} AS BLOB) IS CAST(? AS BLOB)"
         query = f"SELECT {', '.join(column.key)} FROM {self.schema}.{column.table} WHERE {same} LIMIT 1"
-        row = super().cursor(sqlite3.Cursor).execute(query, (cell,)).fetchone()
+        self.text_factory = partial(str, encoding="utf-8", errors="replace")
+        try:
+            row = next(iter(self._as_they_are(query, (cell,))), None)
+        finally:
+            self.text_factory = str
         told = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
         return "row " + ", ".join(f"{name} {value}" for name, value in told)
 
@@ -224,10 +266,10 @@ class StoreConnection(sqlite3.Connection):
     def _search(self, names: Iterable[str]) -> None:
         """Raises ValueRepairError for the first cell of these columns that is no text, or not of its kind."""
         for column in (columns()[name] for name in names if name in columns()):
-            cursor = super().cursor(sqlite3.Cursor)
+            query = f"SELECT {column.name} FROM {self.schema}.{column.table}"
             self.text_factory = bytes
             try:
-                cells = [cell for (cell,) in cursor.execute(f"SELECT {column.name} FROM {self.schema}.{column.table}")]
+                cells = [cell for (cell,) in self._as_they_are(query)]
             finally:
                 self.text_factory = str
             for cell in cells:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves
+from valuerepair.store.cells import beside_sum
 from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, is_value, signed, unsigned
 
 if TYPE_CHECKING:
@@ -188,9 +189,7 @@ def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> li
         CROSS JOIN games g ON g.id = p.game_id
         CROSS JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
-        ORDER BY j.key
     """
-    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
     return [
         StoredSource(
             number,
@@ -205,7 +204,7 @@ def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> li
             None if stage == FULL else step,
         )
         for number, start_fen, moves, played, ply, known, source, game, offset, headers, result, stage, *deep, step
-        in store.connection.execute(query, asked)
+        in store.connection.rows_of(ids, query, {"net": net_id, "oracle": oracle_id})
     ]  # fmt: skip
 
 
@@ -223,10 +222,15 @@ def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
 
 def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:
     """The nodes spent on sampled positions: those that a ladder cut among them."""
-    query = f"""
-        SELECT (SELECT coalesce(sum(nodes), 0) FROM screened WHERE net_id = :net AND oracle_id = :oracle)
-        + (SELECT coalesce(sum(v.nodes), 0) FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'
-           AND NOT EXISTS (SELECT 1 FROM screened c WHERE c.net_id = :net AND c.oracle_id = :oracle
-                           AND c.position_id = v.position_id))
+    screened = f"""
+        SELECT coalesce(sum(nodes), 0), {beside_sum("nodes", "screened.nodes")} FROM screened
+        WHERE net_id = :net AND oracle_id = :oracle
     """
-    return int(store.connection.execute(query, {"net": net_id, "oracle": oracle_id}).fetchone()[0])
+    others = f"""
+        SELECT coalesce(sum(v.nodes), 0), {beside_sum("v.nodes", "deep_values.nodes")} FROM deep_values v
+        WHERE v.oracle_id = :oracle AND v.stage = '{FULL}' AND NOT EXISTS (
+            SELECT 1 FROM screened c
+            WHERE c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = v.position_id)
+    """
+    pair = {"net": net_id, "oracle": oracle_id}
+    return sum(int(store.connection.execute(query, pair).fetchone()[0]) for query in (screened, others))

@@ -20,6 +20,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.store import schema
+from valuerepair.store.connect import LOGS
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.merge_rows import (
     Parts,
@@ -31,7 +32,7 @@ from valuerepair.store.merge_rows import (
     map_positions,
     merge_values,
 )
-from valuerepair.store.merge_sources import LOGS, RULES, SCREENED, SourceStore, address_of, open_sources
+from valuerepair.store.merge_sources import RULES, SCREENED, SourceStore, address_of, open_sources
 from valuerepair.store.store import Store
 
 _CACHE_KIB = 64 * 1024
@@ -206,6 +207,7 @@ def _merge(parts: Parts, merged: Merged, progress: Progress) -> None:
     total = 0
     for number in range(len(parts.sources)):
         counts = _counts(connection, parts.use(number))
+        connection.check_numbers()
         total += sum(counts[table] for table in ("positions", SCREENED.table, *(rule.table for rule in RULES)))
     progress.set_total((progress.total or 0) + total)
     add_catalogue(parts)

@@ -14,10 +14,9 @@ from urllib.parse import quote
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.signals import holding
 from valuerepair.store import schema
+from valuerepair.store.connect import log_sizes
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
-# What a writer that is at work, or was killed, leaves beside a store.
-LOGS = ("-wal", "-journal")
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
 def _fingerprint(path: str) -> Fingerprint:
     """What changes when somebody writes to the store."""
     found = os.stat(path)
-    log = any(os.path.exists(path + end) and os.path.getsize(path + end) > 0 for end in LOGS)
-    return found.st_ino, found.st_size, found.st_mtime_ns, log
+    return found.st_ino, found.st_size, found.st_mtime_ns, any(log_sizes(path))
 
 
 # Two machines round a net's value differently by some millionths; beyond this it is another value.

@@ -62,9 +62,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
         LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = p.id
         WHERE p.id = :id
     """
-    cells = store.connection.execute(query, {"net": net_id, "oracle": oracle_id, "id": position_id}).fetchone()
-    if cells is None:  # its game is not there
-        raise store.connection.lost()
+    cells = store.connection.row(query, {"net": net_id, "oracle": oracle_id, "id": position_id})
     row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
     (known,) = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
     scale = queries.cut_scale(store.connection, net_id, oracle_id) or 0.0

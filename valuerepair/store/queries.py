@@ -21,6 +21,7 @@ from valuerepair.question import Question
 from valuerepair.store import calibrations
 from valuerepair.store.alphas import alpha
 from valuerepair.store.calibrations import UsedCalibration
+from valuerepair.store.cells import beside_sum
 from valuerepair.store.columns import (
     CELLS,
     CODES,
@@ -52,7 +53,7 @@ JOIN games g ON g.id = p.game_id
 WHERE {counts}
 """
 # One that the ladder would have cut but had searched all the same stands for all like it; together for all there are.
-_CUT_SCALE = """SELECT count(*) / sum(searched / probability) FROM screened
+_CUT_SCALE = """SELECT count(*) / sum(searched / probability), {} FROM screened
     WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL"""
 _PROBABILITY = "CASE WHEN c.cut_at IS NULL THEN NULL WHEN NOT c.searched THEN 9e999 ELSE c.probability END"
 _TEXTS = {
@@ -87,16 +88,16 @@ def load_json(text: str) -> dict[str, Any]:
 def cut_scale(connection: StoreConnection, net_id: int, oracle_id: int) -> float | None:
     """What the weights of positions that a ladder would have cut are multiplied by; None where it cut none, or none of
     them was searched."""
-    scale: float | None = connection.execute(_CUT_SCALE, {"net": net_id, "oracle": oracle_id}).fetchone()[0]
+    scale: float | None = connection.execute(
+        _CUT_SCALE.format(beside_sum("probability", "screened.probability")), {"net": net_id, "oracle": oracle_id}
+    ).fetchone()[0]
     return scale
 
 
 def positions(connection: StoreConnection, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
     """The positions `ids`, in that order. Raises ValueRepairError where one is missing."""
-    query = f"SELECT {POSITION_CELLS} FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
-    rows = connection.execute(query, (json.dumps(np.asarray(ids, np.int64).tolist()),)).fetchall()
-    if len(rows) != len(ids):
-        raise ValueRepairError(f"{len(ids) - len(rows)} of {len(ids)} positions are not there any more")
+    query = f"SELECT {POSITION_CELLS} FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
+    rows = connection.rows_of(np.asarray(ids, np.int64).tolist(), query)
     return position_batch(rows) if rows else PositionBatch.from_positions([])
 
 

@@ -75,7 +75,7 @@ _ORACLE = "id, label, digest, kind, engine, sha256, limits, options"
 
 def oracle_of(connection: StoreConnection, digest: str) -> StoredOracle:
     """The oracle with this digest, which is there."""
-    return _oracle(connection.execute(f"SELECT {_ORACLE} FROM oracles WHERE digest = ?", (digest,)).fetchone())
+    return _oracle(connection.row(f"SELECT {_ORACLE} FROM oracles WHERE digest = ?", (digest,)))
 
 
 def lookers(connection: StoreConnection) -> list[StoredOracle]:
@@ -95,7 +95,7 @@ def _oracle(row: tuple[Any, ...]) -> StoredOracle:
 def net_number(connection: StoreConnection, sha256: str, history_fill: str) -> int:
     """The number of the net that a frame's attrs name."""
     query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
-    return int(connection.execute(query, (sha256, history_fill)).fetchone()[0])
+    return int(connection.row(query, (sha256, history_fill))[0])
 
 
 def looked_at(connection: StoreConnection, second_id: int) -> NDArray[np.int64]:
