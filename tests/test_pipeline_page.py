@@ -90,7 +90,7 @@ def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str,
 
 
 def test_better_on_games_alone_is_not_better() -> None:
-    """As in issue 34: the first hour's net was a better judge of games, and worse beside them."""
+    """Training on positions of games alone made a net a better judge of games, and a worse one beside them."""
     found = outcome(judged("games", {"game": BETTER}), judged("families", {"game": BETTER})).better_judge
     assert not found.shown
     assert "no position was judged" in found.why
