@@ -416,5 +416,6 @@ def test_a_stage_that_outlives_its_parent_keeps_others_out(begun: Path) -> None:
     process.wait()
     done = in_a_process("repair", "-o", begun, cwd=begun)
     assert done.returncode == 1
-    assert f"another vr repair is at it (process {process.pid}), or a stage of it" in done.stderr.splitlines()[-1]
+    said = f"another vr repair is at it (process {process.pid}, its stage {stages[0].pid})"
+    assert said in done.stderr.splitlines()[-1]
     stages[0].kill()

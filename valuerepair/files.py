@@ -226,7 +226,7 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise HeldError(os.pread(descriptor, 20, 0)) from None
+                raise HeldError(os.pread(descriptor, 80, 0)) from None
             # Else its last holder removed it after it was opened here: it has no name any more.
             if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 try:

@@ -120,7 +120,7 @@ def _castles_960(fen: str) -> bool:
     fields = fen.split()
     if len(fields) < 3 or fields[2] == "-":
         return False
-    ranks = ["".join("." * int(c) if c.isdigit() else c for c in rank) for rank in fields[0].split("/")]
+    ranks = ["".join("." * int(c) if c in "12345678" else c for c in rank) for rank in fields[0].split("/")]
     if len(ranks) != 8 or any(len(rank) != 8 for rank in ranks):
         return False  # no FEN at all: the reader says so
     homes = {"K": (7, 4, "K", 7, "R"), "Q": (7, 4, "K", 0, "R"), "k": (0, 4, "k", 7, "r"), "q": (0, 4, "k", 0, "r")}

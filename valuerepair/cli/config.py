@@ -101,6 +101,8 @@ def read(given: str | None) -> Config | None:
     if given is None and not os.path.isfile(FILE):
         return None
     path = FILE if given is None else given
+    if path == os.devnull:  # no settings, whatever file there is
+        return Config(path, {})
     try:
         return Config(path, read_toml(path))
     except OSError as error:
