@@ -135,7 +135,7 @@ def test_another_side_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_match_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "match.pgn").write_text('[Event "World Championship"]\n\n1. e4 e5 *\n\n')
-    with pytest.raises(ValueRepairError, match="no game of vr selfplay or vr match"):
+    with pytest.raises(ValueRepairError, match="is not games of vr selfplay or vr match"):
         run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
     assert "World" in (tmp_path / "match.pgn").read_text()
 
