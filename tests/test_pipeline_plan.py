@@ -173,8 +173,10 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
-def test_every_command_is_understood(settings: Settings) -> None:
+def test_every_command_is_understood(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parsed as on the command line; those that say which positions count, agree on it."""
+    monkeypatch.chdir(tmp_path)
+    FOLDER.mkdir()
     found = plan(settings, MEASURED, FOLDER, cluster="tcp://host:8786")
     nets = set()
     for stage in found.stages:
@@ -401,7 +403,7 @@ def test_rates_are_kept_for_the_same_and_measured_for_another(tmp_path: Path, mo
         ("games.pgn --deep stockfish:depth=8", 2, "give nodes=N"),
         ("games.pgn --net missing.pb.gz", 1, "missing.pb.gz"),
         ("games.pgn --deep stockfish:nodes=10,path=/nowhere", 1, "/nowhere: no such engine"),
-        ("games.pgn -o games.pgn", 2, "-o games.pgn: is a file"),
+        ("games.pgn -o games.pgn", 2, "games.pgn is a file, not a folder; give another name"),
         ("-", 2, "-: give files or folders"),
         ("short.pgn", 2, "short.pgn: no position that vr mine would take"),
     ],

@@ -411,6 +411,8 @@ def test_a_stage_that_outlives_its_parent_keeps_others_out(begun: Path) -> None:
     stages = psutil.Process(process.pid).children()
     while not stages:
         stages = psutil.Process(process.pid).children()
+    while "its stage" not in (begun / "repair.lock").read_text():
+        time.sleep(0.01)
     stages[0].suspend()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

@@ -27,7 +27,9 @@ def trainings(part: str) -> list[Step]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_command_is_one(part: str) -> None:
+def test_every_command_is_one(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for check in ("check_output", "check_regular", "check_folder"):  # folders are made as the steps are run
+        monkeypatch.setattr(f"valuerepair.cli.files.{check}", lambda *_: None)
     steps = list(steps_of(PROOF, part, Path("results")))
     assert steps
     for step in steps:

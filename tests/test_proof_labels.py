@@ -28,7 +28,7 @@ STEPS = [step for phase in LABELS.phases(Path("results")) for step in phase]
 def test_every_command_is_one(tmp_path: Path) -> None:
     archives, folder = tmp_path / "data" / "pgn", tmp_path / "out"
     archives.mkdir(parents=True)
-    folder.mkdir()
+    (folder / "nets").mkdir(parents=True)
     (archives / "otb-masters.pgn.zst").touch()
     programs = {"valuerepair": cli, "benchmarks.proof.games": games.command, "benchmarks.proof.labels": labels.command}
     for phase in Labels(tmp_path / "data", folder).phases(tmp_path):

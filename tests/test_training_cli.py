@@ -338,7 +338,7 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
         ([*STORE, "--policy", "search"], 2, "--policy search: give net, judge or judge:SHARE"),
         ([*STORE, "--q-ratio", "0.5"], 2, "--q-ratio: is of training chunks"),
         ([*STORE, "-o", "new.onnx"], 2, "-o new.onnx: a net's name ends in .pb.gz"),
-        ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "there is no such folder"),
+        ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "nowhere/new.pb.gz: there is no folder "),
     ],
 )
 def test_wrong_words(
