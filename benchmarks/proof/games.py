@@ -15,7 +15,7 @@ from valuerepair.files import written_whole
 
 TRAIN, TEST = "train.pgn", "test.pgn"
 _ARCHIVE = ARCHIVES[-1][0]
-_HELD_OUT = 10  # one of so many games
+_HELD_OUT = 10  # every tenth game
 
 
 def dividing(data: Path, out: Path) -> Step:
