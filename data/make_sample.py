@@ -32,11 +32,11 @@ THRESHOLD = "0.35"
 # Each audited position stands for ten that were cut: with the usual 2 % it would stand for fifty, and there would be
 # hardly any of them.
 COMMANDS = (
-    "mine data/games.pgn.zst --positions 1500 --deep stockfish:nodes=50000 --audit 0.1 "
+    "mine data/games.pgn.zst --positions 1500 --deep stockfish:nodes=50000 --screen auto,audit=0.1 "
     f"--threshold {THRESHOLD} --db {STORE} --quiet",
     f"stats --save-alpha l1 --threshold {THRESHOLD} --db {STORE}",
     f"stats --labels --threshold {THRESHOLD} --db {STORE} --quiet",
-    f"confirm --threshold {THRESHOLD} --nodes 200000 --show 0 --db {STORE} --quiet",
+    f"confirm --threshold {THRESHOLD} --nodes 200000 --db {STORE} --quiet",
     f"books --threshold {THRESHOLD} --order shuffled --limit 50 --db {STORE} -o book --quiet",
     f"selfplay book/book.pgn --net maia-1900 --nodes 50 --set certainty=1 --db {STORE} -o games.pgn --quiet",
 )

@@ -2,9 +2,9 @@ r"""Makes valuerepair/screening/package.npz: python data/make_screen_package.py 
 
 The stores have positions that were searched in full by way of many rungs, nothing cut:
 
-    vr mine ARCHIVE --audit 1 --screen \
-        250,500,1000,2000,2500,4000,5000,10000,20000,25000,40000,50000,100000,200000,500000
-    vr mine ARCHIVE --audit 1 --deep mcts:nodes=400 --screen 2,4,8,10,20,40,80,100,200
+    vr mine ARCHIVE --screen \
+        250,500,1000,2000,2500,4000,5000,10000,20000,25000,40000,50000,100000,200000,500000,audit=1
+    vr mine ARCHIVE --deep mcts:nodes=400 --screen 2,4,8,10,20,40,80,100,200,audit=1
 
 Only games of even number in their archive are taken: the others are for measuring what a ladder keeps
 (python -m tests.parity.screening_kept).

@@ -461,15 +461,16 @@ def vr(*arguments: str | Path) -> Result:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--recall", "1"), "--recall 1: give a share from 0.5 to below 1"),
-        (("--recall", "0.2"), "--recall 0.2: give a share from 0.5 to below 1"),
-        (("--recall", "nan"), "--recall nan: give a share"),
-        (("--audit", "2"), "--audit 2: give a share from 0 to 1"),
-        (("--audit", "-0.1"), "--audit -0.1: give a share from 0 to 1"),
+        (("--screen", "auto,recall=1"), "--screen recall=1: give a share from 0.5 to below 1"),
+        (("--screen", "auto,recall=0.2"), "--screen recall=0.2: give a share from 0.5 to below 1"),
+        (("--screen", "auto,recall=nan"), "--screen recall=nan: give a share"),
+        (("--screen", "auto,audit=2"), "--screen audit=2: give a share from 0 to 1"),
+        (("--screen", "auto,audit=-0.1"), "--screen audit=-0.1: give a share from 0 to 1"),
         (("--screen", "5000,100"), "--screen 5000,100: give ascending numbers of nodes"),
         (("--screen", "100,100"), "--screen 100,100: give ascending numbers of nodes"),
         (("--screen", "0,100"), "--screen 0,100: give ascending numbers of nodes"),
         (("--screen", "some"), "--screen some: give auto, off, or nodes of the rungs"),
+        (("--screen", "auto,price=3"), "--screen auto,price=3: give auto, off, or nodes of the rungs"),
         (("--screen", "5000,"), "--screen 5000,: give auto, off, or nodes of the rungs"),
     ],
 )
@@ -480,11 +481,11 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(db: Path, given:
 
 
 def test_off_needs_nothing_and_auto_is_the_default() -> None:
-    assert parse_screen("off", 0.98, 0.02) is None
-    chosen = parse_screen("auto", 0.98, 0.02)
+    assert parse_screen("off") is None
+    chosen = parse_screen("auto")
     assert chosen is not None
     assert chosen.rungs is None
-    assert parse_screen("5,10", 0.9, 0.1) == ladder_options(rungs=(5, 10), audit=0.1)
+    assert parse_screen("5,10,recall=0.9,audit=0.1") == ladder_options(rungs=(5, 10), audit=0.1)
 
 
 @pytest.fixture
@@ -511,7 +512,7 @@ def test_a_search_without_nodes_is_not_screened(db: Path, net: Path, stockfish: 
 
 def test_a_real_run_is_screened_and_vr_stats_says_so(db: Path, net: Path, stockfish: str) -> None:
     words = ("--db", db, "--net", net, "--deep", "stockfish:nodes=4000", "--positions", "150", "--seed", "3")
-    done = vr("mine", ARCHIVE, *words, "--threshold", "0.3", "--recall", "0.8", "-v")
+    done = vr("mine", ARCHIVE, *words, "--threshold", "0.3", "--screen", "auto,recall=0.8", "-v")
     assert done.exception is None, done.stderr
     assert "screening: begins with the package's own positions; expected: 1/" in done.stderr
     assert re.search(r"screening: fitted on \d+ positions searched in full \(\d+ candidates at 0.3", done.stderr)

@@ -125,8 +125,8 @@ def test_heads_are_chosen_by_name(name: str, tmp_path: Path, positions: list[Pos
     assert np.abs(seen[digest][0] - seen[digest + "-q"][0]).max() > 0.05
     with pytest.raises(UsageError) as error:
         opened(path, policy_head="opponent")
-    there = "has no such head; it has vanilla, optimistic, soft"
-    assert str(error.value) == f"--policy-head opponent: {path} {there}"
+    there = "has no such policy head; it has vanilla, optimistic, soft"
+    assert str(error.value) == f"--heads opponent: {path} {there}"
 
 
 def test_mining_and_the_own_search_with_another_head(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_mining_and_the_own_search_with_another_head(tmp_path: Path) -> None:
     path = random_nets.write(kind, tmp_path / "modern.pb.gz")
     archive = random_games(tmp_path / "games.pgn", 8)
     words = ("mine", archive, "--net", path, "--deep", "mcts:nodes=20", "--screen", "off", "--db", "s.db")
-    for chosen in ((), ("--value-head", "q", "--policy-head", "soft")):
+    for chosen in ((), ("--heads", "q,soft")):
         done = here(*words, *chosen, "--device", "cpu", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     seen = []
@@ -172,7 +172,7 @@ def test_a_variant_says_its_heads(value: str, policy: str, precision: str) -> No
 
 def test_a_net_of_one_head_and_onnx_files_have_no_others(tmp_path: Path) -> None:
     path = random_nets.write(BY_NAME["map"], tmp_path / "map.pb.gz")
-    with pytest.raises(UsageError, match=r"--value-head q: .*map\.pb\.gz has no such head; it has winner$"):
+    with pytest.raises(UsageError, match=r"--heads q: .*map\.pb\.gz has no such value head; it has winner$"):
         opened(path, value_head="q")
     copy = tmp_path / "map.onnx"
     copy.write_bytes(to_onnx(read_net_file(path)).read_bytes())

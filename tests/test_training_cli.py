@@ -49,7 +49,7 @@ from valuerepair.training.sources import TrainingStream
 from valuerepair.training.train import read_curve
 
 Captured = pytest.CaptureFixture[str]
-QUICK = ["--only", "value", "--steps", "6", "--batch", "64", "--warmup", "0", "--every", "3"]
+QUICK = ["--only", "value", "--steps", "6", "--set", "batch=64", "--set", "warmup=0", "--set", "every=3"]
 STORE = ["--store", str(SAMPLE), "--threshold", "0.3"]
 
 
@@ -139,8 +139,21 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
 def test_the_chosen_heads_are_trained_and_no_others(chunks: Path, tmp_path: Path, capsys: Captured) -> None:
     kind = replace(random_nets.BY_NAME["map-heads"], input_format=1, blocks=1)
     net, out = random_nets.write(kind, tmp_path / "old.pb.gz"), tmp_path / "new.pb.gz"
-    words = ["--only", "heads", "--steps", "4", "--batch", "64", "--lr", "1e-2", "--warmup", "0", "--holdout", "0"]
-    code, _, err = train(str(net), out, capsys, str(chunks), *words, "--value-head", "st", "--policy-head", "soft")
+    words = [
+        "--only",
+        "heads",
+        "--steps",
+        "4",
+        "--set",
+        "batch=64",
+        "--lr",
+        "1e-2",
+        "--set",
+        "warmup=0",
+        "--set",
+        "holdout=0",
+    ]
+    code, _, err = train(str(net), out, capsys, str(chunks), *words, "--heads", "st,soft")
     assert code == 0, err
     for value, policy, same in (("winner", "optimistic", True), ("st", "soft", False)):
         was, now = (NetGraph.open(path, value_head=value, policy_head=policy).parameters for path in (net, out))
@@ -148,7 +161,7 @@ def test_the_chosen_heads_are_trained_and_no_others(chunks: Path, tmp_path: Path
             name: same for name in was if name.startswith("/value/")
         }
         assert all(np.array_equal(was[name], now[name]) for name in was if name.startswith(("/attn_body", "/encoder")))
-    code, _, err = train(str(net), tmp_path / "none.pb.gz", capsys, str(chunks), *words, "--policy-head", "opponent")
+    code, _, err = train(str(net), tmp_path / "none.pb.gz", capsys, str(chunks), *words, "--heads", "opponent")
     assert code == 2
     assert "has no such head; it has vanilla, optimistic, soft" in err
 
@@ -168,7 +181,9 @@ def test_a_net_that_is_there_is_not_written_over(trained: tuple[Path, Any], maia
 
 def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
     out = tmp_path / "same.pb.gz"
-    code, said, _ = train(small, out, capsys, str(chunks), *QUICK, "--lr", "0", "--average", "swa", "--holdout", "0.3")
+    code, said, _ = train(
+        small, out, capsys, str(chunks), *QUICK, "--lr", "0", "--set", "average=swa", "--set", "holdout=0.3"
+    )
     assert code == 0
     assert "nothing changed" in said
     assert out.read_bytes() == Path(small).read_bytes()
@@ -177,7 +192,7 @@ def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_p
 def test_chunks_without_anything_held_out(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
     """The last net is written then; whoever moves has won all of these games, and that is learned."""
     out = tmp_path / "new.pb.gz"
-    words = [*QUICK, "--holdout", "0", "--lr", "3e-3", "--json"]
+    words = [*QUICK, "--set", "holdout=0", "--lr", "3e-3", "--json"]
     code, said, _ = train(small, out, capsys, str(chunks), *words)
     assert code == 0
     found = json.loads(said)
@@ -208,7 +223,7 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
 
 def test_positions_beside_the_games_have_rows_of_their_own(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
     db, out = store_beside_games(tmp_path), tmp_path / "new.pb.gz"
-    words = ["--store", str(db), "--threshold", "0.3", "--holdout", "0.4", *QUICK, "--lr", "1e-3"]
+    words = ["--store", str(db), "--threshold", "0.3", "--set", "holdout=0.4", *QUICK, "--lr", "1e-3"]
     code, said, err = train(maia_file, out, capsys, *words)
     assert code == 0, err
     assert re.search(r"games \(\d+ beside them, \d+ candidates", err)
@@ -331,12 +346,12 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
         (["--store", "missing.db"], 1, "missing.db"),
         (["chunks", "--threshold", "worst:2%"], 2, "worst:2%: is a share of a store's positions"),
         ([*STORE, "--threshold", "2"], 1, "no candidate among the"),
-        ([*STORE, "--weights", "soft"], 2, "--weights: weighs training chunks"),
-        (["chunks", "--candidates", "9"], 2, "--candidates: needs --store"),
-        ([*STORE, "--candidates", "9", "--draw", "w.csv"], 2, "--candidates: plays no part with --draw"),
+        ([*STORE, "--set", "weights=soft"], 2, "--set weights: weighs training chunks"),
+        (["chunks", "--set", "candidates=9"], 2, "--set candidates: needs --store"),
+        ([*STORE, "--set", "candidates=9", "--draw", "w.csv"], 2, "--set candidates: plays no part with --draw"),
         (["chunks", "--policy", "judge"], 2, "--policy: needs --store"),
         ([*STORE, "--policy", "search"], 2, "--policy search: give net, judge or judge:SHARE"),
-        ([*STORE, "--q-ratio", "0.5"], 2, "--q-ratio: is of training chunks"),
+        ([*STORE, "--set", "q_ratio=0.5"], 2, "--set q_ratio: is of training chunks"),
         ([*STORE, "-o", "new.onnx"], 2, "-o new.onnx: a net's name ends in .pb.gz"),
         ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "nowhere/new.pb.gz: there is no folder "),
     ],
@@ -382,12 +397,12 @@ def test_one_game_cannot_be_both_learned_and_judged_by(maia_file: str, tmp_path:
     (folder / "empty.gz").write_bytes(gzip.compress(b""))
     assert "no usable chunk" in train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder))[2]
     write_chunk(folder / "0.gz", records_of(positions_of(GAME), GAME))
-    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--holdout", "0.9999999")
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--set", "holdout=0.9999999")
     assert code == 1
     assert "all of its 1 games are held out" in err
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder))
     assert code == 1
-    assert "no game is left to be held out; give more games, or --holdout 0" in err
+    assert "no game is left to be held out; give more games, or --set holdout=0" in err
 
 
 def test_illegal_moves_that_are_not_marked(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
@@ -395,7 +410,7 @@ def test_illegal_moves_that_are_not_marked(maia_file: str, tmp_path: Path, capsy
     records["probabilities"][records["probabilities"] < 0] = 0
     (folder := tmp_path / "chunks").mkdir()
     write_chunk(folder / "0.gz", records)
-    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--holdout", "0", *QUICK)
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(folder), "--set", "holdout=0", *QUICK)
     assert code == 1
     assert "0.gz: a record has too many moves; illegal ones are not -1" in err
     assert [line for line in err.splitlines() if line.startswith("vr: ")] == err.splitlines()[-1:]
@@ -414,7 +429,7 @@ def test_a_net_that_is_written_wrong_keeps_another_name(
     small: str, chunks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr("valuerepair.training.write_net.check_written", lambda *given: (0.01, 0.0))
-    words = [str(chunks), *QUICK, "--holdout", "0"]
+    words = [str(chunks), *QUICK, "--set", "holdout=0"]
     code, _, err = train(small, tmp_path / "new.pb.gz", capsys, *words)
     assert code == 1
     assert "off the trained parameters by 1.0e-02 in Q" in err
@@ -447,7 +462,7 @@ def test_a_curve_that_is_none(tmp_path: Path, capsys: Captured) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("only", ["all", "value"])
 def test_killed_and_gone_on_with_it_ends_in_the_same_file(only: str, maia_file: str, tmp_path: Path) -> None:
-    words = [*QUICK[2:], "--every", "1", "--only", only, "--average", "ema", *STORE]
+    words = [*QUICK[2:], "--set", "every=1", "--only", only, "--set", "average=ema", *STORE]
 
     def begin(name: str) -> subprocess.Popen[bytes]:
         out = tmp_path / f"{name}.pb.gz"
@@ -484,7 +499,20 @@ def test_one_pass_over_lc0s_own_games_makes_held_out_games_better(
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     subprocess.run(command, check=True, capture_output=True, env=environment, timeout=1800)
     out = tmp_path / "new.pb.gz"
-    words = ["--steps", "12", "--every", "12", "--warmup", "4", "--lr", "3e-5", "--q-ratio", "1", "--holdout", "0.2"]
+    words = [
+        "--steps",
+        "12",
+        "--set",
+        "every=12",
+        "--set",
+        "warmup=4",
+        "--lr",
+        "3e-5",
+        "--set",
+        "q_ratio=1",
+        "--set",
+        "holdout=0.2",
+    ]
     code, said, err = train(maia_file, out, capsys, str(tmp_path / "lc0"), *words, "--json")
     assert code == 0, err
     curve = json.loads(said)["curve"]
@@ -526,13 +554,13 @@ def test_chunks_of_a_store_teach_what_the_store_does(maia_file: str, tmp_path: P
     code, _, said = vr(["export", *base, *drawn, "-o", str(chunks)], capsys)
     assert code == 0, said
     count = json.loads((chunks / "manifest.json").read_text())["chunks"]
-    steps = ["--only", "heads", "--steps", "6", "--warmup", "0", "--holdout", "0", "--lr", "1e-3"]
+    steps = ["--only", "heads", "--steps", "6", "--set", "warmup=0", "--set", "holdout=0", "--lr", "1e-3"]
     by_store, by_chunks = tmp_path / "store.pb.gz", tmp_path / "chunks.pb.gz"
     for out, words in (
         (by_store, ["--store", str(SAMPLE), *drawn]),
-        (by_chunks, [str(chunks), "--q-ratio", "1"]),
+        (by_chunks, [str(chunks), "--set", "q_ratio=1"]),
     ):
-        code, _, said = train(maia_file, out, capsys, *words, *steps, "--batch", str(count))
+        code, _, said = train(maia_file, out, capsys, *words, *steps, "--set", f"batch={count}")
         assert code == 0, said
     frame = valuerepair.open_store(SAMPLE).frame()
     old, one, other = (

@@ -146,12 +146,6 @@ def test_moves_left_is_hubers_loss(dice: np.random.Generator) -> None:
     assert gradient[-1] == 0
 
 
-def test_l2_leaves_biases_alone(dice: np.random.Generator) -> None:
-    kernel, bias = dice.normal(size=(3, 4)), dice.normal(size=4)
-    found = exact(lambda k, b: losses.l2({"w": k, "b": b}), kernel, bias)
-    assert found == pytest.approx((kernel**2).sum())
-
-
 def test_the_mean_is_by_weight_and_what_weighs_nothing_may_be_anything(dice: np.random.Generator) -> None:
     each, weight = dice.uniform(size=N), dice.uniform(size=N)
     assert exact(losses.mean, each, weight) == pytest.approx(np.average(each, weights=weight))

@@ -193,8 +193,6 @@ def mine(
     deep: str | None = None,
     question: Question | None = None,
     screen: str = "auto",
-    recall: float = 0.98,
-    audit: float = 0.02,
     limit: int | None = None,
     workers: int | None = None,
     quiet: bool = True,
@@ -202,8 +200,8 @@ def mine(
     """Scores positions of archives by a net at one node and by a deep search, and keeps all in `store`: `vr mine`.
 
     `archives` are files or folders; `sample` says which positions, None: one of each game. `net` is a name or file,
-    `deep` a deep search as ``stockfish:nodes=100000``, None what this machine has. `screen` (``auto``, ``off``, nodes
-    of rungs), `recall` and `audit` are those of `vr mine`; `question`: what counts as a candidate; its net and oracle
+    `deep` a deep search as ``stockfish:nodes=100000``, None what this machine has. `screen` is that of
+    `vr mine`, as in ``"auto,recall=0.99"``; `question`: what counts as a candidate; its net and oracle
     are not looked at. `limit`: at most so many deep searches this time. `quiet`: no progress on standard error.
 
     The store is made if it is not there; the same call goes on with what an interrupted one has left. An interruption
@@ -221,7 +219,7 @@ def mine(
         question=question or Question(),
         sample=sample or SampleOptions(),
         limit=limit,
-        screen=parse_screen(screen, recall, audit),
+        screen=parse_screen(screen),
         command=f"{shlex.join(['vr', 'mine', *paths])} (from Python)",
     )
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded

@@ -324,7 +324,7 @@ class Proof:
         """Judged once, at the end: the net of the last step is written, in all arms alike."""
         output = self.net(arm.name, seed)
         words = ["train", "--net", arm.net, "-o", str(output), "--only", arm.only, "--steps", str(arm.steps)]
-        words += ["--lr", f"{lr:g}", "--every", str(arm.steps), "--patience", "0", "--seed", str(seed)]
+        words += ["--lr", f"{lr:g}", "--set", f"every={arm.steps}", "--set", "patience=0", "--seed", str(seed)]
         if arm.chunks:
             return Step(part, output.name, output, [*words, str(self.out / arm.chunks)])
         words += [
@@ -334,12 +334,12 @@ class Proof:
             self.split,
             "--share",
             f"{arm.share:g}",
-            "--holdout",
-            f"{VALIDATION_SHARE:g}",
+            "--set",
+            f"holdout={VALIDATION_SHARE:g}",
         ]
         words += [*self._asked(arm.threshold), "--expanded", arm.expanded]
         words += ["--alpha", f"{self.alpha if arm.alpha is None else arm.alpha:.4f}"]
-        words += ["--candidates", str(arm.candidates)] if arm.candidates is not None else []
+        words += ["--set", f"candidates={arm.candidates}"] if arm.candidates is not None else []
         words += ["--draw", self._weights(arm.draw)] if arm.draw else []
         return Step(part, output.name, output, words)
 

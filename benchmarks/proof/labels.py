@@ -43,8 +43,8 @@ ARMS = (*FLAT, LADDER)
 # nodes than the others. What it has had is in the table.
 LADDER_COST = 1_900
 _LADDER = (
-    *("--screen", "1000", "--deep", "stockfish:nodes=4000"),
-    *("--threshold", "0.4", "--recall", "0.8", "--audit", "0"),
+    *("--screen", "1000,recall=0.8,audit=0", "--deep", "stockfish:nodes=4000"),
+    *("--threshold", "0.4"),
 )
 TEST_POSITIONS, TEST_NODES = 8_000, 200_000
 ALPHA = 170.0
@@ -102,8 +102,8 @@ class Labels:
         output = self.net(arm, share, seed)
         steps = max(20, round(min(1.0, self.scale) * STEPS))
         words = ["train", "--net", NET, "--store", str(self.store(arm, share, seed)), "-o", str(output)]
-        words += ["--only", "value", "--steps", str(steps), "--lr", f"{LR:g}", "--every", str(steps // 10)]
-        words += ["--patience", "0", "--seed", str(seed), "--alpha", f"{ALPHA:g}", "--threshold", "0.55"]
+        words += ["--only", "value", "--steps", str(steps), "--lr", f"{LR:g}", "--set", f"every={steps // 10}"]
+        words += ["--set", "patience=0", "--seed", str(seed), "--alpha", f"{ALPHA:g}", "--threshold", "0.55"]
         return Step("labels", output.name, output, words)
 
     def measuring(self, results: Path) -> Iterator[Step]:

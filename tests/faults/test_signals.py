@@ -99,7 +99,7 @@ COMMANDS = {
         lambda folder: [games(f"tried/{path.name}")(folder) for path in sorted((folder / "tried").glob("*.pgn"))],
     ),
     "train": Command(
-        ("train", "--net", "net.pb.gz", "--store", "mined.db", "--steps", "30", "--batch", "32", "-o", "t.pb.gz"),
+        ("train", "--net", "net.pb.gz", "--store", "mined.db", "--steps", "30", "--set", "batch=32", "-o", "t.pb.gz"),
         files("t.pb.gz"),
     ),
     "repair": Command(("repair", "-o", "repair"), files(*(f"repair/{name}" for name in NETS))),

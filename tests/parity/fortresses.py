@@ -65,7 +65,7 @@ def labels_of_fens(fens: Iterable[str], nodes: int, folder: Path) -> pd.Series[s
     """The label of each of these positions (by its placement), searched to so many nodes with a rung on the way."""
     (folder / "some.epd").write_text("".join(f"{fen}\n" for fen in fens))
     deep, ladder = f"stockfish:nodes={nodes}", "10000"
-    vr.mine(folder / "some.epd", folder / "some.db", deep=deep, screen=ladder, audit=1.0, workers=2)
+    vr.mine(folder / "some.epd", folder / "some.db", deep=deep, screen=f"{ladder},audit=1", workers=2)
     found = _labelled(folder / "some.db").set_index("fen")["fortress_like"]
     by_placement: pd.Series[str] = found.rename(lambda fen: fen.split()[0])
     return by_placement

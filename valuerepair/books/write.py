@@ -364,7 +364,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     net = net_words(store, sha256)
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
     if (fill := manifest.net["history_fill"]) in FILLS and fill != "fen_only":
-        words += ["--history-fill", fill]
+        words += ["--set", f"history_fill={fill}"]
     # At temperature 0 an entry that is there twice gives the same game twice.
     if any(file.positions > file.distinct for file in manifest.files.values()):
         words += ["--temperature 0.5"]

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import click
 
-from valuerepair.books.options import Form, NearDuplicates, Order, Sign
+from valuerepair.books.options import Order
 from valuerepair.cli.group import SectionedGroup
-from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SEED, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet, say_more
 
 
@@ -18,54 +18,29 @@ from valuerepair.cli.verbosity import is_quiet, say_more
     invoke_without_command=True,
     sections={
         "Most used": "threshold confirmed expanded split limit output db",
-        "Which positions": "sign label max-abs-deep-q near-duplicates per-game-limit per-root order seed",
-        "Entries": "form parents softness repeat-by-weight",
+        "Which positions": "label per-root order",
+        "Entries": "parents repeat-by-weight",
         "Values": "net oracle alpha calibration",
     },
 )
 @DB
 @question()
-@click.option(
-    "--sign",
-    type=click.Choice(get_args(Sign)),
-    default="both",
-    help="Keep positions that the net rates higher (optimistic) or lower than the deep search does.",
-)
 @click.option("--confirmed", is_flag=True, help="Keep positions where vr confirm found the search right.")
 @click.option("--label", multiple=True, help="Keep positions with this label (docs/methods.md); of several, with all.")
-@click.option("--max-abs-deep-q", type=float, help="Leave out positions with a larger |deep Q| (decided games).")
-@click.option(
-    "--near-duplicates",
-    type=click.Choice(get_args(NearDuplicates)),
-    default="game",
-    help="Of a game's positions with the same material and pawns, keep only the first, or all.",
-)
-@click.option("--per-game-limit", type=int, help="Positions of one game, at most.")
 @click.option("--per-root", type=int, help="Positions that vr expand reached from one candidate, at most.")
 @click.option("--limit", type=int, help="Positions in all, at most; those held out count, parents do not.")
 @click.option(
     "--order",
     type=click.Choice(get_args(Order)),
     default="disagreement",
-    help="Largest disagreement first, or shuffled by --seed; limits keep the first.",
+    help="Largest disagreement first, or shuffled; limits keep the first.",
 )
 @SPLIT(help="A file of vr split: its part train goes into the book, what it holds out into the holdout files.")
 @click.option("--parents", default=0, help="Also write the positions up to this many plies earlier, with less weight.")
-@click.option("--softness", default=0.1, help="How gradually weights rise around the threshold, in Q; 0: all are 1.")
 @click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 this many times, others less often.")
-@click.option(
-    "--form",
-    type=click.Choice(get_args(Form)),
-    default="moves",
-    help="Write entries as moves from the initial position where lc0 can read them, or all as FEN.",
-)
-@SEED(help="Seed for --order shuffled and --repeat-by-weight.")
 @click.option("-o", "--output", type=NEW_FOLDER, default="valuerepair-books", help="Folder for the files.")
-@click.option("--json", is_flag=True, help="Print the manifest.")
 @click.pass_context
-def command(
-    context: click.Context, /, question: QuestionOptions, output: str, db: str, json: bool, **chosen: Any
-) -> None:
+def command(context: click.Context, /, question: QuestionOptions, output: str, db: str, **chosen: Any) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
@@ -73,7 +48,7 @@ def command(
     \b
     Example:
       vr books --threshold 0.55
-      vr books --threshold 0.4 --sign optimistic --limit 500 -o repair
+      vr books --threshold 0.4 --order shuffled --limit 500 -o repair
       vr books --threshold 0.3 --split split.json -o repair
       vr books --threshold 0.55 --confirmed --parents 2 --repeat-by-weight 8
       vr books check valuerepair-books/book.pgn
@@ -97,13 +72,11 @@ def command(
     if lacking:
         with Store.open(db, write=True) as store:
             complete(store, store.candidates(asked), asked.net, quiet=is_quiet())
-    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet() or json) as progress:
+    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet()) as progress:
         options = BookOptions(question=asked, labels=labels, split=split, **chosen)
         manifest = write_books(store, options, output, progress.advance)
         following = what_next(store, manifest, output, split_file or "")
-    if json:
-        click.echo(manifest.to_json(), nl=False)
-    elif not is_quiet():
+    if not is_quiet():
         click.echo("\n".join([*([two_scales] if two_scales else []), *manifest.summary(output), *following]))
         say_more(manifest.diversity_lines())
 

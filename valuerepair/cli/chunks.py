@@ -7,35 +7,29 @@ from typing import Any, get_args
 
 import click
 
-from valuerepair.archives.options import RESULTS, SampleOptions
+from valuerepair.archives.options import SampleOptions
 from valuerepair.cli.completion import nets, words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ARCHIVE,
     FILE,
     NEW_FOLDER,
-    ORACLE,
-    SEED,
     SPLIT,
     AlphaOption,
     alpha_option,
-    device_options,
     split_of,
 )
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import TruncatedInput
-
-_CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_bytes", "seed")
 
 
 @click.command(
     cls=SectionedCommand,
     sections={
         "Most used": "output net policy db split min-elo games",
-        "Games": "result time-control player game-share seed max-bytes",
-        "Values": "alpha oracle",
-        "Output": "form input-format json",
-        "Machine": "device threads",
+        "Games": "time-control",
+        "Values": "alpha",
+        "Output": "form",
     },
 )
 @click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
@@ -56,28 +50,15 @@ _CHOOSING = ("min_elo", "result", "time_control", "player", "game_share", "max_b
 @SPLIT(help="A file of vr split: leave out the games that it holds out.")
 @click.option("--min-elo", type=int, help="Only games of two players with at least this rating.  [default: any]")
 @click.option("--games", type=int, help="Write this many games at most, the first ones.  [default: all]")
-@click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
-@click.option("--player", help="Only games with this in either player's name.  [default: any]")
-@click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
-@SEED(help="Seed of --game-share.")
-@click.option("--max-bytes", type=int, help="Bytes to read of each archive at most, unpacked.  [default: all]")
 @alpha_option(auto="170, and for the store's values its fit to results of games, where it has one")
-@ORACLE
 @click.option(
     "--form",
     type=click.Choice(["tar", "files"]),
     default="tar",
     help="Tars of 10,000 games for lczero-training's loader, or a file a game.",
 )
-@click.option(
-    "--input-format",
-    type=int,
-    help="lc0's number of the input planes: 1 to 5, 132, 133.  [default: that of --net, else 1]",
-)
-@device_options(threads="Threads for reading and for the net.  [default: 2, all cores]")
-@click.option("--json", is_flag=True, help="Print the manifest.")
-def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json: bool, **given: Any) -> None:
+def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **given: Any) -> None:
     """Write games as lc0 training chunks: supervised data, and normal games for vr mix.
 
     ARCHIVE is as in vr mine. Each game with a result becomes one chunk of V6 records, in order. The value is the game's
@@ -91,8 +72,6 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json
       vr chunks lichess.pgn.zst --min-elo 2200 --time-control rapid,classical --net my-net.pb.gz -o normal-chunks
       vr chunks games.pgn.zst --db valuerepair.db --split split.json --policy judge:0.5 -o judged-chunks
     """
-    from json import dumps
-
     from valuerepair.chess.progress import Progress
     from valuerepair.question import Question
     from valuerepair.store.store import Store
@@ -101,28 +80,24 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, json
 
     policy_from, share = parse_policy(policy, *get_args(PolicyFrom))
     scale: AlphaOption = given["alpha"]
-    named: dict[str, Any] = {name: given[name] for name in ("input_format", "games")}
-    if scale.alpha is not None:
-        named["alpha"] = scale.alpha
+    named: dict[str, Any] = {} if scale.alpha is None else {"alpha": scale.alpha}
     with (
         nullcontext() if given["db"] is None else Store.open(given["db"]) as store,
-        Progress("chunks", None, "bytes", quiet=is_quiet() or json) as progress,
+        Progress("chunks", None, "bytes", quiet=is_quiet()) as progress,
     ):
         found = write_game_chunks(
             archives,
             output,
-            SampleOptions(**{name: given[name] for name in _CHOOSING}, threads=given["threads"] or 2),
-            GameChunkOptions(policy=policy_from, policy_share=share, **named),
-            **{name: given[name] for name in ("net", "device", "threads")},
+            SampleOptions(min_elo=given["min_elo"], time_control=given["time_control"]),
+            GameChunkOptions(policy=policy_from, policy_share=share, games=given["games"], **named),
+            net=given["net"],
             store=store,
-            question=Question(oracle=given["oracle"], alpha=scale.alpha, q_from=scale.q_from),
+            question=Question(alpha=scale.alpha, q_from=scale.q_from),
             split=split_of(given["split"]),
             form=form,
             progress=progress,
         )
-    if json and found.manifest is not None:
-        click.echo(dumps(found.manifest, indent=2, ensure_ascii=False))
-    elif not is_quiet():
+    if not is_quiet():
         click.echo("\n".join(found.lines()), err=found.interrupted)
     if found.interrupted:
         raise KeyboardInterrupt

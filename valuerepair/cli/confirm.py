@@ -19,9 +19,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--nodes", type=int, help="Nodes of the second look, with the first one's engine and options.")
 @click.option("--times", type=float, help="Nodes of the second look as a multiple of the first one's.  [default: 10]")
 @click.option("--limit", type=int, help="Look only at this many candidates, the largest disagreements.")
-@click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
-@click.option("--show", type=click.IntRange(0), default=5, help="How many of the worst cases of each verdict to show.")
 @JSON
 def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look again at the candidates, and say who was right: the search, the net, or neither for certain.
@@ -42,13 +40,11 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     from valuerepair.runs.confirm import ConfirmOptions, Depth, confirm_candidates
     from valuerepair.store.store import Store
 
-    options = ConfirmOptions(given["limit"], given["retry_failed"], shlex.join(["vr", *sys.argv[1:]]))
+    options = ConfirmOptions(given["limit"], False, shlex.join(["vr", *sys.argv[1:]]))
     depth = Depth(given["deep"], given["nodes"], given["times"])
     with Store.open(db, write=True) as store, Progress("confirming", unit="searches", quiet=is_quiet()) as progress:
         asked = question.resolved(store)
-        found = confirm_candidates(
-            store, asked, depth, options, workers=given["jobs"], show=given["show"], progress=progress
-        )
+        found = confirm_candidates(store, asked, depth, options, workers=given["jobs"], progress=progress)
     click.echo(json.dumps(found.report, indent=2) if given["json"] else "\n".join(found.lines()))
     if found.summary.state == "interrupted":
         raise KeyboardInterrupt

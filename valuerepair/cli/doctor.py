@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from valuerepair.cli.options import DB, JSON_LINES
+from valuerepair.cli.options import JSON_LINES
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.store import DEFAULT_PATH
 
 
 @click.command()
-@DB
 @click.option("--thorough", is_flag=True, help="Check the rules of chess at length (some seconds).")
 @JSON_LINES
-def command(db: str, thorough: bool, json: bool) -> None:
+def command(thorough: bool, json: bool) -> None:
     """Say what is installed and really works, and what to do about what does not.
 
     The rules of chess as compiled for this machine are compared with published counts of move sequences (perft) and
@@ -33,7 +34,7 @@ def command(db: str, thorough: bool, json: bool) -> None:
 
     marks = {"ok": "ok", "missing": "MISSING", "broken": "BROKEN", "absent": "-"}
     bad = False
-    for finding in examine(Path(db), thorough):
+    for finding in examine(Path(os.environ.get("VALUEREPAIR_DB") or DEFAULT_PATH), thorough):
         bad |= finding.state == "broken" or (finding.state == "missing" and finding.part in ("packages", "lc0"))
         if json:
             click.echo(dumps(asdict(finding)))

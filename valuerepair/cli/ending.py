@@ -13,6 +13,7 @@ import click
 
 from valuerepair import signals
 from valuerepair.cli.files import misplaced
+from valuerepair.cli.removed import instead_of
 from valuerepair.errors import ValueRepairError
 
 _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)'")
@@ -47,7 +48,7 @@ def run(group: click.Group) -> int:
     except (KeyboardInterrupt, click.Abort):
         code = _end("vr: interrupted", signals.EXIT_CODE)
     except MemoryError:
-        code = _end("vr: out of memory; try fewer at once: --jobs or --threads", 1)
+        code = _end("vr: out of memory; try fewer at once: --jobs, or fewer cores", 1)
     except OSError as error:
         code = _end(f"vr: {_where(error)}{error.strerror or error}", 1)
     with suppress(OSError):
@@ -84,6 +85,10 @@ def _complaint(error: click.ClickException) -> str:
     if not error.format_message().strip() or type(error).__name__ == "NoArgsIsHelpError":
         return error.format_message()
     message = error.message
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        advice = instead_of(error.ctx.command_path, error.option_name)
+        if advice is not None:
+            return f"vr: {advice}"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         message = f"{message.rstrip('.')}. Did you mean {error.possibilities[0]}?"
     elif not isinstance(error, click.NoSuchOption):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli.options import HISTORY_FILL, JSON_LINES, NET, device_options, head_options
+from valuerepair.cli.options import HEADS, JSON_LINES, NET, device_option
 from valuerepair.cli.verbosity import say
 from valuerepair.errors import ValueRepairError
 
 if TYPE_CHECKING:
     from valuerepair.chess.positions import Position
+    from valuerepair.nets.heads import Heads
     from valuerepair.nets.net import Net
 
 LINES_AT_ONCE = 4096
@@ -25,9 +26,8 @@ LINES_AT_ONCE = 4096
 @click.option("--moves", help="Moves played from the position (UCI or SAN), so the net sees the history.")
 @NET
 @click.option("--top", type=click.IntRange(0), default=5, help="How many moves to show.")
-@head_options
-@device_options()
-@HISTORY_FILL
+@HEADS
+@device_option()
 @JSON_LINES
 def command(position: tuple[str, ...], moves: str | None, net: str | None, **given: Any) -> None:
     """Evaluate positions by the net alone (1 node).
@@ -48,8 +48,8 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **giv
     first = next(positions, None)  # a wrong position should be told before a net is pulled and loaded
     if first is None:
         raise ValueRepairError(f"{' '.join(position)}: no positions in it")
-    how = {name: given[name] for name in ("device", "threads", "history_fill", "value_head", "policy_head")}
-    with open_net(net, **how) as opened:
+    heads: Heads = given["heads"]
+    with open_net(net, device=given["device"], value_head=heads.value, policy_head=heads.policy) as opened:
         say(
             f"{opened.identity.name} ({opened.identity.value_head} value head) on {opened.where}; from the side to move"
         )

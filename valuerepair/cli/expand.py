@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet, say_more
 
 
@@ -17,7 +17,7 @@ from valuerepair.cli.verbosity import is_quiet, say_more
     cls=SectionedCommand,
     sections={
         "Most used": "split by nodes positions jobs db",
-        "Search": "rounds audit search-inferred deep retry-failed seed",
+        "Search": "rounds audit deep",
         "Values": "threshold net oracle alpha calibration",
     },
 )
@@ -26,14 +26,11 @@ from valuerepair.cli.verbosity import is_quiet, say_more
 @click.option("--rounds", type=int, default=2, help="How many steps away from a candidate of the archive to go.")
 @click.option("--nodes", type=int, help="Stop after this many engine nodes in total.  [default: no limit]")
 @click.option("--positions", type=int, help="Stop after searching this many positions in total.  [default: no limit]")
-@click.option("--audit", default=0.05, help="Share of the inferred candidates to search.")
-@click.option("--search-inferred", is_flag=True, help="Search all inferred candidates.")
+@click.option("--audit", default=0.05, help="Share of the inferred candidates to search; 1: all.")
 @question("|net Q - deep Q| of the candidates to start from and to look for.", expanded=False)
 @SPLIT(help="A file of vr split: start only from candidates of its part train.")
 @DEEP(help="The deep search, if the store does not say how to run it: uci:/path,nodes=N.")
-@click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
-@SEED(help="Seed for the order of the candidates.")
 @JSON
 def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look around the candidates: where a net is wrong once, it is wrong again nearby.
@@ -66,10 +63,9 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
 
     options = ExpandOptions(
         steps=parse_steps(given["by"]),
-        audit=1.0 if given["search_inferred"] else given["audit"],
         split=split_of(given["split"]),
         command=shlex.join(["vr", *sys.argv[1:]]),
-        **{name: given[name] for name in ("rounds", "nodes", "positions", "seed", "retry_failed")},
+        **{name: given[name] for name in ("rounds", "nodes", "positions", "audit")},
     )
     with (
         Store.open(db, write=True) as store,

@@ -12,7 +12,7 @@ import click
 from valuerepair import outputs
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
-from valuerepair.cli.options import FILE, JOBS, NET, NEW_FOLDER, SEED, Threshold, Worst, device_options, plain_threshold
+from valuerepair.cli.options import FILE, NET, NEW_FOLDER
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD
 
@@ -29,10 +29,6 @@ _SHARED = (
     NET,
     click.option("--nodes", default=200, help="Nodes per move, where a setting has none of its own."),
     click.option("--games", default=200, help="Games per setting."),
-    SEED(help="Seed of temperature and contempt."),
-    JOBS(help="Games at once.  [default: full batches]"),
-    device_options(),
-    click.option("--report", is_flag=True, help="Play nothing: report on the games there."),
     click.option("--json", is_flag=True, help="Print the table as one JSON array."),
 )
 
@@ -61,21 +57,13 @@ def command() -> None:
 @click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
 @click.option("--match", metavar="SETTING", help="Then match this against the temperature of the same (w + l) / d.")
 @click.option("--match-games", default=200, help="Games of that match.")
-@click.option(
-    "--threshold",
-    type=Threshold(),
-    default=DEFAULT_THRESHOLD,
-    help="Least |net Q - search Q| counted.",
-)
 @_shared_options
-def selfplay(
-    settings: tuple[str, ...], match: str | None, match_games: int, threshold: float | Worst, **given: Any
-) -> None:
+def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, **given: Any) -> None:
     """Sweep settings of the search in self-play.
 
     A SETTING is a side of `vr match`: parameters of the search as NAME=VALUE,... (default: some values of n_scl and of
     temperature). For each: White's wins, draws, losses, (w + l) / d, games that repeat an earlier one of their opening,
-    and positions where the net alone and the search disagree by the threshold. Intervals are at 0.95, over openings.
+    and positions where the net alone and the search disagree by 0.55. Intervals are at 0.95, over openings.
 
     \b
     Example:
@@ -88,13 +76,12 @@ def selfplay(
     from valuerepair.play.experiment import name_of, setting_of
     from valuerepair.report.experiment import match_lines, selfplay_lines
 
-    least = plain_threshold(threshold)
     sweep = [setting_of(text) for text in dict.fromkeys(settings or (*_N_SCL, *_TEMPERATURES))]
     target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):
         raise UsageError(f"--match {match}: is none of the settings of the sweep")
     own = _experiment(given)
-    rows = [own.selfplay(setting, least) for setting in sweep]
+    rows = [own.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
     lines = selfplay_lines(rows)
     if target is not None and not own.stopped:
         if (chosen := own.equal_temperature(target, rows)) is None:
@@ -133,21 +120,16 @@ def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> Non
 
 
 def _experiment(given: dict[str, Any]) -> Experiment:
-    from valuerepair.errors import UsageError
     from valuerepair.play.experiment import Experiment, choose_openings
-    from valuerepair.play.lineup import NetOptions
     from valuerepair.report.experiment import PLOT, TABLE
 
     folder = Path(given["output"])
-    if given["report"] and not any(folder.glob("*.pgn")):
-        raise UsageError(f"{folder}: no games of an experiment there to report on")
     if folder.exists():
         outputs.check_regular(folder / TABLE, outputs.RESULTS)
         outputs.check_regular(folder / PLOT, outputs.PNG)
     openings, book = choose_openings(given["openings"], given["lines"])
-    own = {name: given[name] for name in ("nodes", "games", "net", "seed", "jobs", "report")}
-    device = NetOptions(given["device"], given["threads"])
-    return Experiment(folder, openings, book, **own, device=device, quiet=is_quiet())
+    own = {name: given[name] for name in ("nodes", "games", "net")}
+    return Experiment(folder, openings, book, **own, quiet=is_quiet())
 
 
 def _hand_out(own: Experiment, rows: Sequence[Row], lines: Sequence[str], as_json: bool) -> None:

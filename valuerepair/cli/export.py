@@ -12,11 +12,9 @@ from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
-    SEED,
     SPLIT,
     QuestionOptions,
     check_part,
-    device_options,
     part_option,
     question,
     split_of,
@@ -31,7 +29,7 @@ TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
 CHUNKS, SUITE = "chunks", "epd"
 # Options that say something of chunks alone.
-_OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form", "seed", "device", "threads")
+_OF_CHUNKS = ("policy", "result", "draw", "form")
 
 
 @click.command(
@@ -40,7 +38,7 @@ _OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form", "seed", "d
         "Most used": "format output db threshold labels split part",
         "Whose values": "net oracle alpha expanded calibration",
         "Trainers of other engines": "pawn",
-        "Training chunks": "policy result share draw records form seed device threads",
+        "Training chunks": "policy result draw form",
     },
 )
 @DB
@@ -73,18 +71,10 @@ _OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form", "seed", "d
     default="sampled",
     help="result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
 )
-@click.option(
-    "--share", type=float, help="Draw this share of candidates. Chunks cannot weigh that back, as vr train does."
-)
-@click.option(
-    "--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights, in the place of --share."
-)
-@click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights.")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
-@SEED(help="Seed of the positions drawn.")
-@device_options(threads="Cores that the net may use.  [default: all]")
 @question(
-    "Only candidates, the largest disagreement first; chunks have all positions, and --share draws candidates.",
+    "Only candidates, the largest disagreement first; chunks have all positions.",
     default=None,
 )
 def command(
@@ -237,7 +227,7 @@ def _write_chunks(
     if output is None:
         raise UsageError("--format chunks: give a new folder with -o")
     outputs.check_folder(output)
-    form, device, threads = (given.pop(name) for name in ("form", "device", "threads"))
+    form = given.pop("form")
     _, policy_share = parse_policy(given.pop("policy"), "net", "judge")
     options = ChunkOptions(policy_share=policy_share, part=part or "train", **given)
     asked = question if question.threshold is not None else replace(question, threshold=DEFAULT_THRESHOLD)
@@ -250,8 +240,6 @@ def _write_chunks(
             net=question.net,
             split=split_of(split),
             form=form,
-            device=device,
-            threads=threads,
             quiet=is_quiet(),
         )
     for line in summary(manifest, output):

@@ -9,7 +9,7 @@ import click
 
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import FILE, GAMES_FILE, JOBS, JSON, SEED, device_options, rules_of, rules_options
+from valuerepair.cli.options import FILE, GAMES_FILE, JOBS, JSON, SEED, device_option, rules_of, rules_options
 from valuerepair.cli.verbosity import is_quiet, say_more
 
 SIDES = words("net=", "stockfish:", "lc0:")
@@ -21,9 +21,8 @@ ORDER = click.Choice(["sequential", "shuffled"])
     sections={
         "Most used": "games nodes tc openings sprt jobs output",
         "Openings": "order seed",
-        "Time": "movetime margin",
-        "How games end": "max-plies draw win resign syzygy",
-        "Machine": "device threads",
+        "How games end": "max-plies draw resign syzygy",
+        "Machine": "device",
     },
 )
 @click.argument("side_a", metavar="A", shell_complete=SIDES)
@@ -41,9 +40,7 @@ ORDER = click.Choice(["sequential", "shuffled"])
 )
 @click.option("--order", type=ORDER, default="sequential", help="Order of the openings.")
 @click.option("--nodes", metavar="N", help="Nodes per move, for sides without a limit of their own.")
-@click.option("--movetime", metavar="TIME", help="Time per move: 100ms, 0.1s.")
 @click.option("--tc", metavar="CLOCK", help="Clock of each side, with increment: 10+0.1 (seconds), 1:30+1.")
-@click.option("--margin", type=int, default=100, help="Milliseconds by which a side may exceed its time.")
 @JOBS(help="Games at once.  [default: one per core; with two nets, full batches]")
 @click.option("--sprt", metavar="TEST", help="Stop when decided: elo0=0,elo1=5,alpha=0.05,beta=0.05,model=normalized.")
 @click.option(
@@ -55,7 +52,7 @@ ORDER = click.Choice(["sequential", "shuffled"])
 )
 @SEED(help="Seed for the order, and for the built-in search's random choices.")
 @rules_options(max_plies=0)
-@device_options()
+@device_option()
 @JSON
 def command(side_a: str, side_b: str, **given: Any) -> None:
     """Play a match: nets with their search, or UCI engines, and say what the result shows.
@@ -83,14 +80,11 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
         "openings",
         "order",
         "nodes",
-        "movetime",
         "tc",
-        "margin",
         "sprt",
         "jobs",
         "seed",
         "device",
-        "threads",
     )
     options = MatchOptions(
         **{name: given[name] for name in names},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.archives.options import RESULTS, SampleOptions
+from valuerepair.archives.options import SampleOptions
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
@@ -21,14 +21,13 @@ from valuerepair.cli.options import (
     CALIBRATION,
     DB,
     DEEP,
-    HISTORY_FILL,
+    HEADS,
     JOBS,
     NET,
     SEED,
     QuestionOptions,
     Worst,
-    device_options,
-    head_options,
+    device_option,
     threshold_option,
 )
 from valuerepair.cli.verbosity import is_quiet
@@ -36,6 +35,7 @@ from valuerepair.errors import TruncatedInput, UsageError, ValueRepairError
 from valuerepair.question import DEFAULT_THRESHOLD, Question
 
 if TYPE_CHECKING:
+    from valuerepair.nets.heads import Heads
     from valuerepair.runs.evaluators import Opened, OpenedImport
 
 
@@ -43,11 +43,9 @@ if TYPE_CHECKING:
     cls=SectionedCommand,
     sections={
         "Most used": "positions deep net threshold min-elo jobs seed db",
-        "Sampling": "per-game game-share aside min-ply max-ply result time-control player no-check quiet-positions "
-        "min-pieces max-pieces max-bytes",
-        "Screening": "screen recall audit",
-        "Machine": "device threads cluster limit retry-failed",
-        "Values": "alpha calibration history-fill value-head policy-head",
+        "Sampling": "per-game game-share aside min-ply max-pieces time-control no-check quiet-positions",
+        "Machine": "device cluster limit retry-failed",
+        "Values": "screen alpha calibration heads",
     },
 )
 @click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
@@ -72,36 +70,29 @@ if TYPE_CHECKING:
     "short search).  [default: none]",
 )
 @click.option("--min-ply", type=int, default=8, help="Leave out positions before this half-move.")
-@click.option("--max-ply", type=int, help="Leave out positions after this half-move.  [default: none]")
-@click.option("--result", type=click.Choice(RESULTS), help="Only games with this result.  [default: any]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
-@click.option("--player", help="Only games with this in either player's name.  [default: any]")
 @click.option("--no-check", is_flag=True, help="Leave out positions in check.")
 @click.option(
     "--quiet-positions",
     is_flag=True,
     help="Leave out positions in check, and where a capture or promotion was played.",
 )
-@click.option("--min-pieces", type=int, help="Fewest men on the board.  [default: 2]")
 @click.option("--max-pieces", type=int, help="Most men on the board.  [default: 32]")
-@click.option("--max-bytes", type=int, help="Read only this many bytes of each archive, unpacked.  [default: all]")
 @click.option(
     "--screen",
     default="auto",
     shell_complete=words("auto", "off"),
     help="Search in full only what short searches show as possible candidates; off: everything; or the nodes of the "
-    "short searches: 5000,50000.",
+    "short searches: 5000,50000. With recall=0.98 (share of the candidates to keep) and audit=0.02 (share of what is "
+    "cut that is searched anyway, to measure recall): auto,recall=0.99.",
 )
-@click.option("--recall", default=0.98, help="Share of the candidates that screening must keep.")
-@click.option("--audit", default=0.02, help="Share of the cut positions that are searched anyway, to measure recall.")
-@head_options
-@device_options(threads="Threads for reading and for the net.  [default: 2, all cores]")
+@HEADS
+@device_option()
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
 @click.option("--limit", type=int, help="Stop after this many searches; the same command continues.  [default: none]")
 @click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @ALPHA
 @CALIBRATION
-@HISTORY_FILL
 def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
     """Find the positions a net misjudges.
 
@@ -136,13 +127,13 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
             calibration=given["calibration"],
             threshold=DEFAULT_THRESHOLD if isinstance(threshold, Worst) else threshold,
         ),
-        screen=parse_screen(*(given[name] for name in ("screen", "recall", "audit"))),
+        screen=parse_screen(given["screen"]),
         **{name: given[name] for name in ("limit", "retry_failed")},
     )
     opening = partial(open_run, archives) if given["cluster"] is None else _on_cluster(given["cluster"])
     total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
-    names = ("device", "threads", "history_fill", "value_head", "policy_head")
-    net_options = {name: given[name] for name in names}
+    heads: Heads = given["heads"]
+    net_options = {"device": given["device"], "value_head": heads.value, "policy_head": heads.policy}
     with (
         Store.open(db, create=True) as store,
         Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
@@ -175,14 +166,9 @@ def _on_cluster(cluster: str) -> Callable[..., AbstractContextManager[Opened | O
 
 
 def _sample_options(given: dict[str, Any]) -> SampleOptions:
-    names = (
-        "positions game_share aside min_ply max_ply min_elo result time_control player no_check "
-        "min_pieces max_pieces max_bytes seed"
-    )
+    names = "positions game_share aside min_ply min_elo time_control no_check max_pieces seed"
     chosen = {name: given[name] for name in names.split()} | {"quiet": given["quiet_positions"]}
     # A number of positions in all is drawn from all plies, unless a number a game is asked for too.
     usual = 1 if given["positions"] is None else None
     chosen["per_game"] = usual if given["per_game"] is None else given["per_game"]
-    if given["threads"] is not None:
-        chosen["threads"] = given["threads"]
     return SampleOptions(**chosen)

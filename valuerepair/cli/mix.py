@@ -25,11 +25,8 @@ from valuerepair.training.options import SHARE_OF_GAMES
     default="tar",
     help="Tars for lczero-training's loader, or folders of hard links for its older tf/train.py.",
 )
-@click.option("--total", type=int, help="Games or positions (see --by) in all.  [default: as many as the share allows]")
-@click.option("--shard-games", type=int, default=10_000, help="Games per tar or folder, at most.")
 @SEED(help="Seed of the choice and order of games.")
-@click.option("--json", is_flag=True, help="Print the manifest.")
-def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, json: bool, **chosen: Any) -> None:
+def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, **chosen: Any) -> None:
     """Mix training chunks of repair games with those of normal games, in a given share.
 
     DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. Repair games have
@@ -42,13 +39,9 @@ def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, json:
       vr mix --repair repair-chunks --normal lc0-data --share 0.10 -o mixture
       vr mix --repair repair-chunks --normal lc0-data --share 0.05 --by positions --form links -o mixture
     """
-    from json import dumps
-
     from valuerepair.training.mix import MixOptions, mix, summary
 
-    manifest = mix(MixOptions(repair, normal, **chosen), output, quiet=is_quiet() or json)
-    if json:
-        click.echo(dumps(manifest, indent=2, ensure_ascii=False))
-    elif not is_quiet():
+    manifest = mix(MixOptions(repair, normal, **chosen), output, quiet=is_quiet())
+    if not is_quiet():
         for line in summary(manifest, output):
             click.echo(line)

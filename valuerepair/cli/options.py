@@ -15,7 +15,7 @@ from valuerepair.cli.completion import nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
-from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
+from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads, parse_heads
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question
 from valuerepair.store import DEFAULT_PATH
 
@@ -213,12 +213,6 @@ CALIBRATION = click.option(
     default="none",
     help="fitted: put the net's Q on the oracle's scale, by a curve fitted to other games.",
 )
-HISTORY_FILL = click.option(
-    "--history-fill",
-    type=click.Choice(["fen_only", "always", "no"]),
-    default="fen_only",
-    help="How to fill in boards before the known history, as in lc0.",
-)
 SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search parameter; may be repeated.")
 
 
@@ -257,7 +251,6 @@ ORACLE = click.option(
 
 _RULES = (
     click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw after PLIES in a row with |Q| at most Q, from MOVE on."),
-    click.option("--win", metavar="PLIES,Q", help="Win after PLIES in a row where both give one side at least Q."),
     click.option("--resign", default=0.0, help="A side resigns below this chance to win, in per cent; 0: never."),
     click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables that decide games, separated as in PATH."),
 )
@@ -278,15 +271,14 @@ def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
 
 def rules_of(given: Mapping[str, Any]) -> Rules:
     """The rules of `rules_options`. Raises UsageError."""
-    from valuerepair.play.referee import Rules, parse_draw_rule, parse_win_rule
+    from valuerepair.play.referee import Rules, parse_draw_rule
 
     return Rules(
-        given["max_plies"],
-        parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
-        parse_win_rule(given["win"]) if given["win"] is not None else None,
-        given["syzygy"] or "",
-        given["resign"],
-        given.get("no_resign_share", 0.0),
+        max_plies=given["max_plies"],
+        draw=parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
+        syzygy=given["syzygy"] or "",
+        resign=given["resign"],
+        no_resign_share=given.get("no_resign_share", 0.0),
     )
 
 
@@ -298,26 +290,31 @@ def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) ->
     )
 
 
-def device_options(
-    *, reference: bool = False, threads: str = "Cores that the net may use.  [default: all]"
-) -> Callable[[Command], Command]:
-    """``--device``, with `reference` only those that compute a net's own values, at float32; ``--threads``."""
-    device = click.option(
+def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
+    """``--device``; with `reference` only those that compute a net's own values, at float32."""
+    return click.option(
         "--device",
         type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
         default="auto",
         help="Device for nets: auto is CUDA where it works, else the CPU.",
     )
-    return lambda command: device(click.option("--threads", type=int, help=threads)(command))
 
 
-def head_options(command: Command) -> Command:
-    """``--value-head`` and ``--policy-head``."""
-    named = (("--value-head", VALUE_HEADS, Heads().value), ("--policy-head", POLICY_HEADS, Heads().policy))
-    for option, heads, usual in named:
-        text = f"The {option[2:].replace('-', ' ')} to use, of a net that has several."
-        command = click.option(option, type=click.Choice([*heads]), default=usual, help=text)(command)
-    return command
+class _HeadsType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
+    name = "heads"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Heads:
+        return value if isinstance(value, Heads) else parse_heads(str(value))
+
+
+HEADS = click.option(
+    "--heads",
+    type=_HeadsType(),
+    default=Heads(),
+    metavar="VALUE,POLICY",
+    shell_complete=words(*VALUE_HEADS, *POLICY_HEADS),
+    help="The heads to use, of a net that has several: q, soft, or q,soft.",
+)
 
 
 _EXPANDED = click.option(
@@ -334,28 +331,34 @@ def question(
     *,
     default: float | None = DEFAULT_THRESHOLD,
     expanded: bool = True,
+    scale: bool = True,
+    calibrated: bool = True,
+    oracle: bool = True,
     net: str = "Net in the store, by name, file or SHA-256.  [default: the one with most scored positions]",
     auto: str = "",
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
-    Without `expanded` it is about sampled positions alone.
+    Without `expanded` it is about sampled positions alone, without `scale` by the alpha that the store knows, without
+    `calibrated` by the net's own Q, and without `oracle` by the oracle with most positions.
     """
 
     of_net = net
+    has = {"oracle": oracle, "expanded": expanded, "calibration": scale and calibrated}
+    optional = [name for name, there in has.items() if there]
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
-        def asked(*given: Any, alpha: AlphaOption, **named: Any) -> Any:
-            names = ("net", "oracle", "threshold", "calibration", *(("expanded",) if expanded else ()))
-            asks = {name: named.pop(name) for name in names}
+        def asked(*given: Any, **named: Any) -> Any:
+            alpha: AlphaOption = named.pop("alpha", AlphaOption())
+            asks = {"oracle": None} | {name: named.pop(name) for name in ("net", "threshold", *optional)}
             return command(*given, question=QuestionOptions(alpha=alpha.alpha, q_from=alpha.q_from, **asks), **named)
 
         for option in (
             *([_EXPANDED] if expanded else []),
-            CALIBRATION,
-            alpha_option(auto),
-            ORACLE,
+            *([CALIBRATION] if scale and calibrated else []),
+            *([alpha_option(auto)] if scale else []),
+            *([ORACLE] if oracle else []),
             click.option("--net", shell_complete=nets, help=of_net),
             threshold_option(threshold, default=default),
         ):
@@ -365,14 +368,16 @@ def question(
     return decorate
 
 
-def settings_of(given: Mapping[str, Any], names: tuple[str, ...] = ()) -> dict[str, str]:
-    """Search parameters as text: those of ``--set``, and plain options of these names. Raises UsageError."""
+def settings_of(
+    given: Mapping[str, Any], names: tuple[str, ...] = (), *, listed: str = "`vr search --list-settings` names them all"
+) -> dict[str, str]:
+    """Parameters as text: those of ``--set``, and plain options of these names. Raises UsageError."""
     from valuerepair.errors import UsageError
 
-    found = {name: given[name] for name in names if given[name] is not None}
+    settings = {name: given[name] for name in names if given[name] is not None}
     for setting in given["set"]:
         name, equals, value = setting.partition("=")
         if not equals or not name:
-            raise UsageError(f"--set {setting}: must be NAME=VALUE; `vr search --list-settings` names them all")
-        found[name] = value
-    return found
+            raise UsageError(f"--set {setting}: must be NAME=VALUE; {listed}")
+        settings[name] = value
+    return settings

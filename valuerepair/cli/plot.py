@@ -27,7 +27,7 @@ others read the store. What each shows and how to read it: docs/plots.md.
 Example:
   vr plot
   vr plot hexbin -o density.svg --threshold 0.8
-  vr plot by-phase --unweighted
+  vr plot by-phase --threshold 0.4
   vr plot elo match.pgn -o elo.png
 """.format(kinds="\n".join(f"{name:<12} {kind.help}" for name, kind in KINDS.items()))
 
@@ -40,7 +40,6 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_complete)
 @click.argument("source", required=False, metavar="[SOURCE]")
 @click.option("-o", "--output", type=PLOT_FILE, default="plot.png", help="The file: .png, .svg or .pdf.")
-@click.option("--unweighted", is_flag=True, help="Count rows without the weights of screening.")
 @DB
 @question()
 @click.pass_context
@@ -50,7 +49,6 @@ def command(
     kind: str,
     source: str | None,
     output: str,
-    unweighted: bool,
     db: str,
     question: QuestionOptions,
 ) -> None:
@@ -64,7 +62,7 @@ def command(
     words: dict[str, Any] = {}
     if chosen.reads == STORE:
         with Store.open(db) as store:
-            words = {**asdict(question.resolved(store)), "weighted": not unweighted}
+            words = asdict(question.resolved(store))
     options = {name: value for name, value in words.items() if name in chosen.options}
     drawn = figures.drawing(kind, source if source is not None else db, **options)
     style.save(drawn.figure, output)
@@ -80,8 +78,7 @@ def _check(context: click.Context, name: str, source: str | None) -> PlotKind:
         if word is not None and (said := misplaced(context, word, () if word == name else ("--output",))):
             raise UsageError(said)
     kind = kind_of(name)
-    takes = {"unweighted" if option == "weighted" else option for option in kind.options}
-    takes |= {"kind", "source", "output"} | ({"db"} if kind.reads == STORE else set())
+    takes = {*kind.options, "kind", "source", "output"} | ({"db"} if kind.reads == STORE else set())
     for option in context.params:
         # A default of a config file is for every kind; only what was typed is taken at its word.
         if option not in takes and context.get_parameter_source(option) == ParameterSource.COMMANDLINE:

@@ -22,7 +22,7 @@ from valuerepair.cli.options import (
     SPLIT,
     QuestionOptions,
     check_part,
-    device_options,
+    device_option,
     part_option,
     plain_threshold,
     split_of,
@@ -78,7 +78,7 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
 )
 @click.option("--rejudge-positions", type=int, metavar="N", help="Positions to judge again.  [default: 2000]")
 @click.option("--all", is_flag=True, help="Also what screening cut, by the value of its last rung.")
-@device_options(reference=True)
+@device_option(reference=True)
 @JSON
 def command(
     suite: str | None,
@@ -147,7 +147,7 @@ def command(
     for number, copy in enumerate(asked):
         if same := next((earlier for earlier in asked[:number] if earlier.key == copy.key), None):
             say(f"{copy.name} and {same.name} are one net: the files have the same content")
-    net_options = {"device": given["device"], "threads": given["threads"]}
+    net_options = {"device": given["device"]}
     measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options)
     with Store.open(db) as store:
         asked = find_nets(store, net, chosen)
@@ -243,7 +243,6 @@ def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: 
         threshold=plain_threshold(given["threshold"]) if threshold_is_typed else None,
         alpha=given["alpha"].alpha,
         device=given["device"],
-        threads=given["threads"],
     )
     if output is not None and kind is not None:
         write_file(found.rows, kind, output)

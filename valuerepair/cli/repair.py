@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, SEED, Threshold, Worst, plain_threshold
+from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, Threshold, Worst, plain_threshold
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.question import DEFAULT_THRESHOLD
 
@@ -26,15 +26,9 @@ from valuerepair.question import DEFAULT_THRESHOLD
 @NET
 @click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
 @DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
-@click.option(
-    "--test-deep",
-    metavar="TEXT",
-    help="The deeper judge of the tests, '' for none.  [default: as --deep, with 1,000,000 nodes]",
-)
 @click.option("--control", is_flag=True, help="Also train a net without candidates: are they what repaired?")
 @click.option("--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="|net Q - deep Q| of a candidate.")
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
-@SEED(help="Seed of all random choices.")
 @click.option("--cluster", help="Mine on Dask, as vr mine does: tcp://HOST:8786, tls://..., a .json file or local:4.")
 @click.option("--plan", is_flag=True, help="Print what would be run and how long it takes, then exit.")
 @JSON

@@ -6,21 +6,19 @@ import click
 
 from valuerepair import outputs
 from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, SEED, QuestionOptions, question
+from valuerepair.cli.options import DB, QuestionOptions, question
 from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
 @click.option("-o", "--output", type=Output(outputs.REPORT), default="report.html", help="The file.")
-@click.option("--points", default=100_000, help="Show about this many positions one by one, at most.")
-@SEED(help="Seed for the sample, if there are more positions.")
 @DB
-@question()
-def command(output: str, points: int, seed: int, db: str, question: QuestionOptions) -> None:
+@question(expanded=False)
+def command(output: str, db: str, question: QuestionOptions) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
     Charts, filters, and every point's board with the moves and values of net and search; a selection can be downloaded
-    as a book. Of a store with more positions than --points it shows all candidates and a sample of the rest one by one,
+    as a book. Of a store with more than 100,000 positions it shows all candidates and a sample of the rest one by one,
     and says so.
 
     \b
@@ -34,7 +32,7 @@ def command(output: str, points: int, seed: int, db: str, question: QuestionOpti
 
     with Store.open(db) as store, Progress("report", quiet=is_quiet()) as progress:
         asked = question.resolved(store)
-        written = page.write(store, output, asked, points=points, seed=seed, on_step=progress.stage)
+        written = page.write(store, output, asked, on_step=progress.stage)
     if not is_quiet():
         click.echo(
             f"{output}: {written.positions:,} positions, {written.shown:,} of them one by one, "

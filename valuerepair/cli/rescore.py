@@ -27,6 +27,8 @@ from valuerepair.question import DEFAULT_THRESHOLD
     "Only the values of candidates.  [default: of all that was judged]",
     default=None,
     auto="the stored fit to results of games, else 170",
+    expanded=False,
+    calibrated=False,
 )
 @JSON
 def command(

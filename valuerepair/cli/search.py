@@ -10,10 +10,13 @@ import click
 
 from valuerepair import outputs
 from valuerepair.cli.files import Output
-from valuerepair.cli.options import JSON_LINES, NET, SET, device_options, head_options, settings_of
+from valuerepair.cli.options import HEADS, JSON_LINES, NET, SET, device_option, settings_of
 
 if TYPE_CHECKING:
     from valuerepair.chess.positions import Position
+    from valuerepair.nets.heads import Heads
+
+_TREE_NODES = 2000  # the most visited positions of a search that --tree keeps
 
 
 @click.command()
@@ -24,13 +27,11 @@ if TYPE_CHECKING:
 @NET
 @SET
 @click.option("--list-settings", is_flag=True, help="Only list the search parameters and their defaults.")
-@click.option("--top", type=click.IntRange(1), help="How many moves to show.  [default: all with visits]")
 @click.option(
     "--tree", type=Output(outputs.TREES), metavar="FILE", help="Also write the tree: .json, or .html that unfolds."
 )
-@click.option("--tree-nodes", type=click.IntRange(1), help="Most visited positions to keep in it.  [default: 2000]")
-@head_options
-@device_options()
+@HEADS
+@device_option()
 @JSON_LINES
 def command(position: tuple[str, ...], moves: str | None, net: str | None, **options: Any) -> None:
     """Search positions with a net: the built-in MCTS, exact where lc0 is.
@@ -49,7 +50,7 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
     """
     from itertools import chain
 
-    from valuerepair.errors import UsageError, ValueRepairError
+    from valuerepair.errors import ValueRepairError
     from valuerepair.mcts.params import PARAMETERS, SearchParams
 
     if options["list_settings"]:
@@ -57,9 +58,7 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
         return
     params = SearchParams().with_settings(settings_of(options))
     nodes, seconds = _limits(options["nodes"], options["time"])
-    tree, tree_nodes = options["tree"], options["tree_nodes"]
-    if tree_nodes is not None and tree is None:
-        raise UsageError(f"--tree-nodes {tree_nodes}: there is no tree to write without --tree FILE")
+    tree = options["tree"]
 
     from valuerepair.nets.net import open_net
     from valuerepair.nets.position_text import read_source
@@ -76,12 +75,12 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
         raise ValueRepairError(f"{source}: no positions in it")
     if tree is not None and source != "-":
         _refuse_more(positions, tree, source)
-    how = {name: options[name] for name in ("device", "threads", "value_head", "policy_head")}
-    with open_net(net, **how) as opened:
+    heads: Heads = options["heads"]
+    with open_net(net, device=options["device"], value_head=heads.value, policy_head=heads.policy) as opened:
         every, searched = chain([first], positions if tree is None else ()), 0
-        kept = 0 if tree is None else tree_nodes or 2000
+        kept = 0 if tree is None else _TREE_NODES
         for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds, tree_nodes=kept):
-            click.echo(json.dumps(row(found)) if options["json"] else table(found, options["top"]))
+            click.echo(json.dumps(row(found)) if options["json"] else table(found))
             if found.tree is not None:
                 write_tree(found, tree)
             searched += found.result is not None

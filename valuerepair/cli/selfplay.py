@@ -16,7 +16,6 @@ from valuerepair.cli.options import (
     ARCHIVE,
     DB,
     GAMES_FILE,
-    HISTORY_FILL,
     JOBS,
     JSON,
     NET,
@@ -24,7 +23,7 @@ from valuerepair.cli.options import (
     SEED,
     SET,
     SPLIT,
-    device_options,
+    device_option,
     rules_of,
     rules_options,
     settings_of,
@@ -38,9 +37,9 @@ from valuerepair.store import DEFAULT_PATH
     cls=SectionedCommand,
     sections={
         "Most used": "net nodes output training split repeat temperature jobs db",
-        "Players": "engine net2 set history-fill reuse-tree seed",
-        "How games end": "max-plies draw win resign no-resign-share syzygy",
-        "Machine": "device threads",
+        "Players": "engine net2 set seed",
+        "How games end": "max-plies draw resign no-resign-share syzygy",
+        "Machine": "device",
     },
 )
 @click.argument("book", type=ARCHIVE, metavar="BOOK")
@@ -60,8 +59,6 @@ from valuerepair.store import DEFAULT_PATH
 @click.option("--repeat", type=int, default=1, help="Games from each line of the book.")
 @click.option("--temperature", metavar="T", help="Draw moves by visits^(1/T).  [default: 0, the best move]")
 @SET
-@HISTORY_FILL
-@click.option("--reuse-tree", is_flag=True, help="Keep a game's tree from move to move; its visits count.")
 @rules_options(max_plies=450)
 @click.option("--no-resign-share", default=0.0, help="Share of games in which nobody may resign.")
 @JOBS(help="Games at once.  [default: full batches of the net]")
@@ -75,7 +72,7 @@ from valuerepair.store import DEFAULT_PATH
 @DB
 @click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
 @SEED(help="Seed for temperature and noise.")
-@device_options()
+@device_option()
 @JSON
 def command(book: str, **given: Any) -> None:
     """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as possible.
@@ -97,11 +94,11 @@ def command(book: str, **given: Any) -> None:
 
     if given["engine"] == "lc0":
         _check_lc0()
-    names = ("engine", "net", "net2", "nodes", "repeat", "reuse_tree", "jobs", "training", "seed", "device", "threads")
+    names = ("engine", "net", "net2", "nodes", "repeat", "jobs", "training", "seed", "device")
     options = SelfplayOptions(
         **{name: given[name] for name in names},
         split=split_of(given["split"]),
-        params=SearchParams().with_settings(settings_of(given, ("temperature", "syzygy", "history_fill"))),
+        params=SearchParams().with_settings(settings_of(given, ("temperature", "syzygy"))),
         rules=rules_of(given),
     )
     store = None if given["no_db"] else given["db"]
@@ -124,7 +121,7 @@ def _check_lc0() -> None:
     from valuerepair.errors import UsageError
 
     said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
-    if ParameterSource.COMMANDLINE in (said("device"), said("threads")):
-        raise UsageError("--engine lc0: --device and --threads are for --engine mcts; lc0 chooses its own backend")
+    if said("device") == ParameterSource.COMMANDLINE:
+        raise UsageError("--engine lc0: --device is for --engine mcts; lc0 chooses its own backend")
     if said("seed") == ParameterSource.COMMANDLINE:
         raise UsageError("--engine lc0: --seed is for --engine mcts; lc0 cannot be given one")

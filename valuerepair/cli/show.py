@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
-@click.option("--white", is_flag=True, help="White at the bottom.  [default: the side to move]")
 @click.option("--family", is_flag=True, help="Also show the tree of positions that vr expand reached from its root.")
 @click.option("--svg", type=Output(outputs.BOARD), metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
-@question()
+@question(expanded=False, scale=False)
 def command(
     position: tuple[str, ...],
-    white: bool,
     family: bool,
     svg: str | None,
     json: bool,
@@ -41,7 +39,7 @@ def command(
     \b
     Example:
       vr show 17
-      vr show 17 --white --svg board.svg
+      vr show 17 --svg board.svg
       vr show 17 --family
       vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
     """
@@ -59,7 +57,7 @@ def command(
         asked = question.resolved(store)
         shown = describe(store, " ".join(position), asked)
         tree = family_of(store, shown["position_id"], asked) if family else []
-    white_below = white or shown["side"] == "w"
+    white_below = shown["side"] == "w"
     if svg is not None:
         _write_svg(shown, white_below, svg)
     if json:

@@ -12,7 +12,7 @@ from valuerepair.cli.options import DB, JSON, QuestionOptions, question
 @click.option("--limit", type=int, default=10, help="How many positions.")
 @click.option("--candidates-only", is_flag=True, help="Only candidates.")
 @DB
-@question()
+@question(expanded=False, scale=False, oracle=False)
 @JSON
 def command(
     position: tuple[str, ...], limit: int, candidates_only: bool, db: str, question: QuestionOptions, json: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.options import DB, DEEP, FILE, JSON, JSON_LINES, SEED
+from valuerepair.cli.options import DB, DEEP, FILE, JSON, JSON_LINES
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -22,11 +22,10 @@ def command() -> None:
 @command.command()
 @DB
 @click.option("--sample", type=click.IntRange(0), default=20, help="Values to compute again, per net and oracle.")
-@SEED(help="Seed of the sample.")
 @click.option("--net", multiple=True, type=FILE, help="A net's file, where it is not known by name; may be repeated.")
 @DEEP(multiple=True, help="A deep search as in vr mine, where its engine is not found; may be repeated.")
 @JSON_LINES
-def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str, ...], json: bool) -> None:
+def check(db: str, sample: int, net: tuple[str, ...], deep: tuple[str, ...], json: bool) -> None:
     """Check a store: the file, every row, and a sample of values computed again.
 
     Prints each check's name, rows checked, rows wrong, and an example. Keys, histories and moves are replayed for all
@@ -48,7 +47,7 @@ def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str
 
     wrong = done = 0
     with Store.open(db, is_raw=True) as store, Progress("verifying", None, "rows", quiet=is_quiet()) as progress:
-        for found in verify(store, sample=sample, seed=seed, nets=net, deep=deep, progress=progress):
+        for found in verify(store, sample=sample, nets=net, deep=deep, progress=progress):
             done, wrong = done + 1, wrong + bool(found.wrong)
             if json:
                 click.echo(dumps(asdict(found)))

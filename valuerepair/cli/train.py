@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -11,12 +11,22 @@ import click
 from valuerepair import outputs
 from valuerepair.cli.files import Output
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import ARCHIVE, FILE, JSON, SEED, SPLIT, QuestionOptions, head_options, question, split_of
+from valuerepair.cli.options import (
+    ARCHIVE,
+    FILE,
+    HEADS,
+    SEED,
+    SPLIT,
+    QuestionOptions,
+    question,
+    settings_of,
+    split_of,
+)
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, Average, Only, TrainOptions
+from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, Only, TrainOptions
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -28,12 +38,9 @@ _DEFAULTS = TrainOptions()
 @click.command(
     cls=SectionedCommand,
     sections={
-        "Most used": "net output store split steps batch lr only seed",
-        "Which positions": "threshold expanded share candidates weights draw",
-        "Targets": "oracle alpha calibration q-ratio policy policy-kl",
-        "Learning": "warmup schedule l2 average",
-        "Judging on the way": "holdout every patience",
-        "Net": "value-head policy-head",
+        "Most used": "net output store split steps lr only seed set",
+        "Which positions": "threshold expanded share draw",
+        "Targets": "oracle alpha calibration policy heads",
     },
 )
 @click.argument("chunks", type=ARCHIVE, nargs=-1, metavar="[CHUNKS]...")
@@ -46,70 +53,43 @@ _DEFAULTS = TrainOptions()
     help="The new net, a .pb.gz.",
 )
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
-@SPLIT(help="A file of vr split: learn only from its part train, of which --holdout is a share.")
+@SPLIT(help="A file of vr split: learn only from its part train.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
 @click.option(
     "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS:,}]"
 )
-@click.option("--batch", default=_DEFAULTS.batch, help="Positions per step.")
 @click.option("--lr", default=_DEFAULTS.lr, help="Learning rate after the warm-up.")
-@click.option(
-    "--warmup", type=int, help="Steps in which the learning rate rises.  [default: 100, at most a fifth of all]"
-)
-@click.option(
-    "--schedule",
-    default=_DEFAULTS.schedule,
-    help="How the rate falls: cosine, or to a tenth at these steps (1500,1800).",
-)
 @click.option(
     "--policy",
     metavar="net|judge[:SHARE]",
     help=f"The store's positions teach the old policy, with a share for the judge's best move.  [default: {POLICY}]",
 )
 @click.option(
-    "--policy-kl",
-    type=float,
-    help="Weight of the KL divergence from that policy, or from the old one.  [default: 1 with --store, else 0]",
-)
-@click.option(
-    "--q-ratio",
-    default=_DEFAULTS.q_ratio,
-    help="For chunks: share of the search's Q in the value target.",
-)
-@click.option(
-    "--average",
-    type=click.Choice(get_args(Average)),
-    default="none",
-    help="Write an average of the parameters.",
-)
-@click.option("--weights", metavar="FORMULA", help="A formula of vr weights, or the .parquet that its --side wrote.")
-@click.option("--l2", default=_DEFAULTS.l2, help="Weight of L2 regularisation.")
-@click.option(
     "--share",
     type=float,
     help="Draw candidates as this share of positions, and weigh their values back.  [default: as they come]",
 )
-@click.option("--candidates", type=int, help="Train on this many candidates, drawn by --seed.  [default: all]")
 @click.option(
     "--draw",
     type=FILE,
     metavar="FILE.parquet",
     help="Draw the store's positions by these weights, and weigh their values back.",
 )
-@click.option("--holdout", default=_DEFAULTS.holdout, help="Share of the games to judge by, not to train on.")
-@click.option("--every", type=int, help="Steps between judgements.  [default: a twentieth of --steps]")
-@click.option("--patience", default=_DEFAULTS.patience, help="Stop after this many judgements without gain; 0: never.")
-@head_options
+@HEADS
 @question(net="The net to train, a .pb.gz.", auto="a stored fit to results or slope, else 170")
+@click.option(
+    "--set",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help=f"A parameter of training, of {', '.join(SETTINGS)}; may be repeated.",
+)
 @SEED(help="Seed for the order of the positions.")
-@JSON
 def command(
     chunks: tuple[str, ...],
     output: str,
     store: str | None,
     split: str | None,
     question: QuestionOptions,
-    json: bool,
     **given: Any,
 ) -> None:
     """Train a net: from an old .pb.gz to a new one that lc0 plays, on a CPU or a GPU.
@@ -117,8 +97,8 @@ def command(
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, as vr mix makes them; --store
     trains on mined positions, without self-play. The net is judged on the way on games held out, by all positions and
     not only by candidates. Of the change to the best of these nets as much is written as those games support; the
-    file is read again by lc0 and compared. Stop with Ctrl-C; the same command continues. Needs
-    pip install 'valuerepair[train]'.
+    file is read again by lc0 and compared. Beside it lies a .training.json: options, curve, and what was written. Stop
+    with Ctrl-C; the same command continues. Needs pip install 'valuerepair[train]'.
 
     \b
     Example:
@@ -127,23 +107,20 @@ def command(
       vr train --store valuerepair.db --policy judge:0.3 --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --share 0 --net old.pb.gz -o control.pb.gz
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
-      vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --average ema
+      vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --set q_ratio=1
     """
-    from json import dumps
-
     from valuerepair.errors import UsageError
     from valuerepair.training.train import train
 
     if question.net is None:
         raise UsageError("--net: which net is to be trained?")
-    options = TrainOptions(**{each.name: given[each.name] for each in fields(TrainOptions)})
+    heads: Heads = given.pop("heads")
+    settings = settings_of({"set": given.pop("set")}, listed="`vr train --help` names them all")
+    options = TrainOptions(**given, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
     kept = split_of(split)
     asked = _resolved(question, store, options.heads)
-    found = train(question.net, output, chunks, store, asked, options, split=kept, quiet=is_quiet() or json)
-    if json:
-        click.echo(dumps({**found.about, "curve": found.rows}, indent=2, ensure_ascii=False))
-    else:
-        click.echo("\n".join([*found.lines(), *_next(question.net, output, store, split, found)]))
+    found = train(question.net, output, chunks, store, asked, options, split=kept, quiet=is_quiet())
+    click.echo("\n".join([*found.lines(), *_next(question.net, output, store, split, found)]))
 
 
 def _next(net: str, output: str, store: str | None, split: str | None, found: Training) -> list[str]:

@@ -6,7 +6,7 @@ import click
 
 from valuerepair import outputs
 from valuerepair.cli.files import Output
-from valuerepair.cli.options import CALIBRATION, FILE, JSON, NEW_FOLDER, PLOT_FILE, SEED
+from valuerepair.cli.options import CALIBRATION, FILE, JSON, NEW_FOLDER, PLOT_FILE
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import Calibrated
 
@@ -31,7 +31,6 @@ from valuerepair.question import Calibrated
     "--sampled", type=NEW_FOLDER, metavar="DIR", help="Write chunks of records drawn by weight to a new folder."
 )
 @click.option("--keep", type=float, help="Scale weights so that --sampled keeps this share of the positions.")
-@SEED(help="Seed for --sampled.")
 @JSON
 def command(
     chunks: tuple[str, ...],
@@ -41,7 +40,6 @@ def command(
     side: str | None,
     sampled: str | None,
     keep: float | None,
-    seed: int,
     json: bool,
 ) -> None:
     """Weigh training positions by what the search changed in the net's judgement.
@@ -82,7 +80,7 @@ def command(
         style.save(weights_plot.draw(found.tally, written(chosen)), plot)
     result = found.as_dict()
     if sampled is not None:
-        result = write_sampled(found, sampled, keep=keep, seed=seed, quiet=is_quiet() or json)
+        result = write_sampled(found, sampled, keep=keep, quiet=is_quiet() or json)
     if json:
         click.echo(dumps(result, indent=2, ensure_ascii=False))
     elif not (is_quiet() and (side or sampled or plot)):

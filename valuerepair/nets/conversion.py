@@ -106,7 +106,7 @@ def _know_heads(net: NetFile, heads: Heads) -> None:
         ("policy", heads.policy, net.header.policy_heads),
     ):
         if wanted not in there:
-            raise UsageError(f"--{what}-head {wanted}: {net.path} has no such head; it has {', '.join(there)}")
+            raise UsageError(f"--heads {wanted}: {net.path} has no such {what} head; it has {', '.join(there)}")
 
 
 def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> None:

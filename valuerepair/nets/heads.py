@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from valuerepair.errors import UsageError
+
 # Fields of ValueHeads and of PolicyHeads (lc0 proto/net.proto) by the names that lc0's options have.
 VALUE_HEADS = {"winner": 1, "q": 2, "st": 3}
 POLICY_HEADS = {"vanilla": 3, "optimistic": 4, "soft": 5, "opponent": 6}
@@ -20,6 +22,22 @@ class Heads:
     def variant(self) -> str:
         """What tells their values apart from those of the default heads: empty, ``-q``, ``-soft``, ``-q-soft``."""
         return "".join(f"-{name}" for name in (self.value, self.policy) if name not in (Heads().value, Heads().policy))
+
+
+def parse_heads(text: str) -> Heads:
+    """``q``, ``soft`` or ``q,soft``: a head that is not named is the usual one. Raises UsageError."""
+    value, policy = Heads().value, Heads().policy
+    for word in text.split(","):
+        if word in VALUE_HEADS:
+            value = word
+        elif word in POLICY_HEADS:
+            policy = word
+        else:
+            raise UsageError(
+                f"--heads {text}: {word!r} is no head; there are {', '.join(VALUE_HEADS)} of the value and "
+                f"{', '.join(POLICY_HEADS)} of the policy"
+            )
+    return Heads(value, policy)
 
 
 def heads_of(variant: str) -> Heads:

@@ -11,7 +11,7 @@ from valuerepair.errors import UsageError
 from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.settings import FEWEST_REJUDGED, OWN_Q, Mining, Settings, Sizes, seconds_of
-from valuerepair.training.options import PASSES, SHARE_OF_GAMES
+from valuerepair.training.options import PASSES, SETTINGS, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
@@ -231,7 +231,8 @@ class _Stages:
         return [
             first,
             Stage(
-                "split", ("split", *self._of_store, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
+                "split",
+                ("split", *self._db, *self._net, *self._asked, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
                 f"{100 * kept.games:g} % of the games, {100 * kept.families:g} % by family", self._reading("split"),
                 makes=(SPLIT,),
             ),
@@ -242,7 +243,7 @@ class _Stages:
         nodes = self._sizes.expand or 0
         return [
             Stage(
-                "expand", ("expand", *self._of_store, *self._split, "--nodes", str(nodes), *self._seed),
+                "expand", ("expand", *self._of_store, *self._split, "--nodes", str(nodes)),
                 f"{nodes:,} nodes at most", 3 * self._rates.start + nodes * self._cost["expand"],
             )
         ]  # fmt: skip
@@ -252,7 +253,7 @@ class _Stages:
         played = ("--expanded", "all", "--order", "shuffled", "--limit", str(self._sizes.book))
         said = f"{self._sizes.book:,} lines at most" if self._settings.normal else "all candidates"
         asked = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
-        words = ("books", *asked, *self._seed, "-o", self._at("books"))
+        words = ("books", *asked, "-o", self._at("books"))
         return Stage("books", words, said, self._reading("books"), makes=("books",))
 
     def of_games(self) -> list[Stage]:
@@ -284,8 +285,12 @@ class _Stages:
         seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * held / rates.judge
         how = [
             word
-            for name in ("only", "steps", "batch", "lr", "warmup", "every", "patience")
-            for word in (f"--{name}", f"{getattr(options, name)}")
+            for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience")
+            for word in (
+                ("--set", f"{name}={getattr(options, name)}")
+                if name in SETTINGS
+                else (f"--{name}", f"{getattr(options, name)}")
+            )
         ]
         common = (*self._net, *self._asked, *how, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)

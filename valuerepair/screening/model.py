@@ -53,24 +53,34 @@ class ScreenOptions:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.recall < 1:
-            raise UsageError(f"--recall {self.recall:g}: give a share from 0.5 to below 1; --screen off loses nothing")
+            raise UsageError(
+                f"--screen recall={self.recall:g}: give a share from 0.5 to below 1; --screen off loses nothing"
+            )
         if not 0 <= self.audit <= 1:
-            raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
+            raise UsageError(f"--screen audit={self.audit:g}: give a share from 0 to 1")
         if self.rungs is not None and (self.rungs[0] < 1 or any(b <= a for a, b in pairwise(self.rungs))):
             raise UsageError(f"--screen {','.join(map(str, self.rungs))}: give ascending numbers of nodes")
 
 
-def parse_screen(screen: str, recall: float, audit: float) -> ScreenOptions | None:
-    """``--screen`` (``auto``, ``off``, or nodes of the rungs, ``5000,50000``) and what goes with it; None is off."""
-    if screen == "off":
+def parse_screen(text: str) -> ScreenOptions | None:
+    """``--screen``: ``off`` (None), ``auto``, or nodes of the rungs (``5000,50000``); the latter two may go on with
+    ``,recall=0.98`` and ``,audit=0.02``. Raises UsageError."""
+    if text == "off":
         return None
-    if screen == "auto":
-        return ScreenOptions(recall, audit)
+    rungs: list[int] = []
+    shares: dict[str, float] = {}
     try:
-        rungs = tuple(int(rung) for rung in screen.split(","))
+        for word in text.split(","):
+            name, equals, value = word.partition("=")
+            if equals and name in ("recall", "audit"):
+                shares[name] = float(value)
+            elif word != "auto":
+                rungs.append(int(word))
     except ValueError:
-        raise UsageError(f"--screen {screen}: give auto, off, or nodes of the rungs as 5000,50000") from None
-    return ScreenOptions(recall, audit, rungs)
+        raise UsageError(
+            f"--screen {text}: give auto, off, or nodes of the rungs as 5000,50000; behind them recall=0.98, audit=0.02"
+        ) from None
+    return ScreenOptions(rungs=tuple(rungs) or None, **shares)
 
 
 def rungs_of(nodes: int) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def check_any_left(name: str, games: int, held: int) -> None:
     if held >= games:
         raise ValueRepairError(
             f"{name}: all of its {games:,} games are held out, so that there is nothing to train on; "
-            "give more games, or a smaller --holdout"
+            "give more games, or a smaller share with --set holdout="
         )
 
 

@@ -81,7 +81,6 @@ def fit(
         policy=0.0 if value_only else 1.0,
         moves_left=0.0 if value_only else 1.0,
         policy_kl=0.0 if value_only else policy_kl,
-        l2=options.l2,
     )
     learner = Learner(net, options, weights)
     if value_only:

@@ -153,8 +153,6 @@ class Learner:
             parts = self._say(parameters, frozen, old, batch, crossing).parts
             means = {name: losses.mean(each, batch.weight) for name, each in parts.items()}
             total = jnp.zeros((), jnp.float32) + sum(getattr(self._weights, name) * means[name] for name in means)
-            if self._weights.l2:
-                total = total + self._weights.l2 * losses.l2(parameters)
             return total, {"loss": total, **means}
 
         gradient, found = jax.grad(loss, has_aux=True)(state.parameters)

@@ -6,7 +6,6 @@ in docs/methods.md, "Training". Values are from the side to move.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -29,7 +28,6 @@ class LossWeights:
     value: float = 1.0
     moves_left: float = 1.0
     policy_kl: float = 0.0
-    l2: float = 0.0
 
 
 def policy(logits: Array, shares: Array) -> Array:
@@ -68,12 +66,6 @@ def moves_left(plies: Array, target: Array) -> Array:
     off = jnp.abs(plies - jnp.where(known, target, plies)) / MOVES_LEFT_SCALE
     small = jnp.minimum(off, MOVES_LEFT_DELTA)
     return small * (off - small / 2)
-
-
-def l2(parameters: Mapping[str, Array]) -> Array:
-    """The sum of all squares of the parameters that are trained, but for biases, as one number."""
-    kernels = [p for p in parameters.values() if p.ndim > 1]
-    return sum((jnp.sum(jnp.square(p)) for p in kernels), jnp.zeros((), jnp.float32))
 
 
 def q_of(probabilities: Array) -> Array:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from valuerepair.errors import UsageError
 from valuerepair.nets.heads import Heads
@@ -12,8 +13,6 @@ from valuerepair.nets.heads import Heads
 Only = Literal["all", "heads", "value"]
 Average = Literal["none", "swa", "ema"]
 
-COSINE = "cosine"
-STEP_FACTOR = 0.1
 EMA_DECAY = 0.999
 SWA_FROM = 0.75  # of the steps
 _VALIDATIONS = 20
@@ -26,6 +25,25 @@ POLICY = "net"
 # Of repair games among those of a mixture: what others ended at (docs/recipe.md).
 SHARE_OF_GAMES = 0.10
 
+# Parameters that few trainings change, by their types: `vr train --set NAME=VALUE`.
+SETTINGS: dict[str, Callable[[str], Any]] = {
+    "batch": int,
+    "warmup": int,
+    "q_ratio": float,
+    "policy_kl": float,
+    "average": str,
+    "weights": str,
+    "candidates": int,
+    "holdout": float,
+    "every": int,
+    "patience": int,
+}
+
+
+def _typed(name: str, value: float) -> str:
+    """A value as it is given to `vr train`."""
+    return f"--set {name}={value:g}" if name in SETTINGS else f"--{name} {value:g}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
@@ -33,18 +51,18 @@ class TrainOptions:
 
     `only`: which parameters change: all, those of the heads, or of the value head. `steps` of `batch` positions each,
     None: as many as make `PASSES` over the positions, at most `MOST_STEPS`; `lr` is the learning rate after `warmup`
-    steps (None: 100, at most a fifth of all), which then falls as `schedule` says: ``cosine`` to 0, or to a tenth at
-    each of some steps (``1500,1800``). `policy` is what a store's positions teach the policy: ``net``, to stay as it
-    is, or ``judge:0.3``, that share of it on the judge's best move and the rest as it is; None: `POLICY`. `policy_kl`
-    is the weight of KL(that policy || new), None: 1 where there is a store, else 0; of chunks it is the old policy.
-    `q_ratio`: how much of the value's target is the search's Q, and not the game's result. `average` of the parameters
-    over the steps is what is judged and written: ``swa``, the mean over the last quarter, or ``ema``. `l2` is the
-    weight of L2. `share`: of candidates among the positions of a store, None: as they come; `candidates`: at most so
-    many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn instead. What is
-    drawn more often or more seldom than it comes has its value weighed back (`training.drawing.StoreDraw`). `holdout`:
-    the share of games that are not trained on but judged by. `every` so many steps the net is judged, None: 20 times in
-    all; `patience`: it stops when so many in a row are no better, 0: never. `value_head` and `policy_head`: of a net
-    that has several (`nets.heads`); a trunk that changes changes what the others say.
+    steps (None: 100, at most a fifth of all), which then falls to 0 by a cosine. `policy` is what a store's positions
+    teach the policy: ``net``, to stay as it is, or ``judge:0.3``, that share of it on the judge's best move and the
+    rest as it is; None: `POLICY`. `policy_kl` is the weight of KL(that policy || new), None: 1 where there is a store,
+    else 0; of chunks it is the old policy. `q_ratio`: how much of the value's target is the search's Q, and not the
+    game's result. `average` of the parameters over the steps is what is judged and written: ``swa``, the mean over the
+    last quarter, or ``ema``. `share`: of candidates among the positions of a store, None: as they come; `candidates`:
+    at most this many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn
+    instead. What is drawn more often or more seldom than it comes has its value weighed back
+    (`training.drawing.StoreDraw`). `holdout`: the share of games that are not trained on but judged by. The net is
+    judged each `every` steps, None: 20 times in all; `patience`: training stops after this many judgements without
+    gain, 0: never. `value_head` and `policy_head`: of a net that has several (`nets.heads`); a trunk that changes
+    changes what the others say.
 
     Raises UsageError for values out of range.
     """
@@ -54,13 +72,11 @@ class TrainOptions:
     batch: int = 256
     lr: float = 1e-4
     warmup: int | None = None
-    schedule: str = COSINE
     policy: str | None = None
     policy_kl: float | None = None
     q_ratio: float = 0.0
     average: Average = "none"
     weights: str | None = None
-    l2: float = 0.0
     share: float | None = None
     candidates: int | None = None
     draw: str | None = None
@@ -85,28 +101,38 @@ class TrainOptions:
         return parse_policy(self.policy or POLICY, "net", "judge")[1]
 
     def __post_init__(self) -> None:
-        counts = (("steps", self.steps), ("batch", self.batch), ("every", self.every), ("candidates", self.candidates))
-        for name, value in counts:
-            if value is not None and value < 1:
-                raise UsageError(f"--{name} {value}: must be at least 1")
-        for name, number in (("warmup", self.warmup or 0), ("patience", self.patience), ("seed", self.seed)):
-            if number < 0:
-                raise UsageError(f"--{name} {number}: must not be negative")
-        for name, weight in (("lr", self.lr), ("policy-kl", self.policy_kl or 0.0), ("l2", self.l2)):
-            if not 0 <= weight < math.inf:
-                raise UsageError(f"--{name} {weight:g}: must be a number that is not negative")
-        for name, part in (("q-ratio", self.q_ratio), ("share", self.share or 0.0), ("holdout", self.holdout)):
-            if not 0 <= part <= 1:
-                raise UsageError(f"--{name} {part:g}: must lie between 0 and 1")
+        for name in ("steps", "batch", "every", "candidates"):
+            if (count := getattr(self, name)) is not None and count < 1:
+                raise UsageError(f"{_typed(name, count)}: must be at least 1")
+        for name in ("warmup", "patience", "seed"):
+            if (number := getattr(self, name) or 0) < 0:
+                raise UsageError(f"{_typed(name, number)}: must not be negative")
+        for name in ("lr", "policy_kl"):
+            if not 0 <= (weight := getattr(self, name) or 0.0) < math.inf:
+                raise UsageError(f"{_typed(name, weight)}: must be a number that is not negative")
+        for name in ("q_ratio", "share", "holdout"):
+            if not 0 <= (part := getattr(self, name) or 0.0) <= 1:
+                raise UsageError(f"{_typed(name, part)}: must lie between 0 and 1")
         if self.policy is not None and self.policy_share and self.only == "value":
             raise UsageError(f"--policy {self.policy}: --only value leaves the policy as it is")
         if self.holdout == 1:
-            raise UsageError("--holdout 1: leaves nothing to train on")
+            raise UsageError("--set holdout=1: leaves nothing to train on")
         if self.only not in get_args(Only):
             raise UsageError(f"--only {self.only}: must be one of {', '.join(get_args(Only))}")
         if self.average not in get_args(Average):
-            raise UsageError(f"--average {self.average}: must be one of {', '.join(get_args(Average))}")
-        self.boundaries()
+            raise UsageError(f"--set average={self.average}: must be one of {', '.join(get_args(Average))}")
+
+    def with_settings(self, settings: Mapping[str, str]) -> TrainOptions:
+        """With parameters of `SETTINGS` as text, those of ``--set``. Raises UsageError."""
+        changed: dict[str, Any] = {}
+        for name, text in settings.items():
+            if name not in SETTINGS:
+                raise UsageError(f"--set {name}={text}: no such parameter; there are {', '.join(SETTINGS)}")
+            try:
+                changed[name] = SETTINGS[name](text)
+            except ValueError:
+                raise UsageError(f"--set {name}={text}: must be a number") from None
+        return replace(self, **changed)
 
     @property
     def interval(self) -> int:
@@ -123,24 +149,10 @@ class TrainOptions:
         steps = self.steps or min(MOST_STEPS, max(1, round(PASSES * positions / self.batch)))
         return replace(self, steps=steps, warmup=min(_WARMUP, steps // 5) if self.warmup is None else self.warmup)
 
-    def boundaries(self) -> list[int]:
-        """The steps at which the learning rate falls to a tenth; empty for the cosine."""
-        if self.schedule == COSINE:
-            return []
-        try:
-            found = [int(word) for word in self.schedule.split(",")]
-        except ValueError:
-            found = []
-        if not found or min(found) < 1:
-            raise UsageError(f"--schedule {self.schedule}: must be cosine, or steps like 1500,1800")
-        return found
-
     def rate(self, step: int) -> float:
         """The learning rate of a step, from 0 on."""
         warmup = min(_WARMUP, self.total_steps // 5) if self.warmup is None else self.warmup
         warm = min(1.0, (step + 1) / warmup) if warmup else 1.0
-        if boundaries := self.boundaries():
-            return float(self.lr * warm * STEP_FACTOR ** sum(step >= each for each in boundaries))
         return self.lr * warm * (1 + math.cos(math.pi * step / self.total_steps)) / 2
 
     def blend(self, step: int) -> float:

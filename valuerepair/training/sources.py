@@ -135,7 +135,7 @@ class ChunkSource:
     def held_out(self) -> Held:
         units = np.flatnonzero(self._held)
         if not len(units):
-            raise ValueRepairError(f"{self.name}: no game is left to be held out; give more games, or --holdout 0")
+            raise ValueRepairError(f"{self.name}: no game is left to be held out; give more games, or --set holdout=0")
         counts = self._index.records[units].astype(np.int64)
         row = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         game = np.repeat(self._index.digest[units], counts)
@@ -194,13 +194,13 @@ _FEW_ROWS = 1_000_000  # which are read whether the chunks have as many position
 def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
     """The weights that `vr weights --side` wrote, a row a record in reading order, of chunks with so many records."""
     starts = np.concatenate([[0], np.cumsum(records, dtype=np.int64)])
-    number, weight = read_weights("--weights", path, "record", max(_FEW_ROWS, 2 * int(starts[-1])))
+    number, weight = read_weights("--set weights", path, "record", max(_FEW_ROWS, 2 * int(starts[-1])))
     expected = np.arange(starts[-1]) - np.repeat(starts[:-1], records)
     if not np.array_equal(number, expected):
         raise ValueRepairError(
-            f"--weights {path}: is not of these chunks: it has {len(number):,} positions, they have {starts[-1]:,}"
+            f"--set weights={path}: is not of these chunks: it has {len(number):,} positions, they have {starts[-1]:,}"
             if len(number) != len(expected)
-            else f"--weights {path}: is not of these chunks: its games have other lengths"
+            else f"--set weights={path}: is not of these chunks: its games have other lengths"
         )
     return weight.astype(np.float32)
 
@@ -237,7 +237,9 @@ class StoreSource:
         order = np.argsort(scrambled(self.draw.keys[held] ^ salt("judged")), kind="stable")
         rows = np.sort(held[order[:VALIDATION]])
         if not len(rows):
-            raise ValueRepairError(f"{self.name}: no sampled position is among the games held out; give a --holdout")
+            raise ValueRepairError(
+                f"{self.name}: no sampled position is among the games held out; give one with --set holdout="
+            )
         samples = self.read(rows)
         samples.weight[:], samples.value_weight[:] = self.draw.weight[rows], 1
         return Held(samples, self.draw.games[rows], self.draw.kind[rows])

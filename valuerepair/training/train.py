@@ -137,17 +137,17 @@ def train(
     if split is not None and store is None:
         raise UsageError("--split: needs --store, whose positions it divides")
     if options.draw is not None and store is None:
-        raise UsageError("--draw: needs --store, whose positions it weighs; chunks have --weights")
+        raise UsageError("--draw: needs --store, whose positions it weighs; chunks have --set weights=")
     if options.weights is not None and not chunks:
-        raise UsageError("--weights: weighs training chunks; the positions of a store have --draw")
+        raise UsageError("--set weights: weighs training chunks; the positions of a store have --draw")
     if options.candidates is not None and store is None:
-        raise UsageError("--candidates: needs --store, whose candidates it counts")
+        raise UsageError("--set candidates: needs --store, whose candidates it counts")
     if options.candidates is not None and options.draw is not None:
-        raise UsageError("--candidates: plays no part with --draw, whose weights say what is drawn")
+        raise UsageError("--set candidates: plays no part with --draw, whose weights say what is drawn")
     if options.policy is not None and store is None:
         raise UsageError("--policy: needs --store, whose judge's moves it means; chunks have shares of visits")
     if options.q_ratio and not chunks:
-        raise UsageError("--q-ratio: is of training chunks; the positions of a store have the oracle's value")
+        raise UsageError("--set q_ratio: is of training chunks; the positions of a store have the oracle's value")
     check_jax()
     path = Path(output)
     file = _readable(net, path, chunks, store)
@@ -241,7 +241,7 @@ def _learns(
     games = sum(source.games - source.held_games for source in sources)
     draws = [source.draw for source in sources if isinstance(source, StoreSource)]
     of_store = [number for draw in draws for number in _of_store(draw)]
-    judged = f"judged by {sum(len(each.samples) for each in held):,}" if held else "judged by none (--holdout 0)"
+    judged = f"judged by {sum(len(each.samples) for each in held):,}" if held else "judged by none (holdout=0)"
     passes = options.total_steps * options.batch / stream.positions
     kinds = f" ({', '.join(of_store)})" if of_store else ""
     yield (
