@@ -118,12 +118,13 @@ def test_near_duplicates_are_left_out_within_a_game_or_kept() -> None:
 
 
 def test_of_whole_games_a_third_are_near_duplicates(shared_data: Path, tmp_path: Path) -> None:
-    """The figure of docs/methods.md."""
+    """The figure of docs/methods/books.md."""
     archive, db = shared_data / "pgn" / "lichess-blitz.pgn", str(tmp_path / "s.db")
     words = ["mine", str(archive), "--deep", "recorded", "--per-game", "1000", "--db", db]
     net = str(shared_data / "nets" / "maia-1900.pb.gz")
     assert CliRunner().invoke(cli, [*words, "--net", net, "--device", "cpu", "-q"]).exit_code == 0
-    result = CliRunner().invoke(cli, ["books", "--db", db, "--threshold", "0.55", "-o", str(tmp_path), "--json"])
-    manifest = json.loads(result.stdout)
+    result = CliRunner().invoke(cli, ["books", "--db", db, "--threshold", "0.55", "-o", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    manifest = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
     assert (manifest["scored"], manifest["candidates"]) == (5032, 100)
     assert manifest["left_out"] == {"near-duplicate in the game": 31}

@@ -194,7 +194,7 @@ def test_the_same_question_gives_the_same_bytes(db: Path, tmp_path: Path) -> Non
 def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None:
     write_split(tmp_path / "s.json", Split(games=0.2))
     words = f"--db {db} --threshold {THRESHOLD} --alpha 170 -o {tmp_path} --parents 2 --split {tmp_path}/s.json".split()
-    result = CliRunner().invoke(cli, ["books", *words, "--softness", "0", "-v"])
+    result = CliRunner().invoke(cli, ["books", *words, "-v"])
     assert result.exit_code == 0, result.output
     manifest = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
     for reason, number in (manifest["left_out"] | manifest["parents"]["left_out"]).items():

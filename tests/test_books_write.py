@@ -202,7 +202,7 @@ def vr(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vr:
 
 
 def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> None:
-    result = vr("--threshold", "0.55", "--alpha", "170", "--near-duplicates", "keep")
+    result = vr("--threshold", "0.55", "--alpha", "170")
     assert result.exit_code == 0, result.output
     folder = tmp_path / "valuerepair-books"
     assert sorted(p.name for p in folder.iterdir()) == ["book.epd", "book.pgn", "manifest.json"]
@@ -210,6 +210,7 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     with Store.open(db) as store:
         candidates = store.candidates(Question(threshold=0.55, alpha=170.0))
     assert manifest["candidates"] == len(candidates) > 20
+    assert not manifest["left_out"]
     for name, facts in manifest["files"].items():
         content = (folder / name).read_bytes()
         assert facts["sha256"] == hashlib.sha256(content).hexdigest()
@@ -242,7 +243,7 @@ def test_what_comes_next_for_entries_that_repeat_has_games_that_differ(vr: Vr) -
 
 
 def test_pgn_and_epd_name_the_same_positions_in_order(vr: Vr, db: Path, tmp_path: Path) -> None:
-    assert vr("--threshold", "0.3", "--alpha", "170", "--near-duplicates", "keep", "-o", "out").exit_code == 0
+    assert vr("--threshold", "0.3", "--alpha", "170", "-o", "out").exit_code == 0
     with (tmp_path / "out" / "book.pgn").open() as file:
         games = iter(lambda: chess.pgn.read_game(file), None)
         pgn = [game.end().board().fen() for game in games if game is not None]
@@ -276,8 +277,9 @@ def test_holdout_files_are_written_checked_and_go_with_the_next_book(vr: Vr, tmp
     assert sorted(p.name for p in out.iterdir()) == ["book.epd", "book.pgn", "manifest.json", "notes.txt"]
 
 
-def test_form_fen_writes_fens_only(vr: Vr, tmp_path: Path) -> None:
-    assert vr("--threshold", "0.3", "--form", "fen", "-o", "out").exit_code == 0
+def test_form_fen_writes_fens_only(db: Path, tmp_path: Path) -> None:
+    with Store.open(db) as store:
+        write_books(store, BookOptions(question=Question(threshold=0.3), form="fen"), str(tmp_path / "out"))
     text = (tmp_path / "out" / "book.pgn").read_text()
     assert "1. " not in text
     assert text.count("[FEN ") == text.count("\n*\n") > 20

@@ -164,7 +164,7 @@ def test_a_stored_text_that_is_no_curve_is_one_line(folder: Path, db: Path, caps
 
 # -- commands ---------------------------------------------------------------------------------------------------------
 
-CALLS = ["stats", "export", "books", "similar 1", "show 1", "plot -o a.png", "report", "stats --json"]
+CALLS = ["stats", "export", "books", "plot -o a.png", "report", "stats --json"]
 NETS = "remeasure --net maia-1900 --net maia-1100"
 
 
@@ -181,7 +181,7 @@ def test_every_command_takes_it(call: str, folder: Path, capsys: Captured) -> No
 def test_too_little_is_one_line_and_stats_goes_on(folder: Path, db: Path, capsys: Captured) -> None:
     change(db, "DELETE FROM deep_values WHERE position_id > 200")
     change(db, "DELETE FROM screened WHERE position_id > 200")
-    for call in ("export", "books", "show 1", "stats", "stats --save-calibration"):
+    for call in ("export", "books", "stats", "stats --save-calibration"):
         code, _, err = vr([*call.split(), "--calibration", "fitted"], capsys)
         assert (code, err.count("\n")) == (1, 1), call
         assert "no calibration can be fitted: net and oracle have both scored " in err

@@ -72,8 +72,9 @@ def test_every_command_takes_a_share(call: str, folder: Path, capsys: Captured) 
 
 
 def test_both_sources_of_q(folder: Path, capsys: Captured) -> None:
-    said = [json.loads(vr(["show", "1", "--json", "--alpha", text], capsys)[1]) for text in ("170", "wdl", "auto")]
-    assert len({each["deep"]["q"] for each in said}) == 3
+    words = ["export", "--format", "jsonl", "--alpha"]
+    said = [vr([*words, text], capsys)[1].splitlines()[0] for text in ("170", "wdl", "auto")]
+    assert len({json.loads(line)["deep_q"] for line in said}) == 3
 
 
 @pytest.mark.usefixtures("stockfish")
@@ -94,7 +95,7 @@ def test_mining_counts_by_what_is_stored_already(folder: Path, capsys: Captured)
 def test_books_of_a_label_that_needs_the_policy_ask_the_net(folder: Path, capsys: Captured) -> None:
     with Store.open(folder / "valuerepair.db", write=True) as store, store.writing() as connection:
         connection.execute("DELETE FROM priors")
-    words = ["books", "--threshold", "0.3", "--label", "value-blind", "--json"]
+    words = ["books", "--threshold", "0.3", "--label", "value-blind"]
     code, _, err = vr(words, capsys)
     assert code == 0, err
     with Store.open(folder / "valuerepair.db", write=True) as store:  # held by a writer, as while mining

@@ -73,8 +73,9 @@ def test_with_a_driver_for_this_cuda_the_extra_is_advised(cuda_13: pytest.Monkey
     assert said.advice == "install it with `pip install 'valuerepair[gpu]'`; the CPU works without it"
 
 
-def test_the_output_has_no_colours_of_other_programs(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["doctor", "--db", str(tmp_path / "no.db")], color=True)
+def test_the_output_has_no_colours_of_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALUEREPAIR_DB", str(tmp_path / "no.db"))
+    done = CliRunner().invoke(cli, ["doctor"], color=True)
     assert done.exit_code == 0
     assert "\x1b" not in done.output
     assert "no.db here yet" in done.output

@@ -54,7 +54,7 @@ def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -
     assert {path.stem for path in files} >= set(settings)
     games = [played(game) for game in read_written(folder / "temperature=1.pgn")[0]]
     assert all(len(game.gaps) == game.plies > 0 for game in games)
-    rows = json.loads(vr(*words, "--games", "4", *maia, "--report", "--json"))
+    rows = json.loads(vr(*words, "--games", "4", *maia, "--json"))
     assert [row["games"] for row in rows][:3] == [4] * 3
     assert rows[0]["positions"] == sum(played(g).plies for g in read_written(folder / "n_scl=2.pgn")[0])
     with (folder / "table.csv").open(newline="") as file:
@@ -127,7 +127,6 @@ def test_ctrl_c_keeps_games_and_the_same_command_goes_on(maia: list[str], tmp_pa
     (["selfplay", "n_scl=0"], "n_scl=0: must be a whole number of at least 1, or inf"),
     (["selfplay", "temperature=x"], "temperature=x: must be a number"),
     (["selfplay", "stockfish"], "self-play is of the own search"),
-    (["selfplay", "--report"], "no games of an experiment there to report on"),
     (["selfplay", "--match", "n_scl=9"], "--match n_scl=9: is none of the settings"),
     (["selfplay", "--games", "0"], "--games 0: must be at least 1"),
     (["match", "cpukt=1"], "did you mean cpuct?"),

@@ -702,9 +702,9 @@ def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured)
     assert (code, "chunks: " in out) == (0, False), err
     assert out.startswith(f"{tmp_path / 'out'}: 60 games, ")
     assert "of the store's judge; all others have the result of the game" in out
-    code, out, err = run_vr(["chunks", str(archive), "-o", str(tmp_path / "b"), "--form", "files", "--json"], capsys)
-    assert (code, err) == (0, "")
-    assert json.loads(out) == json.loads((tmp_path / "b" / "manifest.json").read_text())
+    code, out, err = run_vr(["chunks", str(archive), "-o", str(tmp_path / "b"), "--form", "files"], capsys)
+    assert (code, "next:" in err) == (0, False)
+    assert json.loads((tmp_path / "b" / "manifest.json").read_text())["form"] == "files"
     assert len(list((tmp_path / "b").glob("*.gz"))) == 60
     assert run_vr(["-q", "chunks", str(archive), "-o", str(tmp_path / "c")], capsys) == (0, "", "")
 
@@ -717,7 +717,6 @@ def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured)
         (["games.pgn", "--policy", "judge"], 2, "--policy judge: say which store has its moves, by --db"),
         (["games.pgn", "--policy", "played:0.5"], 2, "--policy played:0.5: give played, net or net:SHARE"),
         (["games.pgn", "--policy", "net:2"], 2, "--policy net:2: give played, net or net:SHARE"),
-        (["games.pgn", "--input-format", "7"], 2, "input format 7: no training records for it"),
         (["games.pgn", "--games", "0"], 2, "--games 0: must be at least 1"),
         (["games.pgn", "--db", "absent.db"], 1, "absent.db"),
         (["undecided.pgn"], 1, "no game to write; left out: 1 no result"),

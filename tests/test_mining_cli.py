@@ -124,7 +124,6 @@ def test_stats_and_exports(mined: Path) -> None:
         (["mine", "missing.pgn"], 2, "missing.pgn"),
         (["mine", "games.pgn", "--threshold", "3"], 2, "3: give |net Q - deep Q|, above 0 and at most 2"),
         (["mine", "games.pgn", "--alpha", "much"], 2, "much: give a number of centipawns, auto or wdl"),
-        (["mine", "games.pgn", "--min-ply", "50", "--max-ply", "20"], 2, "--min-ply 50 is above --max-ply 20"),
         (["mine", "games.pgn", "--db", "junk.db"], 1, "junk.db is not a valuerepair store"),
         (["mine", "games.pgn", "--db", "no/a.db"], 1, "for the store does not exist"),
         (["stats"], 1, "there is no store at valuerepair.db"),

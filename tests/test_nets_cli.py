@@ -14,9 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests import lc0_oracle
+from valuerepair.api import evaluate
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
+from valuerepair.nets.net import open_net
 from valuerepair.nets.position_text import read_lines, read_position
 
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
@@ -61,7 +63,7 @@ def test_scalar_net_prints_no_wdl(meangirl: str) -> None:
 
 
 def test_provider_is_said_on_standard_error(maia: str) -> None:
-    loud = CliRunner().invoke(cli, ["eval", "--net", maia, "--threads", "1", "--device", "cpu"])
+    loud = CliRunner().invoke(cli, ["eval", "--net", maia, "--device", "cpu"])
     assert loud.stderr == "maia-1900 (wdl value head) on CPU, 1 thread; from the side to move\n"
     assert CliRunner().invoke(cli, ["eval", "--net", maia, "-q"]).stderr == ""
 
@@ -95,7 +97,8 @@ def test_moves_history_and_fill_matter(maia: str) -> None:
     played = q("--moves", "e4 e5 Bc4 Nc6 Qf3")
     assert played == q("position startpos moves e2e4 e7e5 f1c4 b8c6 d1f3")
     assert abs(played - q(TRAP_FEN)) > 1e-4  # the same board, but its history is not known
-    assert q("--history-fill", "no", TRAP_FEN) == pytest.approx(-0.797, abs=6e-4)  # as lc0 says
+    with open_net(maia, history_fill="no") as net:
+        assert evaluate(TRAP_FEN, net)["q"][0] == pytest.approx(-0.797, abs=6e-4)  # as lc0 says
 
 
 def test_standard_input_and_mate(maia: str) -> None:

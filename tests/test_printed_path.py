@@ -207,15 +207,14 @@ def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
     assert "next:" not in without.stdout
 
 
-def test_a_folder_and_a_store_with_blanks_and_another_history_fill(tmp_path: Path) -> None:
+def test_a_folder_and_a_store_with_blanks(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "of mine")
-    asked = (*MINE, "--positions", "60", "--history-fill", "no", "--db", "my store.db")
+    asked = (*MINE, "--positions", "60", "--db", "my store.db")
     books = printed(here(*asked, cwd=folder))
     assert "--db 'my store.db'" in books
     lines = followed(f"{books} -o 'a book'", folder)
     assert [line.split()[1] for line in lines] == ["books", "selfplay", "stats"]
     assert "'a book/book.pgn'" in lines[1]
-    assert "--history-fill no" in lines[1]
 
 
 def test_an_engine_as_net_leads_to_positions_for_its_trainer(tmp_path: Path) -> None:

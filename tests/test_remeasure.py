@@ -385,7 +385,7 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     maia = shared_data / "nets" / "maia-1900.pb.gz"
     # The name lies: a file is known by its content.
     other = Path(shutil.copy(shared_data / "nets" / "meangirl-8.pb.gz", tmp_path / "maia-1900.pb.gz"))
-    asked = ["remeasure", "--db", str(db), "--net", str(maia), "--net", str(other), "--threads", "1"]
+    asked = ["remeasure", "--db", str(db), "--net", str(maia), "--net", str(other)]
     found = json.loads(vr(*asked, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl")))
     with Store.open(db) as store:
         nets = store.nets().set_index("sha256")
@@ -430,7 +430,7 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
 
 
 def test_scale_in_the_sample_store(tmp_path: Path) -> None:
-    """The figures of docs/methods.md."""
+    """The figures of docs/methods/nets.md."""
     sample = Path(__file__).parents[1] / "data" / "sample.db"
     db = Path(shutil.copy(sample, tmp_path / "sample.db"))
     with Store.open(db) as store:

@@ -218,7 +218,7 @@ def test_nodes_beyond_memory(maia: str) -> None:
 
 
 def test_remarks_go_to_standard_error(maia: str) -> None:
-    loud = CliRunner().invoke(cli, ["search", "--net", maia, "--nodes", "2", "--device", "cpu", "--threads", "1"])
+    loud = CliRunner().invoke(cli, ["search", "--net", maia, "--nodes", "2", "--device", "cpu"])
     assert loud.stdout.startswith(chess.STARTING_FEN)
     assert "MCTS" not in loud.stdout
     quiet = CliRunner().invoke(cli, ["search", "--net", maia, "--nodes", "2", "-q"])

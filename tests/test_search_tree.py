@@ -321,7 +321,8 @@ def test_a_page_without_moves_says_so_and_one_is_not_several(maia: str, tmp_path
     assert ", 1 node, 1 evaluation, " in run("--net", maia, "--nodes", "1", "--tree", str(target), TRAP)
     assert "No move has a visit" in target.read_text("utf-8")
     assert Page(target.read_text("utf-8")).rows == []
-    run("--net", maia, "--nodes", "2", "--tree", str(target), "--tree-nodes", "1", TRAP)
+    [found] = vr.search(TRAP, 2, maia, tree_nodes=1)
+    vr.write_tree(found, target)
     text = target.read_text("utf-8")
     assert "and 1 visit to positions with few" in text
     assert "No move has a visit" not in text
@@ -348,7 +349,6 @@ def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path
         (["over.epd", "--tree", "tree.html"], "there was nothing to search"),
         (["startpos", "--tree", "nowhere/tree.html"], "nowhere/tree.html: there is no folder "),
         (["startpos", "--tree", "folder.html"], "folder.html: is a folder; give the name of a file"),
-        (["startpos", "--tree-nodes", "5"], "--tree-nodes 5: there is no tree to write without --tree FILE"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_written(

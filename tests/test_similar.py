@@ -150,9 +150,9 @@ def vr(*arguments: str) -> str:
 
 
 def test_the_table_and_json(db: Path) -> None:
-    said = vr("similar", *ENDING.split(), "--db", str(db), "--limit", "4", "--alpha", "200")
-    data = json.loads(vr("similar", ENDING, "--db", str(db), "--limit", "4", "--alpha", "200", "--json"))
-    assert (data["fen"], len(data["neighbours"]), data["alpha"]["origin"]) == (ENDING, 4, "given")
+    said = vr("similar", *ENDING.split(), "--db", str(db), "--limit", "4")
+    data = json.loads(vr("similar", ENDING, "--db", str(db), "--limit", "4", "--json"))
+    assert (data["fen"], len(data["neighbours"]), data["alpha"]["value"]) == (ENDING, 4, 170)
     assert said.splitlines()[0] == f"like {ENDING}"
     for row in data["neighbours"]:
         (line,) = [line for line in said.splitlines() if row["fen"] in line]

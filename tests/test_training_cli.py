@@ -192,10 +192,9 @@ def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_p
 def test_chunks_without_anything_held_out(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
     """The last net is written then; whoever moves has won all of these games, and that is learned."""
     out = tmp_path / "new.pb.gz"
-    words = [*QUICK, "--set", "holdout=0", "--lr", "3e-3", "--json"]
-    code, said, _ = train(small, out, capsys, str(chunks), *words)
-    assert code == 0
-    found = json.loads(said)
+    words = [*QUICK, "--set", "holdout=0", "--lr", "3e-3"]
+    assert train(small, out, capsys, str(chunks), *words)[0] == 0
+    found = json.loads((tmp_path / "new.training.json").read_text("utf-8"))
     assert found["written"]["step"] == 6
     losses = [row["train_loss"] for row in found["curve"][1:]]
     assert losses[1] < 0.5 * losses[0]
@@ -499,23 +498,12 @@ def test_one_pass_over_lc0s_own_games_makes_held_out_games_better(
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     subprocess.run(command, check=True, capture_output=True, env=environment, timeout=1800)
     out = tmp_path / "new.pb.gz"
-    words = [
-        "--steps",
-        "12",
-        "--set",
-        "every=12",
-        "--set",
-        "warmup=4",
-        "--lr",
-        "3e-5",
-        "--set",
-        "q_ratio=1",
-        "--set",
-        "holdout=0.2",
-    ]
-    code, said, err = train(maia_file, out, capsys, str(tmp_path / "lc0"), *words, "--json")
+    words = ["--steps", "12", "--lr", "3e-5"]
+    for setting in ("every=12", "warmup=4", "q_ratio=1", "holdout=0.2"):
+        words += ["--set", setting]
+    code, said, err = train(maia_file, out, capsys, str(tmp_path / "lc0"), *words)
     assert code == 0, err
-    curve = json.loads(said)["curve"]
+    curve = json.loads((tmp_path / "new.training.json").read_text("utf-8"))["curve"]
     assert curve[-1]["loss"] < curve[0]["loss"] - 0.005
     assert curve[-1]["policy"] < curve[0]["policy"]
 

@@ -20,6 +20,8 @@ from benchmarks.proof import tables
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.lines import write_level
+from valuerepair.api import mine
+from valuerepair.archives.options import SampleOptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.weights import read_net_file
@@ -104,9 +106,8 @@ class Player:
         held_out, db = str(self.out / TEST), str(self.out / "openings-level.db")
         # Fewer plies than that, and many of the positions would stand in games that are learned from.
         yield self._mined("player-test", held_out, _TEST_KINDS, _JUDGED, _TEST_NODES, "--min-ply", "16")
-        early = ["mine", held_out, "--db", db, "--positions", str(self._sized(_OPENED, 20)), "--per-game", "1"]
-        early += ["--min-ply", "8", "--max-ply", "24", "--screen", "off", "--deep", f"stockfish:nodes={_OPENING_NODES}"]
-        yield Step(PLAYER, "mine-openings", self.out / "done" / "mine-openings", early)
+        early = ["early", held_out, db, str(self._sized(_OPENED, 20))]
+        yield Step(PLAYER, "mine-openings", self.out / "done" / "mine-openings", early, "benchmarks.proof.player")
         words = ["openings", db, "-o", str(self.openings)]
         yield Step(PLAYER, "openings", self.openings, words, "benchmarks.proof.player")
 
@@ -253,6 +254,16 @@ def regrets(out: Path) -> pd.DataFrame:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def command() -> None:
     """Steps of `python -m benchmarks.proof mixture player`."""
+
+
+@command.command("early")
+@click.argument("games", type=click.Path(exists=True, dir_okay=False))
+@click.argument("db", type=click.Path(dir_okay=False))
+@click.argument("positions", type=int)
+def mine_early(games: str, db: str, positions: int) -> None:
+    """Positions of plies 8 to 24, one a game, as `vr mine` scores them."""
+    sample = SampleOptions(positions=positions, per_game=1, min_ply=8, max_ply=24)
+    mine(games, db, sample, deep=f"stockfish:nodes={_OPENING_NODES}", screen="off", quiet=False)
 
 
 @command.command("openings")

@@ -43,7 +43,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random_nets.write(kind, folder / "other.pb.gz", seed=2)
     vr(folder, "mine", GAMES, "--positions", "150", "--net", "net.pb.gz", *DEEP, "--db", "mined.db")
     vr(folder, "chunks", GAMES, "--games", "12", "-o", "some", "--form", "files")
-    vr(folder, "chunks", GAMES, "--games", "40", "--seed", "3", "-o", "normal", "--form", "files")
+    vr(folder, "chunks", GAMES, "--games", "40", "-o", "normal", "--form", "files")
     write_book(folder / "book.pgn")
     (folder / "repair").mkdir()
     toml.write(replace(tiny(folder), net=str(folder / "net.pb.gz")), folder / "repair" / toml.FILE)

@@ -37,7 +37,7 @@ def stats(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def differences(path: Path) -> Any:
-    """net Q - deep Q, phase, side of all scored positions, by one join and the formula of docs/methods.md."""
+    """net Q - deep Q, phase, side of all scored positions, by one join and the formula of docs/methods/scale.md."""
     # In this order, so that the keys of the tables serve: left to itself SQLite looks at all rows of one for each of
     # another, for hours.
     rows = sqlite3.connect(path).execute(
@@ -79,7 +79,7 @@ def test_screening_is_counted_as_sql_counts(stats: Any, path: Path) -> None:
 
 
 def test_books_hold_candidates_only(path: Path, differences: Any, tmp_path: Path) -> None:
-    vr("books", "--db", path, "--alpha", f"{ALPHA:g}", "--near-duplicates", "keep", "-o", tmp_path, "--quiet")
+    vr("books", "--db", path, "--alpha", f"{ALPHA:g}", "-o", tmp_path, "--quiet")
     fens = {" ".join(line.split(" ")[:4]) for line in (tmp_path / "book.epd").read_text().splitlines()}
     off = {row[4]: abs(row[0]) for row in differences}
     stored = {" ".join(fen.split(" ")[:4]): number

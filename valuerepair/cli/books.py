@@ -26,7 +26,9 @@ from valuerepair.cli.verbosity import is_quiet, say_more
 @DB
 @question()
 @click.option("--confirmed", is_flag=True, help="Keep positions where vr confirm found the search right.")
-@click.option("--label", multiple=True, help="Keep positions with this label (docs/methods.md); of several, with all.")
+@click.option(
+    "--label", multiple=True, help="Keep positions with this label (docs/methods/judges.md); of several, with all."
+)
 @click.option("--per-root", type=int, help="Positions that vr expand reached from one candidate, at most.")
 @click.option("--limit", type=int, help="Positions in all, at most; those held out count, parents do not.")
 @click.option(

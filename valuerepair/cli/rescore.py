@@ -29,6 +29,7 @@ from valuerepair.question import DEFAULT_THRESHOLD
     auto="the stored fit to results of games, else 170",
     expanded=False,
     calibrated=False,
+    oracle=False,
 )
 @JSON
 def command(

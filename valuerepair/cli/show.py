@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--svg", type=Output(outputs.BOARD), metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
-@question(expanded=False, scale=False)
+@question(expanded=False, calibrated=False)
 def command(
     position: tuple[str, ...],
     family: bool,
