@@ -24,6 +24,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.books.check import check_book
 from valuerepair.books.options import BookOptions
 from valuerepair.books.select import choose_rows
+from valuerepair.books.write import write_books
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.cli.selfplay import command as selfplay
@@ -152,8 +153,8 @@ def test_finished_games_are_left_out_and_counted() -> None:
         ({"threshold": 2.5}, "not 2.5"),
         ({"threshold": float("nan")}, "not nan"),
         ({"limit": 0}, "--limit 0"),
-        ({"per_game_limit": -1}, "--per-game-limit -1"),
-        ({"max_abs_deep_q": 1.5}, "--max-abs-deep-q 1.5"),
+        ({"per_game_limit": -1}, "per_game_limit -1"),
+        ({"max_abs_deep_q": 1.5}, "max_abs_deep_q 1.5"),
     ],
 )
 def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) -> None:

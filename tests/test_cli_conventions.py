@@ -415,7 +415,15 @@ OTHERS_OPTIONS = {
     "dask": {"--host", "--lifetime", "--lifetime-stagger", "--memory-limit", "--name", "--no-dashboard", "--nthreads"}
     | {"--nworkers", "--port", "--protocol", "--resources", "--scheduler-file"},
     "helm": {"--create-namespace", "--generate-name", "--repo"},
-    "lc0": {"--cache-history-length", "--history-fill-new", "--input", "--no-delete-files", "--noise-epsilon"}
+    "lc0": {
+        "--cache-history-length",
+        "--policy-head",
+        "--value-head",
+        "--history-fill-new",
+        "--input",
+        "--no-delete-files",
+        "--noise-epsilon",
+    }
     | {
         "--onnx-data-type",
         "--openings-pgn",
@@ -457,6 +465,7 @@ def test_every_option_that_is_spoken_of_exists() -> None:
     known |= {"--help", "--version"}.union(*OTHERS_OPTIONS.values())
     files = {path for kind in ("py", "js", "html") for path in ROOT.glob(f"valuerepair/**/*.{kind}")}
     files |= {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "data" / "README.md"}
+    files.remove(ROOT / "valuerepair" / "cli" / "removed.py")  # what is gone
     unknown = {(str(path.relative_to(ROOT)), word) for path in files for word in spoken_of(path) - known}
     assert len(files) > 150
     assert not unknown

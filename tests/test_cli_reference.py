@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from tests.cli_tree import vr
 from valuerepair.cli import COMMANDS, cli
-from valuerepair.cli.reference import render, walk
+from valuerepair.cli.reference import option_count, render, walk
+from valuerepair.cli.removed import INSTEAD
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("numpy", "pandas", "numba", "onnxruntime", "chess", "matplotlib", "statsmodels", "pyarrow")
@@ -34,3 +37,38 @@ def test_help_imports_nothing_heavy(name: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"vr {name} --help imports {done.stderr}"
+
+
+# An option more has to take another's place: each is a decision that its user has to make.
+MOST_OPTIONS = 310
+MOST_OF = {"train": 18, "mine": 24, "books": 16}
+
+
+def test_there_are_no_more_options() -> None:
+    assert option_count(cli) <= MOST_OPTIONS
+    context = click.Context(cli)
+    for name, most in MOST_OF.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        own = click.Command(name, params=command.params)
+        assert option_count(own) <= most, name
+
+
+@pytest.mark.parametrize(
+    "words", ["mine a.pgn --threads 2", "mine a.pgn --audit 1", "train --warmup 3", "books --json"]
+)
+def test_an_option_that_is_gone_says_what_to_do(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = vr(words.split(), capsys)
+    (option,) = [word for word in words.split() if word in INSTEAD or f"{words.split()[0]} {word}" in INSTEAD]
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"vr: {option}: ")
+
+
+def test_what_is_gone_is_gone() -> None:
+    context = click.Context(cli)
+    for entry in INSTEAD:
+        command, _, option = entry.rpartition(" ")
+        for name in [command] if command else ["mine", "train", "books", "plot", "report"]:
+            owner = cli.get_command(context, name)
+            assert owner is not None
+            assert option not in {each for parameter in owner.params for each in parameter.opts}, entry

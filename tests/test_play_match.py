@@ -29,7 +29,7 @@ from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
 from valuerepair.play.match import SHUFFLED, MatchEnd, MatchPlan, play_match
 from valuerepair.play.openings import built_in_openings, check_playable, read_openings
-from valuerepair.play.referee import DrawRule, Rules, WinRule, parse_draw_rule, parse_win_rule
+from valuerepair.play.referee import DrawRule, Rules, parse_draw_rule
 from valuerepair.play.sprt import H0, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
 from valuerepair.play.time_control import parse_control
@@ -315,7 +315,6 @@ def test_what_the_options_read() -> None:
     assert parse_sprt("elo0=-1.5,elo1=5,model=logistic") == Sprt(-1.5, 5, 0.05, 0.05, "logistic")
     assert parse_sprt("elo0=0, elo1=5, alpha=0.1, beta=0.2") == Sprt(0, 5, 0.1, 0.2)
     assert parse_draw_rule("40,8,0.05") == DrawRule(40, 8, 0.05)
-    assert parse_win_rule("6,0.95") == WinRule(6, 0.95)
     assert parse_control(None, None, None, 0) is None
     assert Rules(draw=parse_draw_rule("1,1,0")).draw == DrawRule(1, 1, 0.0)
 

@@ -117,7 +117,7 @@ def test_too_large_a_total_says_what_is_possible(sides: MixOptions, tmp_path: Pa
     with pytest.raises(ValueRepairError) as refused:
         mix(replace(sides, total=110), tmp_path / "out", quiet=True)
     assert str(refused.value) == (
-        "--share 0.4 of 110 games needs 44 repair games, there are 40; at this share --total 100 is the most, "
+        "--share 0.4 of 110 games needs 44 repair games, there are 40; at this share 100 in all is the most, "
         "at this total --share 0.0909 to 0.3636"
     )
     mix(replace(sides, total=110, share=0.3636), tmp_path / "out", quiet=True)

@@ -54,7 +54,7 @@ class BookOptions:
     def __post_init__(self) -> None:
         for name, value, least in (
             ("--limit", self.limit, 1),
-            ("--per-game-limit", self.per_game_limit, 1),
+            ("per_game_limit", self.per_game_limit, 1),
             ("--per-root", self.per_root, 1),
             ("--repeat-by-weight", self.repeat_by_weight, 2),
         ):
@@ -66,8 +66,8 @@ class BookOptions:
                 "without it, each candidate is its own root"
             )
         if self.max_abs_deep_q is not None and not 0 < self.max_abs_deep_q <= 1:
-            raise UsageError(f"--max-abs-deep-q {self.max_abs_deep_q:g}: must lie in (0, 1]")
+            raise UsageError(f"max_abs_deep_q {self.max_abs_deep_q:g}: must lie in (0, 1]")
         if not 0 <= self.parents <= MAX_PARENTS:
             raise UsageError(f"--parents {self.parents}: must be a number of plies from 0 to {MAX_PARENTS}")
         if not 0 <= self.softness < float("inf"):
-            raise UsageError(f"--softness {self.softness:g}: must be a difference of Q, 0 or more")
+            raise UsageError(f"softness {self.softness:g}: must be a difference of Q, 0 or more")

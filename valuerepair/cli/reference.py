@@ -31,6 +31,20 @@ def walk(command: click.Command, name: str, parent: click.Context | None = None)
                 yield from walk(sub, child, ctx)
 
 
+def option_count(command: click.Command) -> int:
+    """The options of a command and of all below it, without those of groups that only group, and without the -q, -v and
+    --help that every command has."""
+    context = click.Context(command, info_name="vr")
+    everywhere = {"quiet", "verbose", "help"}
+    below = 0
+    if isinstance(command, click.Group):
+        children = (command.get_command(context, name) for name in command.list_commands(context))
+        below = sum(option_count(child) for child in children if child is not None)
+        if not command.invoke_without_command:
+            return below
+    return below + sum(isinstance(each, click.Option) and each.name not in everywhere for each in command.params)
+
+
 def render() -> str:
     """The whole page."""
     parts = [f"## {name}\n\n```text\n{text.rstrip()}\n```\n" for name, text in walk(cli, "vr")]

@@ -23,7 +23,7 @@ INSTEAD = {
     "--search-inferred": "is gone: give --audit 1",
     "--reuse-tree": "is gone: each search begins without a tree, as in lc0's self-play",
     "--win": "is gone: --resign ends games that are won",
-    "--movetime": "is gone: a side has it, as in /path/engine,movetime=100ms; --tc is a clock for both",
+    "--movetime": "is gone: a side has it, as in /path/engine,movetime=100 (milliseconds); --tc is a clock for both",
     "--margin": "is gone: a side may be 100 ms late",
     "--report": "is gone: the same command plays only what is missing, and reports",
     "--unweighted": "is gone: in Python it is vr.plot(kind, store, weighted=False)",

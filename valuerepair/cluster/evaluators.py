@@ -58,7 +58,7 @@ def open_on_cluster(
             f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
             "searches, and the net alone is no work for a cluster: leave --cluster out"
         )
-    for name, number in (("--jobs", workers), ("--threads", net_options.get("threads"))):
+    for name, number in (("--jobs", workers), ("threads", net_options.get("threads"))):
         if number is not None and number < 1:
             raise UsageError(f"{name} {number}: must be at least 1")
     try:

@@ -251,14 +251,14 @@ def open_net(
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
 
     `device` is a word of `devices.DEVICES`; `threads` the cores used (default: all this process may use); `batch`
-    rows a run (default: measured once, then remembered); `history_fill` is lc0's ``--history-fill``; `value_head` and
+    rows a run (default: measured once, then remembered); `history_fill` is as in lc0; `value_head` and
     `policy_head` choose among the heads of a net that has several (`heads.py`). The identity says the heads and the
     precision of the device. A device other than the CPU must agree with it on a few positions (see `canary`);
     ``auto`` takes the CPU where it does not. Raises ValueRepairError or UsageError with one line for the user.
     """
     if history_fill not in FILLS:
-        raise UsageError(f"--history-fill {history_fill!r}: must be one of {', '.join(FILLS)}")
-    for what, number in (("--threads", threads), ("batch", batch)):
+        raise UsageError(f"history_fill {history_fill!r}: must be one of {', '.join(FILLS)}")
+    for what, number in (("threads", threads), ("batch", batch)):
         if number is not None and number < 1:
             raise UsageError(f"{what} {number}: must be at least 1")
     chosen = choose_device(device)

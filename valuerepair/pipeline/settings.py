@@ -173,7 +173,7 @@ class Settings:
             name for name in (*self.archives, self.store, *self.normal) if name.startswith("-") and name != "-"
         ]:
             raise UsageError(f"{dashed[0]}: would be taken for an option; write ./{dashed[0]}")
-        for option, text in (("--deep", self.deep), ("--test-deep", self.test_deep)):
+        for option, text in (("--deep", self.deep), ("test_deep", self.test_deep)):
             _check_judge(option, text)
         Question(threshold=self.threshold)
         if not 0 < self.alpha < float("inf"):
@@ -191,7 +191,7 @@ class Settings:
 
 def _check_judge(option: str, text: str) -> None:
     """Raises UsageError for a judge whose searches cannot be counted; there need not be one for the tests."""
-    if not text and option == "--test-deep":
+    if not text and option == "test_deep":
         return
     try:
         judge = parse_spec(text)

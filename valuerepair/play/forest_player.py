@@ -147,7 +147,7 @@ class ForestPlayer:
 
     Searches of one game run in the same thread, one of as many as the net has streams. What a game's moves are depends
     on its positions and its seed only: the seed is for temperature, noise and search-contempt. With `reuse` the tree is
-    kept from move to move and its visits count (lc0's ``--reuse-tree``, which is off by default there, too).
+    kept from move to move and its visits count (as lc0 can, which does not by default either).
     """
 
     def __init__(

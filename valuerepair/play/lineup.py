@@ -236,7 +236,7 @@ def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
     if side.limits:
         return dict(side.limits)
     if control is None:
-        raise UsageError(f"{side.where}how long does it think? --nodes, --movetime or --tc, or nodes= of its own")
+        raise UsageError(f"{side.where}how long does it think? --nodes or --tc, or nodes= or movetime= of its own")
     return {"nodes": control.nodes} if control.nodes is not None else {"movetime": control.movetime or 0}
 
 

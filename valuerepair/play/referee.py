@@ -157,12 +157,6 @@ def parse_draw_rule(text: str) -> DrawRule:
     return DrawRule(int(move), int(plies), q)
 
 
-def parse_win_rule(text: str) -> WinRule:
-    """Reads ``PLIES,Q`` (``6,0.95``): so many plies in which both sides give one of them at least that Q."""
-    plies, q = _numbers(text, 2, "--win", "PLIES,Q, for example 6,0.95")
-    return WinRule(int(plies), q)
-
-
 def _numbers(text: str, count: int, option: str, form: str) -> list[float]:
     parts = text.split(",")
     if len(parts) != count or not all(part.strip().isdecimal() for part in parts[:-1]):

@@ -106,6 +106,6 @@ def parse_control(nodes: str | None, movetime: str | None, clock: str | None, ma
     for name, text in named.items():
         control = parse_time_control(text if name == "tc" else f"{name}={text}", margin)
         if name == "tc" and not control.by_clock:
-            raise UsageError(f"--tc {text}: is a clock as 10+0.1; there are --nodes and --movetime, too")
+            raise UsageError(f"--tc {text}: is a clock as 10+0.1; there is --nodes, and movetime= of a side")
         return control
     return None

@@ -58,7 +58,7 @@ def write(
     question = question or Question()
     threshold, q_from = question.threshold, question.q_from
     if points < 1:
-        raise UsageError(f"--points {points}: must be at least 1")
+        raise UsageError(f"points {points}: must be at least 1")
     with written_whole(path, outputs.REPORT) as partial:
         with snapshot(store.connection):
             on_step("values")

@@ -388,7 +388,7 @@ def _input_format(asked: int | None, net: str | None) -> int:
     """The format asked for, that of the net, or the classical one. Raises UsageError where the two differ."""
     header = None if net is None else read_net_file(locate(net)).header
     if header is not None and asked not in (None, header.input_format):
-        raise UsageError(f"--input-format {asked}: {net} reads {header.input_format}; leave one of the two out")
+        raise UsageError(f"input_format {asked}: {net} reads {header.input_format}; leave one of the two out")
     return asked or (CLASSICAL if header is None else header.input_format)
 
 

@@ -59,9 +59,9 @@ class MixOptions:
         if not 0 < self.share < 1:
             raise UsageError(f"--share {self.share:g}: must lie between 0 and 1")
         if self.total is not None and self.total < 2:
-            raise UsageError(f"--total {self.total}: must be at least 2")
+            raise UsageError(f"total {self.total}: must be at least 2")
         if self.shard_games < 1:
-            raise UsageError(f"--shard-games {self.shard_games}: must be at least 1")
+            raise UsageError(f"shard_games {self.shard_games}: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
     if abs(got - options.share) > TOLERANCE:
         raise ValueRepairError(
             f"--share {options.share:g}: a mixture of {sum(amounts):,} {options.by} has {got:.4f} at the nearest, "
-            f"{amounts[0]:,} repair and {amounts[1]:,} normal {options.by}; use that, another --total, or more games"
+            f"{amounts[0]:,} repair and {amounts[1]:,} normal {options.by}; use that, another total, or more games"
         )
     return choices
 
@@ -147,7 +147,7 @@ def _impossible(options: MixOptions, there: Sequence[int], most: float) -> str:
     assert options.total is not None
     lacking = int(options.total * (1 - options.share) > there[1] and options.total * options.share <= there[0])
     needed = options.total * (options.share, 1 - options.share)[lacking]
-    possible = f"at this share --total {int(most):,} is the most"
+    possible = f"at this share {int(most):,} in all is the most"
     low, high = 1 - there[1] / options.total, there[0] / options.total
     if high >= low and high > 0 and low < 1:
         possible += f", at this total --share {max(low, 0):.4f} to {min(high, 1):.4f}"

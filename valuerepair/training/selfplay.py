@@ -66,7 +66,7 @@ class SelfplayOptions:
         if self.split is not None and self.training is None:
             raise UsageError("--split: training records are what it cuts; give --training too")
         if self.engine == "lc0" and (self.net2 or self.reuse_tree):
-            raise UsageError("--engine lc0: --net2 and --reuse-tree are for --engine mcts")
+            raise UsageError("--engine lc0: --net2 and reuse_tree are for --engine mcts")
 
 
 def play_book(

@@ -72,7 +72,7 @@ class ChunkOptions:
             if not 0 <= share <= 1:
                 raise UsageError(f"--{name} {share:g}: a share lies between 0 and 1")
         if self.records is not None and self.records < 1:
-            raise UsageError(f"--records {self.records}: must be at least 1")
+            raise UsageError(f"records {self.records}: must be at least 1")
         for name, word, words in (
             ("result", self.result, get_args(ResultFrom)),
             ("part", self.part, (*PARTS, *JUDGED)),
