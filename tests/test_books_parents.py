@@ -204,7 +204,7 @@ def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None
     assert manifest["weights"]["parents"] == [0.5, 0.25]
     hill = manifest["diversity"]["holdout"]["material"]["hill"]
     assert f"material families count for {', '.join(f'{x:,.1f}' for x in hill)} (Hill" in result.output
-    assert {weight for _, weight in _weights(tmp_path / "holdout.epd")} == {1.0}
+    assert all(0.5 <= weight <= 1 for _, weight in _weights(tmp_path / "holdout.epd"))
 
 
 def test_parents_end_where_the_known_history_begins(tmp_path: Path) -> None:

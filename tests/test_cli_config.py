@@ -144,7 +144,7 @@ WRONG = [
     ("[mine]\nno-check = 1", "[mine] no-check = 1: must be true or false"),
     ("[mine]\nnet = false", "[mine] net = false: must be text or a number"),
     ("[mine]\nnet = 1979-05-27", '[mine] net = "1979-05-27": must be text or a number'),
-    ('[mine]\nresult = "won"', "[mine] result = \"won\": 'won' is not one of '1-0', '0-1', '1/2-1/2', 'decisive'"),
+    ('[books]\norder = "won"', "[books] order = \"won\": 'won' is not one of 'disagreement', 'shuffled'"),
     ("[mine.alpha]\nx = 1", '[mine] alpha = {"x": 1}: must be text or a number'),
     ("[mine.alpah]\nx = 1", "[mine] alpah: no such command or option; did you mean alpha?"),
     ("[defaults]\nthrshold = 1", "[defaults] thrshold: no command has such an option; did you mean threshold?"),
@@ -187,7 +187,9 @@ def sample_of(option: click.Option) -> Any:
         return option.type.max or (option.type.min or 0) + 1
     if option.is_flag:
         return True
-    return {"text": "some", "path": "some", "directory": "some", "alpha": 170}.get(option.type.name, 1)
+    return {"text": "some", "path": "some", "directory": "some", "alpha": 170, "heads": "q,soft"}.get(
+        option.type.name, 1
+    )
 
 
 OPTIONS = [(path, name, option) for path in LEAVES for name, option in options_of(LEAVES[path]).items()]

@@ -209,7 +209,7 @@ def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) ->
     some.shares[first + dice.integers(0, np.diff(some.cuts))] = 1
     some.moves_left[:] = dice.integers(0, 100, 128)
     net = LinearNet(width=64)
-    found = run(some, tmp_path, net=net, batch=128, steps=300, every=100, lr=2e-2, schedule="200")
+    found = run(some, tmp_path, net=net, batch=128, steps=300, every=100, lr=2e-2)
     last = found.curve[-1]
     assert found.curve[1]["train_loss"] > 0.1
     assert last["train_loss"] < 0.01

@@ -95,7 +95,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["nonsense"], "no kind of plot nonsense; there are scatter, hexbin", 2),
         (["calibration", "--threshold", "0.4"], "vr plot calibration has no use for --threshold", 2),
-        (["recall", "--expanded", "all"], "vr plot recall has no use for --expanded", 2),
         (["elo", "match.pgn", "--db", "a.db"], "vr plot elo has no use for --db", 2),
         (["elo"], "vr plot elo reads the PGN of a match: give it, vr plot elo SOURCE", 2),
         (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),

@@ -13,7 +13,7 @@ import click
 from valuerepair import outputs
 from valuerepair.cli.completion import nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads, parse_heads
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question
@@ -304,7 +304,12 @@ class _HeadsType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
     name = "heads"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Heads:
-        return value if isinstance(value, Heads) else parse_heads(str(value))
+        if isinstance(value, Heads):
+            return value
+        try:
+            return parse_heads(str(value))
+        except UsageError as error:
+            raise click.BadParameter(str(error)) from None
 
 
 HEADS = click.option(

@@ -34,7 +34,7 @@ def parse_heads(text: str) -> Heads:
             policy = word
         else:
             raise UsageError(
-                f"--heads {text}: {word!r} is no head; there are {', '.join(VALUE_HEADS)} of the value and "
+                f"{word!r}: must be heads of the net; there are {', '.join(VALUE_HEADS)} of the value and "
                 f"{', '.join(POLICY_HEADS)} of the policy"
             )
     return Heads(value, policy)
