@@ -22,6 +22,7 @@ from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.oracle import Climb, Oracle
+from valuerepair.question import DEFAULT_THRESHOLD
 from valuerepair.runs.confirm import after
 from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
 from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
@@ -293,7 +294,7 @@ def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
 
 # Float32 sums in another order on another machine; the same bound as for contradictions of stores that are merged.
 NET_BOUND = 1e-3
-_THRESHOLD = 0.55
+_FAR = DEFAULT_THRESHOLD
 
 
 def digest_check(store: Store) -> StoreCheck:
@@ -497,8 +498,8 @@ def _compare(
     off = np.array([np.nan if new is None else abs(_q(old) - _q(new)) for _, _, old, new in pairs])
     known = off[~np.isnan(off)]
     told = f"median |dQ| {np.median(known):.1e}, largest {known.max():.1e}" if len(known) else "no score"
-    told += f", {int((known >= _THRESHOLD).sum())} beyond {_THRESHOLD:g}"
-    wrong = differ if exact else [pair for pair, d in zip(pairs, off, strict=True) if not d < _THRESHOLD]
+    told += f", {int((known >= _FAR).sum())} beyond {_FAR:g}"
+    wrong = differ if exact else [pair for pair, d in zip(pairs, off, strict=True) if not d < _FAR]
     note = ("same searches: must be equal; " if exact else "not reproducible by nature; ") + told
     example = ""
     if wrong:
@@ -508,11 +509,7 @@ def _compare(
 
 
 def _q(result: DeepResult) -> float:
-    def nan(value: float | None) -> list[float]:
-        return [float("nan") if value is None else float(value)]
-
-    wdl = [[float("nan")] * 3 if result.wdl is None else list(result.wdl)]
-    return float(values.deep_q(nan(result.cp), nan(result.mate), wdl, nan(result.q), values.DEFAULT_ALPHA)[0])
+    return float(values.deep_q(np.array(result.scores, np.float64), values.DEFAULT_ALPHA))
 
 
 def _score(result: DeepResult | None) -> str:
