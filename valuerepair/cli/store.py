@@ -63,7 +63,7 @@ def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict:
     """Merge stores, for example those of shards, into one.
 
     Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. Contradictions between stores are reported, and a rule decides (docs/methods.md,
+    the order does not matter. Contradictions between stores are reported, and a rule decides (docs/methods/plots.md,
     Merging). The stores themselves are not changed. The result appears whole or not at all.
 
     \b
