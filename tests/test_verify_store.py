@@ -13,7 +13,6 @@ import pytest
 
 from tests.cli_tree import SAMPLE, vr
 from tests.merge_stores import Row, write_store
-from valuerepair.chess.positions import PositionBatch
 from valuerepair.nets.net import open_net
 from valuerepair.question import Question
 from valuerepair.store.check import check_store
@@ -183,7 +182,7 @@ def columns_of(path: Path) -> list[tuple[str, str, str]]:
 def test_the_net_gives_the_values_of_the_sample_again(db: Path, maia_file: str) -> None:
     with Store.open(db) as store, open_net(maia_file, device="cpu") as net:
         frame = store.frame(Question(net=maia_file)).head(40)
-        again = net.evaluate(PositionBatch.from_positions(store.positions(frame["position_id"].tolist())))
+        again = net.evaluate(store.positions(frame["position_id"].tolist()))
     np.testing.assert_allclose(again.q, frame["net_q"], atol=1e-3)  # sums of float32 in the order of another machine
 
 
