@@ -501,7 +501,7 @@ def test_one_pass_over_lc0s_own_games_makes_held_out_games_better(
     words = ["--steps", "12", "--lr", "3e-5"]
     for setting in ("every=12", "warmup=4", "q_ratio=1", "holdout=0.2"):
         words += ["--set", setting]
-    code, said, err = train(maia_file, out, capsys, str(tmp_path / "lc0"), *words)
+    code, _, err = train(maia_file, out, capsys, str(tmp_path / "lc0"), *words)
     assert code == 0, err
     curve = json.loads((tmp_path / "new.training.json").read_text("utf-8"))["curve"]
     assert curve[-1]["loss"] < curve[0]["loss"] - 0.005

@@ -37,7 +37,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     import json
 
     from valuerepair.chess.progress import Progress
-    from valuerepair.runs.confirm import ConfirmOptions, Depth, confirm_candidates
+    from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
+    from valuerepair.runs.second_oracle import Depth
     from valuerepair.store.store import Store
 
     options = ConfirmOptions(given["limit"], False, shlex.join(["vr", *sys.argv[1:]]))
