@@ -189,7 +189,7 @@ def test_every_command_is_understood(settings: Settings, tmp_path: Path, monkeyp
         said = options(stage)
         assert said.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
         assert said.get("--seed", str(settings.seed)) == str(settings.seed)
-        if stage.name in ("mine", "expand", "books", "games", "families-control", "rejudge") or (
+        if stage.name in ("mine", "split", "expand", "books", "games", "families-control", "rejudge") or (
             "--store" in stage.words
         ):
             assert said.get("--alpha") == (f"{settings.alpha:g}" if settings.by_centipawns else None)

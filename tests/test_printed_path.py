@@ -42,8 +42,7 @@ draw = "1,2,1"
 positions = 40
 [train]
 steps = 4
-batch = 32
-every = 2
+set = ["batch=32", "every=2"]
 lr = 0.000005
 """
 
@@ -312,8 +311,7 @@ QUICK = """
 positions = 100
 [train]
 steps = 6
-batch = 64
-every = 3
+set = ["batch=64", "every=3"]
 """
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
 @click.option("--archive", multiple=True, metavar="NAME", help="Hold out this whole archive, by its file name.")
 @SEED(help="Seed of the draw of games and families.")
-@question("|net Q - deep Q| of the candidates to count.", expanded=False, scale=False, oracle=False)
+@question("|net Q - deep Q| of the candidates to count.", expanded=False)
 @JSON
 def command(
     db: str,

@@ -232,7 +232,7 @@ class _Stages:
             first,
             Stage(
                 "split",
-                ("split", *self._db, *self._net, *self._asked, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
+                ("split", *self._of_store, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
                 f"{100 * kept.games:g} % of the games, {100 * kept.families:g} % by family", self._reading("split"),
                 makes=(SPLIT,),
             ),
