@@ -15,8 +15,10 @@ from tests.cli_tree import SAMPLE, vr
 from tests.confirm_doubles import SecondOracle, by_length
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.calibration import TooLittle, beyond_scale, fit, fold_of
+from valuerepair.judge.neighbours import SimilarOptions, find_similar
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence
 from valuerepair.question import Question
+from valuerepair.report.show import describe
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.confirm import ConfirmOptions, confirm
 from valuerepair.store import columns
@@ -194,17 +196,16 @@ def test_too_little_is_one_line_and_stats_goes_on(folder: Path, db: Path, capsys
             store.calibration()
 
 
-def test_commands_say_the_same_of_a_position(folder: Path, db: Path, capsys: Captured) -> None:
+def test_all_say_the_same_of_a_position(folder: Path, db: Path) -> None:
     with Store.open(db) as store:
         row = store.candidates(FITTED).iloc[0]
-    number = int(row["position_id"])
-    options = ["--alpha", "170", "--calibration", "fitted", "--json"]
-    shown = json.loads(vr(["show", str(number), *options], capsys)[1])
+        number = str(row["position_id"])
+        shown = describe(store, number, FITTED)
+        similar = find_similar(store, number, SimilarOptions(FITTED, candidates_only=True)).as_dict()
     assert shown["calibrated_q"] == pytest.approx(row["calibrated_q"], abs=1e-12)
     assert shown["disagreement"] == pytest.approx(row["disagreement"], abs=1e-12)
     assert shown["candidate"]
     assert ("optimistic" if row["disagreement"] > 0 else "pessimistic") in shown["labels"]
-    similar = json.loads(vr(["similar", str(number), "--candidates-only", *options], capsys)[1])
     assert similar["query"]["disagreement"] == pytest.approx(row["disagreement"], abs=1e-12)
     with Store.open(db) as store:
         found = store.candidates(FITTED).set_index("position_id")

@@ -88,11 +88,6 @@ CASES = [
         "share of the positions as worst:2%. See vr stats --help",
     ),
     (
-        ["experiment", "selfplay", "--threshold", "worst:2%"],
-        2,
-        "vr: --threshold worst:2%: a share is of a store's positions; give a number",
-    ),
-    (
         ["plot", "--alpha", "many"],
         2,
         "vr: plot: Invalid value for '--alpha': many: give a number of centipawns, auto or wdl. See vr plot --help",
