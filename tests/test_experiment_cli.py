@@ -33,7 +33,7 @@ ENDINGS = "7k/8/8/8/8/3Q4/2Q5/K7 w - - 0 1\n7K/8/8/8/8/3q4/2q5/k7 b - - 0 1\n"
 def maia(shared_data: Path, tmp_path: Path) -> list[str]:
     (tmp_path / "endings.epd").write_text(ENDINGS)
     net = str(shared_data / "nets" / "maia-1900.pb.gz")
-    return ["--net", net, "--device", "cpu", "--openings", str(tmp_path / "endings.epd")]
+    return ["--net", net, "--openings", str(tmp_path / "endings.epd")]
 
 
 def vr(*words: str) -> str:

@@ -18,6 +18,7 @@ from tests.cli_tree import parse
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.params import SearchParams
+from valuerepair.training.options import TrainOptions
 
 PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), 400.0, 0.036, 113.0, 0.078)
 
@@ -41,7 +42,8 @@ def test_every_command_is_one(part: str, monkeypatch: pytest.MonkeyPatch) -> Non
             parse(list(step.command), program)
         for word, setting in pairwise(step.command):
             if word == "--set":
-                SearchParams().with_settings(dict([setting.split("=")]))
+                options: Any = TrainOptions() if step.command[0] == "train" else SearchParams()
+                options.with_settings(dict([setting.split("=")]))
 
 
 @pytest.mark.parametrize("part", ["main", "value", "further", "ways", "aside", "scale", "results", "long", "games"])

@@ -257,7 +257,7 @@ def command() -> None:
 
 
 @command.command("early")
-@click.argument("games", type=click.Path(exists=True, dir_okay=False))
+@click.argument("games", type=click.Path(dir_okay=False))
 @click.argument("db", type=click.Path(dir_okay=False))
 @click.argument("positions", type=int)
 def mine_early(games: str, db: str, positions: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, QuestionOptions, question, split_of
 from valuerepair.cli.verbosity import is_quiet, say_more
 
 
@@ -17,7 +17,7 @@ from valuerepair.cli.verbosity import is_quiet, say_more
     cls=SectionedCommand,
     sections={
         "Most used": "split by nodes positions jobs db",
-        "Search": "rounds audit deep",
+        "Search": "rounds audit deep seed",
         "Values": "threshold net oracle alpha calibration",
     },
 )
@@ -31,6 +31,7 @@ from valuerepair.cli.verbosity import is_quiet, say_more
 @SPLIT(help="A file of vr split: start only from candidates of its part train.")
 @DEEP(help="The deep search, if the store does not say how to run it: uci:/path,nodes=N.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
+@SEED(help="Seed for the order of the candidates.")
 @JSON
 def command(db: str, question: QuestionOptions, **given: Any) -> None:
     """Look around the candidates: where a net is wrong once, it is wrong again nearby.
@@ -65,7 +66,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
         steps=parse_steps(given["by"]),
         split=split_of(given["split"]),
         command=shlex.join(["vr", *sys.argv[1:]]),
-        **{name: given[name] for name in ("rounds", "nodes", "positions", "audit")},
+        **{name: given[name] for name in ("rounds", "nodes", "positions", "audit", "seed")},
     )
     with (
         Store.open(db, write=True) as store,

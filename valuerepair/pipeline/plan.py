@@ -243,7 +243,7 @@ class _Stages:
         nodes = self._sizes.expand or 0
         return [
             Stage(
-                "expand", ("expand", *self._of_store, *self._split, "--nodes", str(nodes)),
+                "expand", ("expand", *self._of_store, *self._split, "--nodes", str(nodes), *self._seed),
                 f"{nodes:,} nodes at most", 3 * self._rates.start + nodes * self._cost["expand"],
             )
         ]  # fmt: skip
