@@ -96,7 +96,7 @@ def test_interesting_positions_go_into_a_store(maia: list[str], tmp_path: Path) 
 def test_odds(maia: list[str], tmp_path: Path) -> None:
     book, folder = tmp_path / "queens.epd", tmp_path / "out"
     book.write_text(ODDS)
-    words = ["match", "nodes=2", "nodes=2,n_scl=2", "--against", "nodes=1", "--odds", "--games", "2", *maia[:4]]
+    words = ["match", "nodes=2", "nodes=2,n_scl=2", "--against", "nodes=1", "--odds", "--games", "2", *maia[:2]]
     lines = vr(*words, "-o", str(folder), "--openings", str(book)).splitlines()
     assert [line.split(" against ")[0] for line in lines[1:3]] == ["nodes=2", "nodes=2 n_scl=2"]
     games = read_written(folder / "nodes=2-against-nodes=1.pgn")[0]
@@ -134,7 +134,7 @@ def test_ctrl_c_keeps_games_and_the_same_command_goes_on(maia: list[str], tmp_pa
     (["match", "nodes=5", "--odds", "--games", "2"], "gives no odds"),
 ])  # fmt: skip
 def test_wrong_words(words: list[str], message: str, maia: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["experiment", *words, "-o", str(tmp_path / "out"), *maia[:4]])
+    result = CliRunner().invoke(cli, ["experiment", *words, "-o", str(tmp_path / "out"), *maia[:2]])
     assert isinstance(result.exception, ValueRepairError), result.output
     assert message in str(result.exception)
     assert not (tmp_path / "out").exists()
