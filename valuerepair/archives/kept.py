@@ -30,7 +30,7 @@ _NUMBERS = ("ply", "key", "history_known")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far archives were read: `source` of them in full, and `offset` unpacked bytes, or `games`, of the next one."""
+    """How far archives were read: `source` of them in full, then `offset` unpacked bytes, or `games`, of the next."""
 
     source: int = 0
     offset: int = 0
