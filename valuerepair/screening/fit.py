@@ -83,9 +83,8 @@ class LadderRows:
 
 def joined(own: LadderRows, others: LadderRows) -> LadderRows:
     """The rows of both, which have the same rungs."""
-    columns: Mapping[str, Any] = {
-        name: np.concatenate([getattr(own, name), getattr(others, name)]) for name in _COLUMNS
-    }
+    parts = (own, others)
+    columns: Mapping[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     return replace(own, **columns)
 
 
@@ -139,9 +138,7 @@ def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) ->
     fold = np.random.default_rng(0).permutation(np.arange(len(climbed)) % FOLDS)
     models = []
     chances = np.ones((len(climbed), len(climbed.rungs)))
-    with threadpool_limits(
-        limits=1, user_api="blas"
-    ):  # threads would compete with engines, and these products are small
+    with threadpool_limits(limits=1, user_api="blas"):  # threads would compete with engines, for small products
         for k in range(1, len(climbed.rungs) + 1):
             learner = _Rung(climbed, k, threshold, without)
             model = learner.fit()

@@ -39,7 +39,7 @@ _LARGEST_Q = 0.995
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """How to screen: `recall`, the share of candidates to keep, and `audit`, the share of cut positions to search anyway.
+    """How to screen: `recall` is the share of candidates to keep, `audit` the share of cut positions to search anyway.
 
     `price`: the cost of a lost candidate, in full searches, instead of `recall`. `rungs`: node counts below the
     oracle's own; None: `SHARES` of it. Raises UsageError for values out of range.

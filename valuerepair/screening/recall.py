@@ -81,7 +81,7 @@ def figures(
             for s in screening.screens(store, net_id, oracle_id)
         ],
     }
-    return counts | {"recall_said": recall_words(numbers_of_ladder)}
+    return counts | {"recall_said": recall_words(counts)}
 
 
 def _recall(found: int, missed: float) -> float | None:
