@@ -39,7 +39,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     import json
 
     from valuerepair.chess.progress import Progress
-    from valuerepair.runs.confirm import ConfirmOptions, Depth, confirm_candidates
+    from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
+    from valuerepair.runs.second_oracle import Depth
     from valuerepair.store.store import Store
 
     options = ConfirmOptions(given["limit"], given["retry_failed"], shlex.join(["vr", *sys.argv[1:]]))
