@@ -31,7 +31,7 @@ class Bound(NamedTuple):
     prior: float
 
 
-# At float32 a hundred times the rounding error, at float16 two to four times the largest off measured on 5,000
+# At float32 a hundred times the rounding error, at float16 two to four times the largest difference measured on 5,000
 # positions (docs/performance.md). Real faults are much larger.
 BOUNDS: Mapping[Precision, Bound] = {"f32": Bound(5e-4, 5e-4), "f16": Bound(0.04, 0.04)}
 
@@ -64,7 +64,7 @@ def apart(session: Session, reference: Session, input_format: int) -> Bound:
 def check(session: Session, reference: Path, input_format: int) -> None:
     """Compares a session with the CPU at float32, which runs the file `reference`.
 
-    Raises ValueRepairError if the offs exceed `BOUNDS`.
+    Raises ValueRepairError if the differences exceed `BOUNDS`.
     """
     from valuerepair.nets.session import Session
 
