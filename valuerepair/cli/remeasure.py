@@ -188,7 +188,7 @@ def command(
 def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> RegretOptions | None:
     """What `--regret` asks for; None without it."""
     from valuerepair.errors import UsageError
-    from valuerepair.oracles.spec import parse_spec
+    from valuerepair.engines.kinds import parse_spec
     from valuerepair.runs.regret import POSITIONS, RegretOptions
 
     if nodes is None:
@@ -204,7 +204,7 @@ def _regret_options(nodes: int | None, positions: int | None, deep: str | None) 
 def _rejudge_options(deep: str | None, positions: int | None) -> RejudgeOptions | None:
     """What `--rejudge` asks for; None without it."""
     from valuerepair.errors import UsageError
-    from valuerepair.oracles.spec import parse_spec
+    from valuerepair.engines.kinds import parse_spec
     from valuerepair.runs.rejudge import POSITIONS, RejudgeOptions
 
     if deep is None:

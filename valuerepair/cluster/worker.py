@@ -107,9 +107,9 @@ class WorkerEvaluators(WorkerPlugin):
                 if given.weights is not None:
                     spec = replace(spec, weights=_have(given.weights))
                 # Of trees as many as are good; of lc0 on a graphics card too.
-                good = spec.kind == "mcts" or (self._gpu and spec.kind == "lc0")
+                good = spec.kind.takes_net and (self._gpu or spec.kind.built_in)
                 count = given.searches or (None if good else self._cores)
-                net = self._open_net() if spec.kind == "mcts" else None
+                net = self._open_net() if spec.kind.built_in else None
                 self._oracle = open_oracle(spec, net_path=_have(given.net), net=net, workers=count)
             return self._oracle
 
