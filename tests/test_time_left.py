@@ -238,3 +238,39 @@ def test_progress_says_no_time_left_from_its_first_step(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Training: 1/1000 steps, 0:50"
     assert lines[1] == "Training: 11/1000 steps, 1:00, 16:29 left"
+
+
+def shared_looks(games: int, alone: float, together: float, *, shared: bool) -> list[float]:
+    """Time left as said over time left, after each game of 64 at once; a ply takes `alone` + `together` n seconds."""
+    rng, time, begun, looks = np.random.default_rng(1), 0.0, 0, []
+    plies = np.maximum(5, rng.lognormal(np.log(100), 0.5, games)).astype(int)
+    so_far: dict[int, int] = {}
+    turns = Turns(64, lambda: time, shared=shared)
+    for ended in range(1, games + 1):
+        while len(so_far) < 64 and begun < games:
+            so_far[begun] = 0
+            turns.comes(begun)
+            begun += 1
+        next_plies = min(int(plies[number]) - done for number, done in so_far.items())
+        time += next_plies * (alone + together * len(so_far))
+        so_far = {number: done + next_plies for number, done in so_far.items()}
+        number = next(number for number, done in so_far.items() if done == plies[number])
+        del so_far[number]
+        turns.ended(number, int(plies[number]))
+        left = turns.remaining(games - ended)
+        if left is not None and games - ended > 3:
+            looks.append((time, left.seconds))
+    return [seconds / max(time - at, 1e-9) for at, seconds in looks]
+
+
+@pytest.mark.parametrize(("alone", "together"), [(0.0, 1.0), (30.0, 1.0)])
+@pytest.mark.parametrize("games", [64, 200, 1000])
+def test_games_that_share_a_machine(games: int, alone: float, together: float) -> None:
+    """One core, and a device half full: most looks are right within a factor of two."""
+    looks = shared_looks(games, alone, together, shared=True)
+    assert np.mean([0.5 <= look <= 2 for look in looks]) > 0.7
+    assert max(looks) < 4
+
+
+def test_games_on_one_core_are_no_games_on_workers_of_their_own() -> None:
+    assert max(shared_looks(64, 0.0, 1.0, shared=False)) > 6

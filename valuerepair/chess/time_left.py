@@ -26,6 +26,8 @@ _TYPICAL = np.array([0.388, 0.525, 0.629, 0.727, 0.828, 0.940, 1.070, 1.236, 1.4
 _TYPICAL /= _TYPICAL.mean()
 _TYPICAL_WEIGHTS = np.full(10, 0.2)
 _SCALINGS = 5
+_USUAL_SHARE = 0.75  # nets' batches are full, or nearly
+_NOISE = 0.05  # plies of equal games differ in time by about as much
 
 
 class Remaining(NamedTuple):
@@ -73,28 +75,39 @@ class PieceSizes:
 
 
 class Turns:
-    """Games that begin in their order, as many at once as there are workers, wherever they are handed over."""
+    """Games that begin in their order, as many at once as there are workers, wherever they are handed over.
 
-    def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic) -> None:
+    `shared` games share a machine: while n games run, each takes (1 - s) + s n / jobs of the time that it takes while
+    all `jobs` run. s is 0 on a device that is never full and 1 on one core; it is the share by which the games that
+    have ended took the same time for each ply. Other games have a worker each (s is 0).
+    """
+
+    def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic, *, shared: bool = False) -> None:
         self._jobs, self._now = jobs, now
+        self._shares = np.linspace(0, 1, 9) if shared else np.zeros(1)
+        # For each share: how long a game that has run all the time would have taken while all `jobs` ran.
+        self._clocks = np.zeros(len(self._shares))
+        self._time = now()
         self._waiting: deque[int] = deque()
-        self._began: dict[int, float] = {}
-        self._ended: deque[float] = deque(maxlen=_MOST_ENDED)
+        self._began: dict[int, Floats] = {}
+        self._ended: deque[Floats] = deque(maxlen=_MOST_ENDED)
+        self._plies: deque[int] = deque(maxlen=_MOST_ENDED)
 
     def comes(self, number: int) -> None:
         """The game with this number is next: it begins now, or waits for its turn."""
         if len(self._began) < self._jobs:
-            self._began[number] = self._now()
+            self._began[number] = self._read_clocks()
         else:
             self._waiting.append(number)
 
-    def ended(self, number: int) -> None:
-        """A game is over. One that did not have its turn does not count."""
-        now, began = self._now(), self._began.pop(number, None)
+    def ended(self, number: int, plies: int = 0) -> None:
+        """A game is over, of which `plies` were searched. One that did not have its turn does not count."""
+        now, began = self._read_clocks(), self._began.pop(number, None)
         if began is None:
             self._waiting = deque(waiting for waiting in self._waiting if waiting != number)
             return
         self._ended.append(now - began)
+        self._plies.append(plies)
         if self._waiting:
             self._began[self._waiting.popleft()] = now
 
@@ -105,14 +118,37 @@ class Turns:
 
     def remaining(self, games_left: int) -> Remaining | None:
         """How long until `games_left` games are over; None as `games_remaining`."""
+        now, number = self._read_clocks(), self._likeliest_share()
+        ended = [seconds[number] for seconds in self._ended]
+        running = [(now - began)[number] for began in self._began.values()]
+        return games_remaining(self._jobs, ended, games_left, running, float(self._shares[number]))
+
+    def _read_clocks(self) -> Floats:
         now = self._now()
-        return games_remaining(self._jobs, self._ended, games_left, [now - began for began in self._began.values()])
+        if self._began:
+            pace = 1 - self._shares + self._shares * len(self._began) / self._jobs
+            self._clocks = self._clocks + (now - self._time) / pace
+        self._time = now
+        return self._clocks
+
+    def _likeliest_share(self) -> int:
+        """The number of the share; the usual one while games have always run beside equally many others."""
+        plies = np.array(self._plies, np.float64)
+        searched = plies > 0
+        if len(self._shares) == 1 or searched.sum() < 2:
+            return int(np.abs(self._shares - _USUAL_SHARE).argmin())
+        pace = np.array(self._ended)[searched] / plies[searched, None]
+        spread = (pace.std(axis=0) / pace.mean(axis=0)) ** 2 + _NOISE**2
+        return int(np.argmin(searched.sum() * np.log(spread) + 10 * (self._shares - _USUAL_SHARE) ** 2))
 
 
-def games_remaining(jobs: int, ended: Sequence[float], left: int, running: Sequence[float]) -> Remaining | None:
+def games_remaining(
+    jobs: int, ended: Sequence[float], left: int, running: Sequence[float], share: float = 0.0
+) -> Remaining | None:
     """How long until all of the games `left`, the running ones among them, are over, of which `jobs` run at once.
 
-    `ended` are the seconds that games lasted, `running` those that each of the others has lasted so far. None before a
+    `ended` are the seconds that games lasted, `running` those that each of the others has lasted so far, both as if
+    `jobs` games had run all the time: while n run, each takes 1 - `share` + `share` n / `jobs` of that. None before a
     game has ended, and while fewer have than a tenth of those that run: of hundreds that began together, the first few
     to end say how early a game may be over, and nothing about the others. In each future the waiting games go to the
     worker that is free first.
@@ -135,7 +171,8 @@ def games_remaining(jobs: int, ended: Sequence[float], left: int, running: Seque
         free[rows, free.argmin(axis=1)] += lengths
     # The mean of a few games may be far from that of all.
     unsure = sizes.deviation / sizes.mean / math.sqrt(len(ended)) * rng.standard_normal(_FUTURES)
-    low, middle, high = np.quantile(free.max(axis=1) * np.exp(unsure), [0.05, 0.5, 0.95])
+    seconds = (1 - share) * free.max(axis=1) + share * free.sum(axis=1) / free.shape[1]
+    low, middle, high = np.quantile(seconds * np.exp(unsure), [0.05, 0.5, 0.95])
     return Remaining(float(middle), float(low), float(high))
 
 

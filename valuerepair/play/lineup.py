@@ -93,6 +93,7 @@ class Lineup:
             own = [side.kind == MCTS and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
             nets = [self._net(side) if here else None for side, here in zip(sides, own, strict=True)]
             self.jobs = jobs or self._good_jobs(sides, nets, games)
+            self.shared = None not in nets  # games share this process, and take longer beside others
             first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(first, sides, limits)
             self.seats: tuple[Seat, ...] = tuple(

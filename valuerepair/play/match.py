@@ -250,7 +250,7 @@ def _play(
     progress: Progress,
 ) -> bool:
     """Plays and writes; whether it was interrupted."""
-    turns, shown = Turns(lineup.jobs), 0.0
+    turns, shown = Turns(lineup.jobs, shared=lineup.shared), 0.0
     progress.advance(standing.games)
 
     def coming() -> Iterator[Pairing]:
@@ -282,7 +282,7 @@ def _play(
                 text = game_text(record, facts.tags(record), timed=True)
                 writer.write(text)
                 standing.add(Played.of_written(WrittenGame.of_text(text)))
-                turns.ended(record.number)
+                turns.ended(record.number, len(record.thoughts))
                 tick(1)
         finally:
             games.close()

@@ -285,7 +285,7 @@ def play_selfplay(
 
 def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
     begun = time.monotonic()
-    done, turns = {game.number for game in keeper.games}, Turns(source.jobs)
+    done, turns = {game.number for game in keeper.games}, Turns(source.jobs, shared=True)
     shown, nodes = 0.0, 0
 
     def coming() -> Iterator[Pairing]:
@@ -301,7 +301,7 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
             keeper.keep(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
-            turns.ended(record.number)
+            turns.ended(record.number, len(record.thoughts))
             if now - shown >= TICK_S:
                 shown = now
                 left = turns.remaining(plan.games - len(keeper.games))
