@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valuerepair.engines.find import find_engine
+from valuerepair.engines.kinds import chosen_spec, parse_spec
 from valuerepair.errors import UsageError
-from valuerepair.oracles.open import chosen_spec
-from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.settings import (
     HeldOutShares,

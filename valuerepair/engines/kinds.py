@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,7 +47,8 @@ _SMALL_HASH_NODES = 2_000_000
 # Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
 # Options that come with the net and its device, and files that an engine would write: no store says where to.
-_NOT_AGAIN = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats", "Debug Log File", "LogFile")
+_OF_NET = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats")
+_NOT_AGAIN = (*_OF_NET, "Debug Log File", "LogFile")
 _DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 
@@ -148,8 +148,10 @@ class EngineKind:
 
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
         """A spec with one setting more. Raises UsageError."""
-        if name in self.settings:
-            return replace(spec, **{name: value})
+        if name in self.settings and name == "path":
+            return replace(spec, path=value)
+        if name in self.settings and name == "weights":
+            return replace(spec, weights=value)
         if name == "weights":
             raise UsageError(f"{spec.where}weights= is for lc0; other engines take option.NAME=VALUE")
         return with_setting(spec, name, value, self.settings)

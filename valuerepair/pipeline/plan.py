@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from valuerepair.chess.progress import format_duration
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Settings, Sizes, seconds_of

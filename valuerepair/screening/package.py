@@ -48,8 +48,8 @@ def package_positions(kind: str) -> PackagePositions:
 def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> LadderRows | None:
     """The package's positions as if searched by an oracle of this kind with these rungs; None where there are none.
 
-    Kinds that are not in it borrow those of the own search or of Stockfish. Of Stockfish there are no W/D/L. For candidates beyond scale net Q goes through a curve of these positions, each as
-    if it were a game of its own.
+    Kinds that are not in it borrow those of the own search or of Stockfish; of Stockfish there are no W/D/L. For
+    candidates beyond scale net Q goes through a curve of these positions, each as if it were a game of its own.
     """
     assert question.alpha is not None
     engine = kind_of(kind)
