@@ -39,7 +39,7 @@ from valuerepair.nets.weights import NetFile
 log = logging.getLogger(__name__)
 
 EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000 or uci:/path/engine,nodes=1000000"
-# What the own search judges with beside lc0's own settings; measured: docs/methods.md, "The own search as a judge".
+# What the own search judges with beside lc0's settings; measured: docs/methods/judges.md, "The own search as a judge".
 JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend": "1"}
 _START_SECONDS = 300.0
 # The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.
