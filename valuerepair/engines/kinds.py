@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from valuerepair import signals
 from valuerepair.archives.options import CHUNKS, SELFPLAY, VIEWS
 from valuerepair.archives.options import KINDS as RECORDS
 from valuerepair.engines.find import find_engine
@@ -120,6 +123,11 @@ class EngineKind:
         return kind_of, (self.name,)  # on another machine too it is the one object of its name
 
     # -- text --
+
+    @property
+    def begin(self) -> str:
+        """How its text begins, for completion."""
+        return f"{self.name}:" if self.first_word else f"{self.name}:nodes=" if self.searches else self.name
 
     def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
         """Reads the settings of an engine; a first word may end in a colon, too, as the names of kinds do.
@@ -266,19 +274,13 @@ class EngineKind:
     def again(self, oracle: KnownOracle) -> EngineSpec:
         """The ``--deep`` of an oracle in a store, at the same limits. Its program is found by name: a store may come
         from anybody, and what it names is never run. Raises UsageError where that cannot be."""
-        own = self.options_again(
-            {
-                name: str(value)
-                for name, value in oracle.options.items()
-                if name not in _NOT_AGAIN and str(value) not in _USUAL.get(name, ())
-            }
-        )
         limits = oracle.limits or {"nodes": self.default_nodes}
-        return parse_spec(EngineSpec(self, limits, options=own).text)
+        return parse_spec(EngineSpec(self, limits, options=self.options_again(oracle)).text)
 
-    def options_again(self, options: dict[str, str]) -> dict[str, str]:
+    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
         """Options of an identity as options of a text."""
-        return options
+        options = {name: str(value) for name, value in oracle.options.items() if name not in _NOT_AGAIN}
+        return {name: value for name, value in options.items() if value not in _USUAL.get(name, ())}
 
 
 class _Stockfish(EngineKind):
@@ -302,6 +304,80 @@ class _Uci(EngineKind):
             f"{oracle.label}: the store does not know where this engine lies; say which engine looks again: "
             "--deep uci:/path/engine,nodes=N"
         )
+
+
+class _Ssh(EngineKind):
+    """An engine on another machine, ``ssh:HOST,engine=stockfish``, by the user's own ssh and its settings.
+
+    The `path` of a spec is the host, its `arguments` are the program there and its arguments.
+    """
+
+    settings = ("engine",)
+    first_word = "HOST"
+    install = "apt-get install openssh-client"
+    usual_engine = "stockfish"
+    host = re.compile(r"[a-z0-9_][a-z0-9_.@:%+-]*", re.IGNORECASE | re.ASCII)  # ssh would take "-" for an option
+
+    def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
+        if not self.host.fullmatch(word):
+            raise UsageError(f"{spec.where}{word!r} is not a host; give it as to ssh: HOST or USER@HOST")
+        return replace(spec, path=word, arguments=(self.usual_engine,))
+
+    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
+        if name in self.settings:
+            return replace(spec, arguments=(value, *spec.arguments[1:]))
+        return super().with_setting(spec, name, value)
+
+    def words(self, spec: EngineSpec) -> list[str]:
+        engine, *arguments = spec.arguments
+        rest = super().words(replace(spec, path=None, arguments=tuple(arguments)))
+        return [spec.path or "", f"engine={engine}", *rest]
+
+    def program(self, spec: EngineSpec) -> str:
+        return super().program(replace(spec, path=None))
+
+    def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
+        return replace(super().launch(spec, usual), arguments=self._on_host(spec, f"exec {shlex.join(spec.arguments)}"))
+
+    def _on_host(self, spec: EngineSpec, command: str) -> tuple[str, ...]:
+        """The arguments of an ssh that runs a command line of the host's shell, and asks the user nothing."""
+        return ("-T", "-o", "BatchMode=yes", "--", spec.path or "", command)
+
+    def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
+        file = f'"$(command -v {shlex.quote(spec.arguments[0])})"'
+        command = f"sha256sum {file} || shasum -a 256 {file}"
+        done = signals.run([setup.path, *self._on_host(spec, command)])
+        if not (found := re.match(r"\\?([0-9a-f]{64})\b", done.stdout)):
+            reason = (done.stderr.strip().splitlines() or ["it gave no SHA-256 of the program"])[-1]
+            raise ValueRepairError(f"{spec.where}{spec.arguments[0]} on {spec.path}: {reason}")
+        return found[1]
+
+    def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
+        return [f"host={spec.path}", *super().facts(spec, setup)]
+
+    def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
+        setup = super().judge(spec, net_path, hash_mb)
+        identity = {"host": spec.path, "engine": shlex.join(spec.arguments)}
+        plain = {name: value for name, value in setup.plain.items() if name != "program"}
+        return replace(setup, identity_options=identity, plain={**plain, "engine": self.usual_engine})
+
+    def again(self, oracle: KnownOracle) -> EngineSpec:
+        try:
+            command = tuple(shlex.split(str(oracle.options.get("engine", ""))))
+        except ValueError:
+            command = ()
+        spec = EngineSpec(self, path=str(oracle.options.get("host", "")), options=self.options_again(oracle))
+        text = replace(spec, arguments=command or (self.usual_engine,)).text
+        if command != (self.usual_engine,):  # as of programs on this machine: only one that is known by its name
+            raise UsageError(
+                f"{oracle.label}: a store may come from anybody, and what it names is not run; if you know the engine, "
+                f"say it: --deep {shlex.quote(f'{text},nodes=N')}"
+            )
+        limits = [f"{name}={value}" for name, value in oracle.limits.items()]
+        return parse_spec(",".join([text, *limits]))
+
+    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
+        return {name: value for name, value in super().options_again(oracle).items() if name not in ("host", "engine")}
 
 
 class _WithNet(EngineKind):
@@ -344,10 +420,13 @@ class _Lc0(_WithNet):
 
         return find_lc0() or find_engine(self.name)
 
+    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
+        if name.lower() == "option.weightsfile":  # the identity would name another net
+            raise UsageError(f"{spec.where}option.WeightsFile has no place here: give the net as weights=FILE.pb.gz")
+        return super().with_setting(spec, name, value)
+
     def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
         assert net is not None
-        if "weightsfile" in {name.lower() for name in spec.options}:  # the identity would name another net
-            raise UsageError(f"{spec.where}option.WeightsFile has no place here: give the net as weights=FILE.pb.gz")
         if net.header is None:
             raise UsageError(f"{spec.where}{net.path} is no lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
         # An lc0.config beside the binary or in the working directory would change the search unseen: an empty name is
@@ -447,9 +526,9 @@ class _OwnSearch(_WithNet):
             )
         return super().again(oracle)
 
-    def options_again(self, options: dict[str, str]) -> dict[str, str]:
+    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
         # An identity names what is not as in lc0's search; what is usual today may not have been then.
-        return dict.fromkeys(JUDGING, "0") | options
+        return dict.fromkeys(JUDGING, "0") | super().options_again(oracle)
 
 
 class _Recorded(EngineKind):
@@ -483,8 +562,8 @@ class _Recorded(EngineKind):
 
 
 STOCKFISH, OWN_SEARCH, LC0, UCI = _Stockfish("stockfish"), _OwnSearch("mcts"), _Lc0("lc0"), _Uci("uci")
-RECORDED = _Recorded("recorded")
-KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_SEARCH, LC0, UCI, RECORDED)}
+SSH, RECORDED = _Ssh("ssh"), _Recorded("recorded")
+KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_SEARCH, LC0, UCI, SSH, RECORDED)}
 
 
 def kind_of(name: str) -> EngineKind:
