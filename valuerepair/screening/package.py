@@ -17,14 +17,11 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
+from valuerepair.engines.kinds import OWN_SEARCH, STOCKFISH, kind_of
 from valuerepair.question import Question
 from valuerepair.screening.fit import LadderRows
 
 _FILE = "package.npz"
-# The kinds of oracles that searched the positions. Other kinds borrow those of the nearest kind, and cut nothing until
-# they have positions of their own.
-SEARCHED_ALIKE = ("stockfish", "mcts")
-_BORROWED = {"uci": "stockfish", "lc0": "mcts"}
 # Mates are stored as these centipawns, and Q in these parts of 1.
 MATE_CP = 32_000
 Q_PARTS = 30_000
@@ -43,7 +40,7 @@ class PackagePositions(NamedTuple):
 
 @cache
 def package_positions(kind: str) -> PackagePositions:
-    """The package's positions searched by ``stockfish`` or ``mcts``."""
+    """The package's positions of a kind of oracle that is `in_package`."""
     with files("valuerepair.screening").joinpath(_FILE).open("rb") as stream, np.load(stream) as content:
         return PackagePositions(*(content[f"{kind}_{name}"] for name in PackagePositions._fields))
 
@@ -51,19 +48,19 @@ def package_positions(kind: str) -> PackagePositions:
 def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> LadderRows | None:
     """The package's positions as if an oracle of this kind had searched them at these rungs; None if it has none.
 
-    Those of Stockfish have no W/D/L. For candidates beyond scale, net Q is calibrated on these positions, with each
-    position as a game of its own.
+    Kinds that are not in the package borrow the positions of the own search or of Stockfish; those of Stockfish have no
+    W/D/L. For candidates beyond scale, net Q is calibrated on these positions, with each position as a game of its own.
     """
     assert question.alpha is not None
-    kind = _BORROWED.get(kind, kind)
-    if kind not in SEARCHED_ALIKE or (question.q_from == "wdl" and kind == "stockfish"):
+    engine = kind_of(kind)
+    if not engine.searches or (question.q_from == "wdl" and not engine.own_q):
         return None
-    positions = package_positions(kind)
+    positions = package_positions((OWN_SEARCH if engine.own_q else STOCKFISH).name)
     full = int(np.argmin(np.abs(np.log(positions.nodes / nodes))))
     scale = positions.nodes[full] / nodes
     at = [int(np.argmin(np.abs(np.log(positions.nodes / (scale * rung))))) for rung in rungs]
     score = positions.score[:, [*at, full]].astype(np.float64)
-    if kind == "mcts":
+    if engine.own_q:
         q = score / Q_PARTS
     else:
         q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, question.alpha))
