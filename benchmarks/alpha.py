@@ -1,7 +1,8 @@
 """How stable candidates are against alpha: `python -m benchmarks.alpha FIRST.db SECOND.db --net maia-1900 ...`.
 
 The stores are two draws of the same archives, every position searched by one oracle (`vr mine --screen off`), with the
-values of all nets (`vr remeasure --net A --net B` adds them). It prints the tables of docs/methods.md, "Which alpha".
+values of all nets (`vr remeasure --net A --net B` adds them). It prints the tables of docs/methods/scale.md,
+"Which alpha".
 """
 
 from __future__ import annotations

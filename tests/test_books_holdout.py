@@ -118,7 +118,7 @@ def test_near_duplicates_are_left_out_within_a_game_or_kept() -> None:
 
 
 def test_of_whole_games_a_third_are_near_duplicates(shared_data: Path, tmp_path: Path) -> None:
-    """The figure of docs/methods.md."""
+    """The figure of docs/methods/books.md."""
     archive, db = shared_data / "pgn" / "lichess-blitz.pgn", str(tmp_path / "s.db")
     words = ["mine", str(archive), "--deep", "recorded", "--per-game", "1000", "--db", db]
     net = str(shared_data / "nets" / "maia-1900.pb.gz")

@@ -42,7 +42,7 @@ def distance(one: chess.Board, other: chess.Board, mirror: bool = True) -> tuple
 
 
 def by_hand(one: chess.Board, other: chess.Board) -> tuple[float, float, float, float]:
-    """The definition in docs/methods.md, square by square, without mirror images."""
+    """The definition in docs/methods/judges.md, square by square, without mirror images."""
     one, other = (board if board.turn else board.mirror() for board in (one, other))
     material = pawns = kings = 0.0
     for side in (chess.WHITE, chess.BLACK):

@@ -216,54 +216,6 @@ def test_root_moves_that_draw_are_chosen_by_visits() -> None:
     assert next(move for move in better.moves if move.move == "e3e2").certain == 0
 
 
-# What a draw is worth to White, how much better all is for Black; whether ...Kf4 has most visits and what is its Q;
-# the choice with draws_by_q.
-BY_Q = (
-    (0.0, -0.1, "below 0", "e3e2"),
-    (0.0, 0.0, "below 0", "e3e2"),
-    (0.0, 0.05, "above 0", "e3f4"),
-    (0.3, -0.1, "below 0", "e3f4"),  # the draw is worth less still
-    (-0.3, 0.1, "above 0", "e3e2"),  # the draw is worth more
-    (-0.3, 0.3, "above 0", "e3f4"),
-)
-
-
-@pytest.mark.parametrize(("draw_score", "by", "q", "choice"), BY_Q)
-def test_draws_by_q_chooses_a_draw_unless_the_most_visited_move_is_worth_more(
-    draw_score: float, by: float, q: str, choice: str
-) -> None:
-    plain, by_q = (
-        searched(TAKES_ROOK, 60, net_that_says(by, 2.5), certainty=True, draw_score=draw_score, draws_by_q=on).result(0)
-        for on in (False, True)
-    )
-    assert (plain.best_move, "above 0" if plain.q > 0 else "below 0") == ("e3f4", q)
-    assert (by_q.best_move, by_q.best.pv[0]) == (choice, choice)
-    assert {move.move: move.visits for move in by_q.moves} == {move.move: move.visits for move in plain.moves}
-    assert (by_q.certain, by_q.q) == ((0, pytest.approx(-draw_score)) if choice == "e3e2" else (None, plain.q))
-
-
-def test_draws_by_q_reorders_nothing_else() -> None:
-    """The rule in words, of the moves that the plain search lists; the search is the same."""
-    changed = several = 0
-    for options in ({}, {"certainty": True}, {"certainty": True, "lookahead": True, "draw_score": 0.1}):
-        for start in endings(("KBkn", "KNkp", "KPkb", "KNkn"), (0, 98), 150, 7):
-            plain, by_q = (
-                searched(start, 25, FakeNet(spread=0.2), draws_by_q=on, **options).result(0) for on in (False, True)
-            )
-            draws = [move for move in plain.moves if move.certain == 0 and move.visits]
-            others = [move for move in plain.moves if move not in draws and not (move.certain == 1 and move.visits)]
-            expected = list(plain.moves)
-            if draws and others and others[0].q <= draws[0].q:
-                best = sorted(draws, key=lambda move: move.prior, reverse=True)
-                expected = [move for move in plain.moves if move not in draws + others] + best + others
-                several += len(draws) > 1
-            assert [move.move for move in by_q.moves] == [move.move for move in expected]
-            assert by_q.root == plain.root
-            changed += by_q.best_move != plain.best_move
-    assert changed > 5
-    assert several > 5
-
-
 # --- Rules of the draw inside proofs
 
 

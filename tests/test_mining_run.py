@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,16 +26,16 @@ from tests.mining_doubles import (
     random_games,
     rows,
 )
-from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.question import Question
-from valuerepair.runs.options import MineOptions
+from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.workers import FIRST_CHUNK_ROWS, ArchiveReader
-from valuerepair.store.rows import DeepResult
+from valuerepair.store.rows import DeepResult, RunRecord
 from valuerepair.store.store import Store
 
 
@@ -135,6 +135,46 @@ def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp
     assert said == [f"resuming: {first.scored} already scored"]
     mine_by_key(archive, tmp_path / "whole.db")
     assert dump(db) == dump(tmp_path / "whole.db")
+
+
+# What runs were known by before options that keep their defaults were left out.
+EARLIER_RUNS = [
+    (SampleOptions(), "1a8ee0bd7894bb78122da6590770957259deec963abfac81f711774a8f51bb9a"),
+    (
+        SampleOptions(per_game=None, positions=50, min_elo=2000, seed=3, threads=7),
+        "6dab084646c295fec731b3192675bfd1a7fc93d20ef2f911c6ef8fbec4829ecb",
+    ),
+    (
+        SampleOptions(recorded=RecordedOptions("eval")),
+        "fbba13d461aa6e85a96eca37c2a305beff82437de1bc41f7ff209cfdeca7ddda",
+    ),
+    (SampleOptions(aside=0.5), "190aebae13c191fc309a3e130118a6a413a2bb331260adac8c99f9b42e9507e9"),
+]
+
+
+def run_record(sample: SampleOptions) -> RunRecord:
+    options = sampling_options(sample)
+    return RunRecord.of(mining_work(["-"], options, KeyNet(), KeyOracle().identity), "vr mine -", options)
+
+
+@pytest.mark.parametrize(("sample", "identity"), EARLIER_RUNS)
+def test_an_unfinished_run_of_an_earlier_version_is_resumed(db: Path, sample: SampleOptions, identity: str) -> None:
+    with Store.open(db, create=True) as store:
+        before = store.begin_run(RunRecord(identity, "vr mine -", {}, 0, {}))
+        store.end_run(before, "interrupted", {})
+        again = store.begin_run(run_record(sample))
+        assert (again.id, again.resumed) == (before.id, True)
+
+
+def test_a_new_option_is_part_of_a_run_only_where_it_is_given() -> None:
+    @dataclass(frozen=True, slots=True)
+    class LaterOptions(SampleOptions):
+        after_castling: bool = False
+
+    usual, given = LaterOptions(), LaterOptions(after_castling=True)
+    assert run_record(usual).identity == run_record(SampleOptions()).identity
+    assert run_record(given).identity != run_record(usual).identity
+    assert run_record(given).options["after_castling"] is True
 
 
 def test_what_was_read_for_a_sample_is_not_read_again(

@@ -234,7 +234,7 @@ def test_blind_spots(run: Callable[[str], Any]) -> None:
 
 
 def blindness(p: float, rank: int) -> str:
-    """As docs/methods.md defines it."""
+    """As docs/methods/judges.md defines it."""
     return "value" if rank == 1 or p >= 0.1 else "policy" if p < 0.01 else "partly"
 
 

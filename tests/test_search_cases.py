@@ -1,4 +1,4 @@
-"""The nodes that docs/methods.md says each option needs are the fewest that suffice, by searches of so many nodes."""
+"""Each option needs as many nodes as docs/methods/search.md says, and no fewer suffice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import Net
 
-PAGE = (Path(__file__).parents[1] / "docs" / "methods.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "methods" / "search.md").read_text("utf-8")
 CASE_TABLE, MATES_TABLE = (
     PAGE[PAGE.index(head) :].split("\n\n")[0] for head in ("| options | Qc4 is best", "| options | a win is proven")
 )

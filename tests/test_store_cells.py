@@ -49,7 +49,7 @@ READERS: dict[str, list[str]] = {
     "report": ["report", "--threshold", "0.35", "-o", "{out}/report.html"],
     "remeasure": ["remeasure", "--net", "maia-1900", "--net", "meangirl-8"],
     "merge": ["store", "merge", "-o", "{out}/merged.db"],
-    "check": ["store", "check", "--sample", "0"],
+    "check": ["store", "check"],
 }
 FUZZ_INPUTS = int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000"))
 FUZZ_SEED = int(os.environ.get("VALUEREPAIR_FUZZ_SEED", "2"))

@@ -18,10 +18,10 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.values import AlphaFit
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Question
-from valuerepair.runs.check_store import digest_check
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.store import files, schema
+from valuerepair.store.check import digest_check
 from valuerepair.store.integrity import integrity_checks
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.store import Store

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from valuerepair.play.match_length import MatchLength
     from valuerepair.play.selfplay import SelfplayEnd
     from valuerepair.report.page import WrittenPage
-    from valuerepair.runs.confirm import Confirmed
+    from valuerepair.runs.confirmed import Confirmed
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.regret import RegretOptions
     from valuerepair.runs.rejudge import RejudgeOptions
@@ -263,7 +263,8 @@ def confirm(
     is no candidate, and UsageError.
     """
     from valuerepair.chess.progress import Progress, remarks_to
-    from valuerepair.runs.confirm import ConfirmOptions, Depth, confirm_candidates
+    from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
+    from valuerepair.runs.second_oracle import Depth
 
     path, depth = os.fspath(store), Depth(deep, nodes, times)
     options = ConfirmOptions(limit, retry_failed, f"{shlex.join(['vr', 'confirm', '--db', path])} (from Python)")

@@ -2,7 +2,7 @@
 
 The curve f is odd (all values are from the side to move, so it says the same for both sides) and never falls. It is
 drawn by weighted least squares of deep Q on net Q, and cross-fitted: a position is judged by a curve that its game did
-not help to draw, nor to choose the kind of. See docs/methods.md, "Calibration".
+not help to draw, nor to choose the kind of. See docs/methods/scale.md, "Calibration".
 """
 
 from __future__ import annotations

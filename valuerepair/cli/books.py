@@ -32,7 +32,9 @@ from valuerepair.cli.verbosity import is_quiet, say_more
     help="Keep positions that the net rates higher (optimistic) or lower than the deep search does.",
 )
 @click.option("--confirmed", is_flag=True, help="Keep positions where vr confirm found the search right.")
-@click.option("--label", multiple=True, help="Keep positions with this label (docs/methods.md); of several, with all.")
+@click.option(
+    "--label", multiple=True, help="Keep positions with this label (docs/methods/judges.md); of several, with all."
+)
 @click.option("--max-abs-deep-q", type=float, help="Leave out positions with a larger |deep Q| (decided games).")
 @click.option(
     "--near-duplicates",

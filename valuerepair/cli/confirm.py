@@ -28,7 +28,7 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
 
     Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
     preferred move and after the search's. Results are stored; verdicts are computed from them with the alpha asked for
-    (docs/methods.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
+    (docs/methods/judges.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
 
     \b
     Example:
@@ -39,7 +39,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     import json
 
     from valuerepair.chess.progress import Progress
-    from valuerepair.runs.confirm import ConfirmOptions, Depth, confirm_candidates
+    from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
+    from valuerepair.runs.second_oracle import Depth
     from valuerepair.store.store import Store
 
     options = ConfirmOptions(given["limit"], given["retry_failed"], shlex.join(["vr", *sys.argv[1:]]))

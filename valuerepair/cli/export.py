@@ -57,7 +57,7 @@ _OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form", "seed", "d
     metavar="FILE",
     help="The file to write, of chunks a new folder.  [default: standard output]",
 )
-@click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods.md).")
+@click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods/judges.md).")
 @click.option("--pawn", type=float, help="The score of a pawn in plain, bin and text.  [default: 100]")
 @SPLIT(help="A file of vr split: write only what is of one of its parts.")
 @part_option("train", help="Which part of the split", usual="train")

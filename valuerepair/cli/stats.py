@@ -31,13 +31,13 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
     It begins with the rate of candidates at the threshold. Of these candidates it also says which labels they have
-    (docs/methods.md says what these mean and what they do not prove), how often a second look found the search right
+    (docs/methods/judges.md: what these mean and what they do not prove), how often a second look found the search right
     (vr confirm), whose values the games played from them (vr selfplay) agree with, and, with -v, how diverse they are.
 
     Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
     norms (l1: mean distance, robust to misjudged positions; l2: root mean square); so that the deep Q to be expected
     given the net's Q is as steep as that (slope), which is one scale to find by and to train by; and to the results of
-    the games that positions stood in (results). With 95 % intervals. docs/methods.md says which for what.
+    the games that positions stood in (results). With 95 % intervals. docs/methods/scale.md says which for what.
 
     A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve fitted to
     other games. --calibration fitted counts by that, here and in the other commands, and shows the curve.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.options import DB, DEEP, FILE, JSON, JSON_LINES, SEED
+from valuerepair.cli.options import DB, FILE, JSON, JSON_LINES
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -21,34 +21,29 @@ def command() -> None:
 
 @command.command()
 @DB
-@click.option("--sample", type=click.IntRange(0), default=20, help="Values to compute again, per net and oracle.")
-@SEED(help="Seed of the sample.")
-@click.option("--net", multiple=True, type=FILE, help="A net's file, where it is not known by name; may be repeated.")
-@DEEP(multiple=True, help="A deep search as in vr mine, where its engine is not found; may be repeated.")
 @JSON_LINES
-def check(db: str, sample: int, seed: int, net: tuple[str, ...], deep: tuple[str, ...], json: bool) -> None:
-    """Check a store: the file, every row, and a sample of values computed again.
+def check(db: str, json: bool) -> None:
+    """Check a store: the file and every row.
 
     Prints each check's name, rows checked, rows wrong, and an example. Keys, histories and moves are replayed for all
-    rows. A sample of values is computed again, by nets and engines that are the same to the byte; what is not available
-    is counted as not checked, with the reason. Exit code 1 when anything is wrong.
+    rows. Exit code 1 when anything is wrong.
 
     \b
     Example:
       vr store check
-      vr store check --db all.db --sample 200 --net my-net.pb.gz
+      vr store check --db all.db --json
     """
     from dataclasses import asdict
     from json import dumps
 
     from valuerepair.chess.progress import Progress
     from valuerepair.errors import ValueRepairError
-    from valuerepair.runs.check_store import line, verify
+    from valuerepair.store.check import check_store, line
     from valuerepair.store.store import Store
 
     wrong = done = 0
-    with Store.open(db, is_raw=True) as store, Progress("verifying", None, "rows", quiet=is_quiet()) as progress:
-        for found in verify(store, sample=sample, seed=seed, nets=net, deep=deep, progress=progress):
+    with Store.open(db, is_raw=True) as store, Progress("checking", None, "rows", quiet=is_quiet()) as progress:
+        for found in check_store(store, progress):
             done, wrong = done + 1, wrong + bool(found.wrong)
             if json:
                 click.echo(dumps(asdict(found)))
@@ -68,7 +63,7 @@ def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict:
     """Merge stores, for example those of shards, into one.
 
     Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. Contradictions between stores are reported, and a rule decides (docs/methods.md,
+    the order does not matter. Contradictions between stores are reported, and a rule decides (docs/methods/plots.md,
     Merging). The stores themselves are not changed. The result appears whole or not at all.
 
     \b

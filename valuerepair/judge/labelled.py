@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # A fortress shows in how the evaluation of a search grew from its first rung of so many nodes to its end, where that is
-# so many times as many. What shorter ones are worth: docs/methods.md, "Labels".
+# so many times as many. What shorter ones are worth: docs/methods/judges.md, "Labels".
 RUNG_NODES, RUNG_TIMES = 10_000, 20
 
 

@@ -1,7 +1,7 @@
 """Two nets recalibrated: how much of what a second one repairs the first one's own curve would have repaired.
 
 Both nets go through a calibration of their own (`calibration.py`), each position through a curve that its game did not
-help to draw. What is left between them is more than scale. See docs/methods.md, "Nets on the same positions".
+help to draw. What is left between them is more than scale. See docs/methods/nets.md, "Nets on the same positions".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Regret: how much Q a net loses by the moves that a short search with it chooses, and which of two nets loses less.
 
-Only where two nets choose differently is there anything to judge. See docs/methods.md, "Regret".
+Only where two nets choose differently is there anything to judge. See docs/methods/nets.md, "Regret".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same comparison by a deeper judge: some positions judged again, drawn by known chances, and weighed by them.
 
 Two-phase sampling (double sampling). The first judge's value is known of every position, the deeper one's of those
-drawn alone: many of those where it may change a verdict, fewer of all others. See docs/methods.md, "Judged again".
+drawn alone: many of those where it may change a verdict, fewer of all others. See docs/methods/nets.md, "Judged again".
 """
 
 from __future__ import annotations

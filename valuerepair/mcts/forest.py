@@ -222,8 +222,7 @@ class Forest:
 
     def result(self, slot: int, lines: int = 1) -> SearchResult:
         """What is known of a tree whose root has a visit; the first `lines` moves get a principal line."""
-        passed_over, by_q = slot in self._in_tables, self.params.draws_by_q
-        return read_result(self._trees, self._rules, slot, lines, in_tables=passed_over, draws_by_q=by_q)
+        return read_result(self._trees, self._rules, slot, lines, in_tables=slot in self._in_tables)
 
     def snapshot(self, slot: int, most: int) -> Snapshot:
         """The `most` most visited nodes of a tree whose root has a visit."""

@@ -27,7 +27,6 @@ from valuerepair.mcts.tree import (
     LEAVES,
     LEFT,
     LEFT_UNIT,
-    MOST_MOVES,
     OPEN,
     OPENED,
     OWN_DRAW,
@@ -157,12 +156,11 @@ def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) 
 
 
 def read_result(
-    trees: Trees, rules: SearchRules, tree: int, lines: int = 1, *, in_tables: bool = False, draws_by_q: bool = False
+    trees: Trees, rules: SearchRules, tree: int, lines: int = 1, *, in_tables: bool = False
 ) -> SearchResult:
     """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line.
 
-    With `in_tables` the moves of the root that were not to be searched are listed, too; `draws_by_q` as in
-    `SearchParams`.
+    With `in_tables` the moves of the root that were not to be searched are listed, too.
     """
     root = tree * rules.node_room
     slots = trees.slots[tree].tolist()
@@ -170,9 +168,7 @@ def read_result(
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
     wl, d, m, own = trees.means[root].tolist()
     leaves = max(slots[LEAVES], 1)
-    found = tuple(_root_moves(trees, tree, root, black, draw_score, MOST_MOVES if draws_by_q else lines))
-    if draws_by_q:
-        found = _with_draws_by_q(found)
+    found = tuple(_root_moves(trees, tree, root, black, draw_score, lines))
     return SearchResult(
         int(trees.nodes[root, VISITS]),
         slots[EVALUATIONS],
@@ -193,19 +189,6 @@ def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, floa
     """What the net itself said of the root beside Q: share of draws, plies to the end."""
     draw, left = trees.nodes[root, [OWN_DRAW, OWN_LEFT]].tolist()
     return (NAN, NAN) if own != own or left < 0 else (draw / DRAW_UNIT, left / LEFT_UNIT)
-
-
-def _with_draws_by_q(moves: tuple[RootMove, ...]) -> tuple[RootMove, ...]:
-    """The moves with the proven draws before all but proven wins, if the first of the others has no more Q than they.
-
-    As proposed for the choice at the root in the review of lc0's pull request 700, where a draw is worth 0, and draws
-    are chosen by Q, which is the same for all, then prior.
-    """
-    wins, draws = ([move for move in moves if move.visits and move.certain == value] for value in (1, 0))
-    others = [move for move in moves if not move.visits or move.certain not in (1, 0)]
-    if not draws or not others or not others[0].q <= draws[0].q:
-        return moves
-    return (*wins, *sorted(draws, key=lambda move: -move.prior), *others)
 
 
 def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:

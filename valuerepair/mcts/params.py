@@ -1,7 +1,6 @@
 """The parameters of the search, named and defaulted as in lc0's classic search (search/classic/params.cc, UCI).
 
-Parameters that lc0 does not have are off unless set: `q_scale`, `certainty`, `lookahead`, `auto_extend`, `n_scl`,
-`draws_by_q`.
+Parameters that lc0 does not have are off unless set: `q_scale`, `certainty`, `lookahead`, `auto_extend` and `n_scl`.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ class SearchParams:
     - `auto_extend`: a chain of single legal moves is one state, valued by its end.
     - `n_scl`: search-contempt, visits of an opponent's node after which its visit distribution is frozen and
       sampled; 0 stands for infinity, which is plain PUCT.
-    - `draws_by_q`: proven draws of the root are chosen if the most visited move that is neither a proven win nor a
-      proven draw has no more Q than they, and not by visits.
     - `syzygy`: folders of Syzygy tables, separated as in PATH; empty for none.
     - `syzygy_fast_play`: of a root that the tables know, only the moves nearest to the next capture or pawn move, as
       after a repetition; without it all that surely win within the 50 moves.
@@ -83,7 +80,6 @@ class SearchParams:
     lookahead: bool = False
     auto_extend: bool = False
     n_scl: int = 0
-    draws_by_q: bool = False
     syzygy: str = ""
     syzygy_fast_play: bool = False
     lc0_floats: bool = False

@@ -11,7 +11,7 @@ from valuerepair.errors import UsageError
 from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
-# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); `q_scale` and the last eight are our own.
+# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); `q_scale` and the last seven are our own.
 # MinibatchSize is below.
 PARAMETER_NAMES = {
     "cpuct": "CPuct",
@@ -52,7 +52,6 @@ PARAMETER_NAMES = {
     "lookahead": "Lookahead",
     "auto_extend": "AutoExtend",
     "n_scl": "NScl",
-    "draws_by_q": "DrawsByQ",
     "lc0_floats": "Lc0Floats",
     "self_check": "SelfCheck",
     "seed": "Seed",

@@ -24,7 +24,7 @@ from valuerepair.errors import UsageError
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 
 DEFAULT_NODES = {STOCKFISH: 1_000_000, MCTS: 200, LC0: 1_000}
-# What the own search judges with beside lc0's own settings; measured: docs/methods.md, "The own search as a judge".
+# What the own search judges with beside lc0's settings; measured: docs/methods/judges.md, "The own search as a judge".
 JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend": "1"}
 RECORDED = "recorded"
 KINDS = (*ENGINE_KINDS, RECORDED)

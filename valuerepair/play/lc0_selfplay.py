@@ -53,7 +53,6 @@ _FOREIGN = (
     "lookahead",
     "auto_extend",
     "n_scl",
-    "draws_by_q",
     "seed",
     "lc0_floats",
     "self_check",

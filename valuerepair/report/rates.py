@@ -94,7 +94,7 @@ def by_men(store: Store, question: Question, by_weight: bool = True) -> Drawing:
 
 
 def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """Share of the candidates that have each label, see docs/methods.md, "Labels"; artists as in `_bars`.
+    """Share of the candidates that have each label, see docs/methods/judges.md, "Labels"; artists as in `_bars`.
 
     The kinds of blindness are shares of the candidates whose priors are known. Raises ValueRepairError where there is
     no candidate.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from valuerepair.archives.open import find_sources
@@ -40,16 +40,42 @@ class MineOptions:
             raise UsageError(f"--limit {self.limit}: must be at least 1")
 
 
+# Every run names these, as runs of the first stores do. An option that `SampleOptions` no longer has keeps its value.
+_ALWAYS_NAMED = {
+    "per_game": 1,
+    "positions": None,
+    "game_share": 1.0,
+    "min_ply": 8,
+    "max_ply": None,
+    "min_elo": None,
+    "result": None,
+    "time_control": None,
+    "player": None,
+    "no_check": False,
+    "quiet": False,
+    "min_pieces": None,
+    "max_pieces": None,
+    "every_evaluation": False,
+    "max_bytes": None,
+    "seed": 0,
+}
+
+
 def sampling_options(sample: SampleOptions) -> dict[str, Any]:
-    """The sampling options that decide which positions are drawn."""
-    options = asdict(sample)
-    # The number of threads changes nothing in the sample.
-    del options["threads"]
-    # What runs of earlier versions did not have, where it is not asked for: they are the same work still.
-    if sample.recorded is None:
-        del options["recorded"]
-    del options["aside"]
-    if sample.shares_beside:
+    """The sampling options that decide which positions are drawn, JSON-able.
+
+    Of the options that came later a run names those that differ from their defaults: runs that were begun before an
+    option existed are still the same work.
+    """
+    options: dict[str, Any] = dict(_ALWAYS_NAMED)
+    for option in fields(sample):
+        value = getattr(sample, option.name)
+        if option.name in _ALWAYS_NAMED or value != option.default:
+            options[option.name] = value
+    options.pop("threads", None)  # how many read changes nothing in the sample
+    if sample.recorded is not None:
+        options["recorded"] = asdict(sample.recorded)
+    if sample.aside is not None:
         options["aside"] = sample.shares_beside
     return options
 

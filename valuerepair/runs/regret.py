@@ -33,7 +33,7 @@ from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.question import Question
-from valuerepair.runs.confirm import after
+from valuerepair.runs.after_move import after
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import SearchLoop, stored_run
 from valuerepair.runs.same_oracle import net_files, open_same, stored_specs

@@ -17,15 +17,18 @@ from valuerepair.nets.registry import KNOWN_NETS, is_pulled
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
-from valuerepair.oracles.spec import RECORDED
+from valuerepair.oracles.spec import JUDGING, RECORDED
 from valuerepair.question import Question
-from valuerepair.runs.confirm import option_settings
 from valuerepair.store import files
 from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
+# Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
+_USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
+# Of a search with a net: what is set by opening it.
+_NET_SETTINGS = ("device", "precision", "heads", "WeightsFile", "VerboseMoveStats")
 # Kinds of oracle that are found without anybody saying where.
 SEARCHED_BY_NAME = ("stockfish", "lc0", "mcts")
 
@@ -84,6 +87,24 @@ def stored_specs(oracle: StoredOracle) -> list[str]:
     limits = [f"{name}={value}" for name, value in oracle.limits.items()]
     options = [f"{name}={value}".replace(",", "\\,") for name, value in settings]
     return [f"{oracle.kind}:{','.join([*limits, *options])}"]
+
+
+def option_settings(first: StoredOracle) -> list[tuple[str, str]]:
+    """The first look's options as settings of a ``--deep`` text."""
+    if "syzygy" in first.options:
+        raise UsageError(
+            f"{first.label}: the store does not know where its tablebases lie; "
+            "say it: --deep mcts:nodes=N,syzygy=FOLDER"
+        )
+    own = {
+        name: str(value)
+        for name, value in first.options.items()
+        if name not in _NET_SETTINGS and str(value) not in _USUAL.get(name, ())
+    }
+    if first.kind == "mcts":  # it names what is not as in lc0's search; what is usual today may not have been then
+        own = dict.fromkeys(JUDGING, "0") | own
+    prefix = "" if first.kind == "mcts" else "option."
+    return [(prefix + name, value) for name, value in own.items()]
 
 
 def net_file(question: Question) -> str | None:

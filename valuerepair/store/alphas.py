@@ -1,5 +1,5 @@
 """Which alpha the commands that read a store find candidates by, and which they train by; what training by one does to
-the scale of a net's Q. docs/methods.md, "Alpha", says why."""
+the scale of a net's Q. docs/methods/scale.md, "Alpha", says why."""
 
 from __future__ import annotations
 

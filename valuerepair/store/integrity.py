@@ -26,17 +26,12 @@ FATAL = (FORM, WHOLE, KINDS)
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """One thing that was looked at: how many rows, how many are wrong, one of these; `note` says more.
-
-    `unchecked` rows could not be looked at, for the reason in `note`.
-    """
+    """One thing that was checked: of how many rows, how many are wrong, and one of these."""
 
     name: str
     checked: int
     wrong: int = 0
     example: str = ""
-    note: str = ""
-    unchecked: int = 0
 
 
 _OF_CELLS = re.compile(r"(NULL|TEXT|NUMERIC|non-\w+) value in ")

@@ -1,7 +1,7 @@
 """`vr store merge`: stores of shards into one, by what things are and not by their numbers.
 
 Streaming: SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file beside the merged
-store. What is kept where stores contradict each other: docs/methods.md, "Merging".
+store. What is kept where stores contradict each other: docs/methods/plots.md, "Merging".
 """
 
 from __future__ import annotations
@@ -259,5 +259,5 @@ def lines(merged: Merged) -> list[str]:
         example = f"  e.g. {each.example}" if each.example else ""
         shown.append(f"  {each.count:>12,} contradictions: {each.kind}{example}")
     if merged.contradictions:
-        shown.append("  what was kept of them: docs/methods.md, Merging")
+        shown.append("  what was kept of them: docs/methods/plots.md, Merging")
     return shown

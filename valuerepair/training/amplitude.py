@@ -2,7 +2,7 @@
 
 A net that has learned the right direction and gone too far in it is mended by one number, lambda: its parameters become
 old + lambda (new - old). Noise of the labels makes a training go too far, and so do many passes, and candidates drawn
-by what the judge said of them (docs/methods.md, "The amplitude step").
+by what the judge said of them (docs/methods/training.md, "The amplitude step").
 """
 
 from __future__ import annotations

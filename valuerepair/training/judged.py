@@ -31,10 +31,10 @@ _AT_ONCE = 2048  # positions of a store that are read together
 class JudgedPositions:
     """The positions of a store with a deep Q, by position_id, as training takes them; with a `split` of its `part`.
 
-    What a ladder cut is there by the value of its last rung, and is no candidate (docs/methods.md, "Training"). With it
-    the positions are all that were sampled, so that each has weight 1 and audited ones stand for no others. Positions
-    beside the games (`vr mine --aside`) are positions like the others; those that `vr expand` reached are there,
-    candidates or not, where the question takes them in.
+    What a ladder cut is there by the value of its last rung, and is no candidate (docs/methods/training.md,
+    "Training"). With it the positions are all that were sampled, so that each has weight 1 and audited ones stand for
+    no others. Positions beside the games (`vr mine --aside`) are positions like the others; those that `vr expand`
+    reached are there, candidates or not, where the question takes them in.
 
     Columns [n], from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16 the judge's moves as
     in `chess.positions` (0: it gave none), `nodes` int64 of its search, `games` uint64 of their games, `net_d` the

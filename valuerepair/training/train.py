@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".pb.gz"
 MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
 _CHECKED = 256  # positions
-FEW_POSITIONS, MANY_PASSES = 2_000, 10  # what is warned of (docs/methods.md, "Training")
+FEW_POSITIONS, MANY_PASSES = 2_000, 10  # what is warned of (docs/methods/training.md, "Training")
 # Some of `validation.MEASURES`, and how they are said.
 _LINES = {
     "loss": ("loss", ".4f"),

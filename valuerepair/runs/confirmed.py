@@ -1,0 +1,152 @@
+"""What second looks came to: verdicts, the worst cases of each, and the text of both."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from valuerepair.chess import values
+from valuerepair.chess.progress import format_duration, format_rate
+from valuerepair.judge import verdict
+from valuerepair.judge.split import split_file
+from valuerepair.runs.summary import next_command
+from valuerepair.store import DEFAULT_PATH
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What the search got wrong is worth more attention than what it got right.
+_RESOLVED = (verdict.NET_RIGHT, verdict.SEARCH_RIGHT)
+_Q_OF_FRAME = ("net_q", "calibrated_q", "deep_q", "disagreement")
+
+
+@dataclass(frozen=True)
+class ConfirmSummary:
+    """What one run of second looks did.
+
+    `searches` were made in `seconds`, with `nodes` in all, `workers` at once; `failed` looks could not be made, now or
+    before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    """
+
+    state: str
+    searches: int
+    failed: int
+    nodes: int
+    seconds: float
+    workers: int
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What came of second looks: the `summary` of this run, and the `report` on all there are, JSON-able."""
+
+    summary: ConfirmSummary
+    report: dict[str, Any]
+
+    @property
+    def verdicts(self) -> dict[str, Any]:
+        """How often the search is right about the candidates, as `judge.verdict.figures` counts it."""
+        found: dict[str, Any] = self.report["verdicts"]
+        return found
+
+    def lines(self) -> list[str]:
+        """The report as text for a terminal, with what to do next."""
+        report = self.report
+        first = report["alpha_of_first"]
+        source = values.Alpha(**first).source(report["q_from"])
+        calibrated = ", net Q calibrated" if report["calibration"] else ""
+        seconds, nodes = report["seconds"], report["nodes"]
+        speed = f", {format_rate(nodes / seconds)}" if nodes and seconds else ""
+        shown = [
+            f"{report['net']['name']} against {report['oracle']['label']}, {source}{calibrated}",
+            f"searches: {report['searches']:,}, {self.summary.workers} at once, {report['failed']:,} failed; "
+            f"{format_duration(seconds)}{speed}",
+            *verdict.lines(report["verdicts"]),
+        ]
+        for each in _RESOLVED:
+            worst = [case for case in report["cases"] if case["verdict"] == each]
+            if worst:
+                shown += ["", f"{each}, the largest disagreements (Q of the side to move; in brackets after the move)"]
+                shown += [line for case in worst for line in _case_lines(case)]
+        return [*shown, "", *_next(report)]
+
+
+def confirm_cases(frame: pd.DataFrame, found: pd.DataFrame, count: int) -> list[dict[str, Any]]:
+    """The `count` worst candidates of each resolved verdict, by disagreement; *net right* first.
+
+    `found` is `verdict.evidence` of `frame`. Values are Q of the candidate's mover, those after moves too, None where
+    nothing is known; moves are UCI.
+    """
+    order = frame["disagreement"].abs().sort_values(ascending=False, kind="stable").index
+    picked: list[dict[str, Any]] = []
+    for each in _RESOLVED:
+        worst = [row for row in order if found["verdict"][row] == each][:count]
+        picked += [_case(each, frame.loc[row], found.loc[row]) for row in worst]
+    return picked
+
+
+def _case(verdict: str, row: pd.Series[Any], found: pd.Series[Any]) -> dict[str, Any]:
+    return {
+        "verdict": verdict,
+        **{name: _plain_cell(row[name]) for name in ("fen", *_Q_OF_FRAME) if name in row},
+        **{name: _plain_cell(found[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
+        **{name: row[name] for name in ("net_best", "deep_best")},
+        "second_best": found["second_best"],
+    }
+
+
+def _plain_cell(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return cell
+    return None if isnan(cell) else float(cell)
+
+
+def confirm_report(
+    store: Store, frame: pd.DataFrame, threshold: float, summary: ConfirmSummary, second: str, count: int
+) -> dict[str, Any]:
+    """All there is to say after a run, JSON-able; `second` is the digest of the oracle that looked."""
+    return {
+        "store": store.path,
+        "pair_options": store.pair_options(*store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])),
+        **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from", "expanded")},
+        "calibration": frame.attrs["calibration"],
+        "split": split_file(store),
+        "alpha_of_first": frame.attrs["alpha"],
+        "state": summary.state,
+        "searches": summary.searches,
+        "failed": summary.failed,
+        "nodes": summary.nodes,
+        "seconds": summary.seconds,
+        "verdicts": verdict.figures(store, frame, threshold, second),
+        "cases": confirm_cases(frame, verdict.evidence(store, frame, second), count),
+    }
+
+
+def _case_lines(case: dict[str, Any]) -> list[str]:
+    def move(name: str) -> str:
+        value = case.get(f"after_{name}_q")
+        return f"{case[f'{name}_best'] or '-'}" + ("" if value is None else f" ({value:+.2f})")
+
+    values = "  ".join(f"{name} {_signed(case[f'{name}_q'])} {move(name)}" for name in ("net", "deep", "second"))
+    return [f"  {case['fen']}", f"    {values}"]
+
+
+def _signed(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.2f}"
+
+
+def _next(report: dict[str, Any]) -> list[str]:
+    option = "" if report["store"] == DEFAULT_PATH else f" --db {shlex.quote(report['store'])}"
+    if report["state"] == "interrupted":
+        return ["not done yet: give the same command again to go on where it stopped"]
+    if report["state"] == "limited":
+        return ["done for this --limit: give a larger one, or none, to look at the other candidates"]
+    if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
+        alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
+        asked = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
+        how = {"calibrated": calibrated, "expanded": report["expanded"], "split": report["split"]}
+        return [f"next: {next_command('vr books', *asked, **how)} --confirmed"]
+    return [f"next: vr stats{option}"]

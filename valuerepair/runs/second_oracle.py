@@ -1,0 +1,183 @@
+"""The oracle of a second look: what it is, after what took the first look, and opened."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import LC0, MCTS
+from valuerepair.errors import UsageError
+from valuerepair.nets.devices import device_of, split_key
+from valuerepair.nets.heads import heads_of
+from valuerepair.oracles.open import chosen_spec, open_oracle
+from valuerepair.oracles.oracle import Oracle
+from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
+from valuerepair.runs.same_oracle import option_settings
+from valuerepair.store import files
+from valuerepair.store.rows import OracleIdentity
+from valuerepair.store.second_looks import StoredOracle
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    from valuerepair.nets.net import Net
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMES = 10.0
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How deep the second look is: by an oracle of its own (`deep`, a ``--deep`` text), or by `nodes`, or by `times`
+    the first look's limit (None: `DEFAULT_TIMES`). At most one of the three.
+
+    Raises UsageError for more than one, and for values that are no second look.
+    """
+
+    deep: str | None = None
+    nodes: int | None = None
+    times: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("deep", "nodes", "times") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(f"--{given[0]} and --{given[1]} both say how deep the second look is: give one of them")
+        if self.nodes is not None and self.nodes < 1:
+            raise UsageError(f"--nodes {self.nodes}: must be at least 1")
+        if self.times is not None and not 1 < self.times < 1e6:
+            raise UsageError(f"--times {self.times:g}: a second look is deeper than the first: give a number above 1")
+
+
+def second_spec(first: StoredOracle, depth: Depth) -> str | None:
+    """The ``--deep`` text of the second look at what `first` looked at; None for the default oracle.
+
+    Without an oracle of its own it is the first one's engine and options with more nodes. Recorded evaluations are
+    looked at by a real search. Raises UsageError where the first oracle cannot be had again from what the store knows.
+    """
+    if depth.deep is not None:
+        parse_spec(depth.deep)
+        return depth.deep
+    if first.kind == RECORDED:
+        return _of_recorded(depth)
+    if first.kind == "uci":
+        raise UsageError(
+            f"{first.label}: the store does not know where this engine lies; say which engine looks again: "
+            "--deep uci:/path/engine,nodes=N"
+        )
+    limits = ",".join(f"{name}={value}" for name, value in _deeper(first, depth).items())
+    options = [f"{name}={value}".replace(",", "\\,") for name, value in option_settings(first)]
+    return f"{first.kind}:{','.join([limits, *options])}"
+
+
+def _of_recorded(depth: Depth) -> str | None:
+    if depth.times is not None:
+        raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
+    if depth.nodes is None:
+        return None
+    kind = "stockfish" if find_engine("stockfish") is not None else "mcts"
+    return f"{kind}:nodes={depth.nodes}"
+
+
+def _deeper(first: StoredOracle, depth: Depth) -> dict[str, int]:
+    """The limits of the second look."""
+    if depth.nodes is not None:
+        before = first.limits.get("nodes")
+        if before is not None and depth.nodes <= before:
+            raise UsageError(f"--nodes {depth.nodes}: the first look had {before:,}; a second one is deeper")
+        return {"nodes": depth.nodes}
+    if "depth" in first.limits:
+        raise UsageError(f"{first.label}: a depth cannot be multiplied; give --nodes N or --deep SPEC")
+    times = depth.times or DEFAULT_TIMES
+    limits = first.limits or {"nodes": DEFAULT_NODES[first.kind]}
+    return {name: max(value + 1, round(times * value)) for name, value in limits.items()}
+
+
+@contextmanager
+def open_second(
+    store: Store,
+    first: StoredOracle,
+    depth: Depth,
+    net: Mapping[str, Any],
+    *,
+    net_file: str | None = None,
+    workers: int | None = None,
+) -> Iterator[Oracle]:
+    """Opens the oracle of the second look, and closes it.
+
+    `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
+    take that one unless they name another. Without it the net is where the store knows it to lie. Raises UsageError for
+    an oracle that cannot look deeper than the first, and what `oracles.open.open_oracle` raises.
+    """
+    spec = chosen_spec(second_spec(first, depth))
+    with ExitStack() as stack:
+        path, shared = None, None
+        if spec.kind in (MCTS, LC0) and spec.weights is None:
+            path = _net_path(store, first, depth, net, net_file)
+        if path is not None and spec.kind == MCTS:
+            shared = stack.enter_context(_open_net(path, first, net))
+        oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
+        _check_deeper(first, oracle.identity)
+        if oracle.identity.kind == first.kind and oracle.identity.engine != first.engine:
+            log.info(
+                f"the first look was by {first.engine}, this is {oracle.identity.engine}: they count as two engines"
+            )
+        yield oracle
+
+
+def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
+    if second.digest == first.digest:
+        raise UsageError(f"{second.label} took the first look; give more --nodes or another --deep")
+    same = (second.kind, second.engine, second.sha256) == (first.kind, first.engine, first.sha256)
+    before, after = first.limits.get("nodes"), second.limits.get("nodes")
+    # Searches with another net, or other options, are other oracles, and may be shallower.
+    if (
+        same
+        and before
+        and after
+        and after <= before
+        and _plain_options(first.options) == _plain_options(second.options)
+    ):
+        raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items() if name != "Hash"}
+
+
+def _net_path(
+    store: Store, first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None
+) -> str | None:
+    """The file of the net to search with: the first look's own, or with another oracle the mined one."""
+    from valuerepair.nets.registry import KNOWN_NETS, locate
+    from valuerepair.nets.weights import read_net_file
+
+    wanted = split_key(str(net["sha256"]))[0]
+    if depth.deep is None and first.kind != RECORDED:
+        wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
+    for name in (net_file, files.net_words(store, wanted)):
+        if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
+            path = Path(locate(name))
+            if read_net_file(path).sha256 == wanted:
+                return str(path)
+    if first.kind == RECORDED:
+        return None
+    raise UsageError(
+        f"the second look searches with a net, and {files.why_not(store, wanted[:12], wanted)}; "
+        "give its file by --net FILE, or as weights=FILE in --deep"
+    )
+
+
+def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any]) -> Net:
+    from valuerepair.nets.net import open_net
+    from valuerepair.nets.planes import FILLS, HistoryFill
+
+    fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
+    device = device_of(str(first.options.get("precision", ""))) or "auto"
+    heads = heads_of(str(first.options.get("heads", "")))
+    return open_net(path, device=device, history_fill=fill, value_head=heads.value, policy_head=heads.policy)
