@@ -37,8 +37,8 @@ from valuerepair.runs.summary import numbers
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store import expanded as reached
-from valuerepair.store.expanded import NeighbourOutcome, Reached
+from valuerepair.store import reached
+from valuerepair.store.reached import NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
