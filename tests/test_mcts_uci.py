@@ -23,7 +23,7 @@ from valuerepair.mcts.uci_server import UciServer
 
 MATED, STALEMATE = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/5K2/6Q1/8/8/8/8/8 b - - 0 1"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
-NOTHING = "nothing to go by; a search of 100 nodes"
+NOTHING = "no limit is understood; a search of 100 nodes"
 ONE_MOVE = "8/8/8/8/8/2k5/8/K6r w - - 0 1"
 
 
@@ -281,7 +281,7 @@ def test_options_in_a_search_are_set_after_it_and_wrong_ones_told() -> None:
         side.send("position startpos", "go infinite")
         side.until("info depth")
         lines = side.ask("setoption name MultiPV value 2", "isready", until="readyok")
-        assert "info string option MultiPV is set when the search has ended" in lines
+        assert "info string option MultiPV will be set when the search has ended" in lines
         assert field(side.ask("stop")[-2], "multipv") == 1
         assert field(side.ask("go nodes 900")[-2], "multipv") == 2
         wrong = side.ask("setoption name CPut value 1", "setoption name CPuct value x", "isready", until="readyok")

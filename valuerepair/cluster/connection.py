@@ -23,15 +23,15 @@ from valuerepair.inputs import read_json
 EXAMPLE = "give tcp://HOST:8786, tls://HOST:8786, the scheduler's .json file, or local:4"
 _LOCAL = re.compile(r"local:(\d+)(?:,dashboard=(\d+))?")
 _REMOTE = re.compile(r"(?:tcp|tls|ws|wss)://[^/\s]+:(\d+)/?")
-# Workers that a core may have here: more only wait for it, and each takes a second to start.
+# The most workers of this machine: 4 a core, at least 8. More only wait for a core, and each takes a second to start.
 _A_CORE, _LEAST = 4, 8
-# Tasks that a worker of this machine has at work together: two of searches, one for the net, one to spare.
+# Tasks that a worker of this machine runs at a time: two searches, one batch of the net, one spare.
 _LOCAL_THREADS = 4
 
 
 @dataclass(frozen=True)
 class ClusterAddress:
-    """A scheduler's address, or `local` workers on this machine, with a dashboard on a port of 127.0.0.1 if asked."""
+    """A scheduler's address, or a number of `local` workers, with an optional `dashboard` (a port of 127.0.0.1)."""
 
     scheduler: str = ""
     local: int = 0
@@ -68,13 +68,13 @@ def _address_in(path: str) -> str:
         raise UsageError(f"--cluster {error}; {EXAMPLE}") from None
 
 
-class _SchedulerFile(msgspec.Struct):  # Dask writes much more into it
+class _SchedulerFile(msgspec.Struct):  # Dask writes other fields, too
     address: str
 
 
 @asynccontextmanager
 async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
-    """The scheduler's address; workers on this machine are started here, and ended with the block."""
+    """The scheduler's address. Starts `local` workers, which end with the block. Raises ValueRepairError."""
     from multiprocessing import util
 
     import dask
@@ -86,13 +86,13 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
         yield where.scheduler
         return
     try:
-        # Dask would choose another port, and not say so. Without a dashboard some pages are served: on any port.
+        # Dask would silently choose another port. Without a dashboard it serves some pages all the same, on any port.
         socket.create_server(("127.0.0.1", where.dashboard or 0)).close()
     except OSError as error:
         why = f"port {where.dashboard} of this machine cannot be used ({error.strerror}); give another"
         raise ValueRepairError(f"--cluster {where}: {why}") from None
     with dask.config.set({"distributed.worker.profile.enabled": False}):
-        async with LocalCluster(  # type: ignore[no-untyped-call]  # as half of the package
+        async with LocalCluster(  # type: ignore[no-untyped-call]  # half of the package is untyped
             n_workers=where.local,
             threads_per_worker=_LOCAL_THREADS,
             processes=True,
@@ -105,15 +105,15 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
             asynchronous=True,
         ) as cluster:
             yield str(cluster.scheduler_address)
-    # The semaphores of its queues: Python gives them back as it ends, which `vr` does without.
+    # Releases the semaphores of its queues, which Python does at its end, but `vr` ends without that.
     util._run_finalizers()  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 @asynccontextmanager
 async def connected(address: str, patience: float, return_s: float) -> AsyncIterator[Any]:
-    """A client of Dask; when it loses its scheduler it tries for `return_s` to find it again. Raises ValueRepairError.
+    """A client of Dask, with TLS as in Dask's configuration. Raises ValueRepairError where no scheduler answers.
 
-    TLS is as Dask's configuration says.
+    Waits `patience` seconds for the first answer. A client that loses its scheduler looks `return_s` seconds for it.
     """
     from distributed import Client
 
@@ -122,37 +122,37 @@ async def connected(address: str, patience: float, return_s: float) -> AsyncIter
         try:
             await asyncio.wait_for(client, patience)
         except (OSError, asyncio.TimeoutError):
-            how = "start one with `dask scheduler`, or see whether the address is right"
+            how = "start one with `dask scheduler`, or check the address"
             raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {how}") from None
         yield client
     finally:
-        with contextlib.suppress(Exception):  # whatever state it is in
+        with contextlib.suppress(Exception):  # a client may be in any state by now
             await asyncio.wait_for(client.close(timeout=2), 10)
 
 
 def _check_certificates(address: str) -> None:
-    """Raises ValueRepairError where an address, or Dask's configuration, asks for certificates that are not there."""
+    """Raises ValueRepairError if the address or Dask's configuration requires certificates that are missing."""
     import dask
     from distributed.security import Security
 
     if address.startswith(("tls:", "wss:")) or dask.config.get("distributed.comm.require-encryption"):
         try:
-            given = Security().get_connection_args("client")  # type: ignore[no-untyped-call]  # as above
+            arguments = Security().get_connection_args("client")  # type: ignore[no-untyped-call]  # as above
         except OSError as error:
             raise ValueRepairError(f"--cluster {address}: the certificates cannot be read: {error}") from None
-        if given.get("ssl_context") is None:
+        if arguments.get("ssl_context") is None:
             how = "name yours in Dask's configuration (distributed.comm.tls)"
             raise ValueRepairError(f"--cluster {address}: no certificate is set; {how}")
 
 
 def dask_setup(worker: object) -> None:
-    """Dask calls this in workers of this machine."""
+    """Dask calls this in each local worker."""
     silence_dask()
 
 
 def silence_dask() -> None:
-    """Dask's own lines, of this process, would stand between ours; workers that end in a heartbeat log a traceback."""
-    import distributed  # noqa: F401  # it sets levels when it is imported
+    """Silences Dask's own log lines in this process; a worker that ends during a heartbeat would log a traceback."""
+    import distributed  # noqa: F401  # its import sets the levels
 
     dask = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
     for name in ("distributed", "tornado", "tornado.application", *dask):

@@ -35,23 +35,25 @@ RETURN_S = 120.0
 ALL_REFUSED_S = 5.0
 NO_WORKER_S = 600.0
 _POLL_S = 0.5
-_LINGER_S = 0.02  # positions come one by one: so long a chunk waits for more of them
+_LINGER_S = 0.02  # positions come one by one: a chunk waits this long for more of them
 _LEAVE_S = 10.0
-# The first offers wait so long for those of slower workers before they settle what all must have.
+# The first offers wait this long for those of slower workers before a majority settles what all must have.
 _SETTLE_S = 60.0
-_IN_FLIGHT = 3  # chunks a worker: at work, and enough to go on with while the next is on its way
-_CHUNK_S, _MOST_GROWTH = 3.0, 64  # a chunk grows until it takes so long from here to here: sending it is nothing then
+_IN_FLIGHT = 3  # chunks a worker: one at work, and enough to go on with while the next is on its way
+# A chunk grows until its round trip takes this many seconds: sending it costs nothing by then.
+_CHUNK_S, _MOST_GROWTH = 3.0, 64
 _CHOICE = 32  # Dask chooses among at most this many workers for a chunk; naming more only makes messages longer
 _LOSSES_SAID = 10
-_SUSPICIOUS = 3  # workers that died with a job; one alone may have died of another
-_HOPELESS = 12  # workers lost over the net, where none has come through
+_SUSPICIOUS = 3  # workers that died with a job; fewer may have died of another job
+_HOPELESS = 12  # workers lost over the net before any batch has come back
 
 
 @dataclass(eq=False)
 class Job:
-    """A method of net or oracle with its arguments. `fail` makes of a reason and a count what `future` holds then.
+    """A method of net or oracle with its arguments.
 
-    `lost`: how many workers died with it; from `_SUSPICIOUS` on it is a `suspect`, and the count starts again.
+    `fail` makes the result of a job that is given up from the reason and the number of workers lost. `lost` counts the
+    workers that died with the job; from `_SUSPICIOUS` on it is a `suspect`, and the count starts again at `before`.
     """
 
     role: Role
@@ -60,17 +62,17 @@ class Job:
     fail: Callable[[str, int], Any]
     lost: int = 0
     suspect: bool = False
-    before: int = 0  # of `lost`, those that were counted when it was no suspect yet
+    before: int = 0  # `lost` when the job became a suspect
 
     def settle(self, outcome: Callable[[], Any]) -> None:
-        """Ends with an outcome, or with the error that it raises."""
+        """Ends the job with an outcome, or with the error that it raises."""
         try:
             self.future.set_result(outcome())
         except Exception as error:
             self.future.set_exception(error)
 
     def suspects(self) -> list[Job]:
-        """What is to be tried alone, of a batch for the net each position; none: it was alone and is what kills."""
+        """The jobs to try alone: this one, or one for each position of its batch; empty if it was alone already."""
         method, batch = self.call[:2]
         if method != "evaluate" or len(batch) < 2:
             alone, self.suspect, self.before = self.suspect, True, self.lost
@@ -93,7 +95,7 @@ class Job:
 
 @dataclass(eq=False)
 class JobBatch:
-    """Jobs of a role that go to one of `workers` together."""
+    """Jobs of one role that go together to one of `workers`."""
 
     role: Role
     jobs: list[Job]
@@ -102,7 +104,7 @@ class JobBatch:
 
 @dataclass(eq=False)
 class RemoteWorker:
-    """A worker as the driver sees it: what it offers for a role, or why it was refused; both empty until it answers."""
+    """A worker as the driver sees it: by role its offer, or why it was refused; empty until it answers."""
 
     address: str
     name: str
@@ -116,13 +118,13 @@ class RemoteWorker:
 
 
 class Dispatcher:
-    """Runs jobs on a cluster, for one session. Public methods may be called from any thread; the others are the loop's.
+    """Runs jobs on a cluster, for one session. Any thread may call public methods; private ones belong to the loop.
 
-    When the cluster is of no use any more, futures raise ValueRepairError.
+    Once the cluster can no longer be used, futures raise ValueRepairError.
     """
 
     def __init__(self, where: ClusterAddress, assignment: Assignment, wanted: Mapping[Role, Offer]) -> None:
-        """`wanted`: what the workers must have, since the driver has it too."""
+        """`wanted`: the offers of the driver itself, which those of workers must equal."""
         self._where, self._assignment = where, assignment
         self._agreed = dict(wanted)
         self._workers: dict[tuple[str, str], RemoteWorker] = {}  # by address and folder: each process has its own
@@ -146,7 +148,7 @@ class Dispatcher:
         self._wait(self._started)
 
     def agreed(self, role: Role) -> Offer:
-        """What all workers have for a role; waits until the first are there. Raises ValueRepairError."""
+        """The offer that all workers have in common for a role; waits for the first. Raises ValueRepairError."""
         self._wait(self._settled[role])
         return self._agreed[role]
 
@@ -157,15 +159,16 @@ class Dispatcher:
             raise self._error
 
     def at_once(self, role: Role) -> int:
-        """Jobs that all workers together do at once."""
+        """Jobs that all workers together do at a time."""
         return sum(offer.at_once for offer in self._able[role].values())
 
     def capacity(self, role: Role) -> int:
-        """Jobs worth having submitted: those in flight, and as many more."""
+        """Jobs to have submitted at a time: those in flight, and as many more."""
         return max(2, 2 * _IN_FLIGHT * self._chunk_size(role) * len(self._able[role]))
 
     def _chunk_size(self, role: Role) -> int:
-        """Half of what a worker does at once: engines go on with others while the next is on its way. Or more."""
+        """Half of what a worker does at a time, so that its engines stay busy while the next chunk is on its way; times
+        the growth."""
         widest = max((offer.at_once for offer in self._able[role].values()), default=0)
         return math.ceil(widest / 2 * self._growth[role])
 
@@ -184,14 +187,14 @@ class Dispatcher:
         self._pending[job.role].append(job)
 
     def close(self) -> None:
-        """Leaves the cluster; workers close what they have for this session. Jobs that are not done are cancelled."""
+        """Leaves the cluster: cancels unfinished jobs; workers close what they have for this session."""
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._task.cancel)
             self._thread.join(3 * _LEAVE_S)
 
     async def _main(self) -> None:
-        """Works until it is cancelled, or the cluster is of no use any more."""
+        """Works until it is cancelled or the cluster can no longer be used."""
         signals.keep_from_children()
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._task = asyncio.ensure_future(self._connect_and_serve())
@@ -221,16 +224,17 @@ class Dispatcher:
                     self._wake.clear()
                     with contextlib.suppress(asyncio.TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), _POLL_S)
-                    await asyncio.sleep(0)  # all that has arrived counts
+                    await asyncio.sleep(0)  # lets all that has arrived be queued
             finally:
-                there = [known.address for known in self._workers.values()]
+                addresses = [remote.address for remote in self._workers.values()]
                 self._forget_all()
-                with contextlib.suppress(Exception):  # those that do not answer close it later
-                    leaving = self._client.run(worker.leave, self._assignment.session, workers=there, on_error="ignore")
+                with contextlib.suppress(Exception):  # workers that do not answer close when idle
+                    session = self._assignment.session
+                    leaving = self._client.run(worker.leave, session, workers=addresses, on_error="ignore")
                     await asyncio.wait_for(leaving, _LEAVE_S)
 
     async def _look(self, address: str) -> None:
-        """Sees which workers there are. Dask has others do what lost ones had in hand, where there are any."""
+        """Updates the list of workers. Dask passes the chunks of lost ones to others, if there are any."""
         try:
             if self._client.status != "running":
                 raise OSError("Dask's client is looking for its scheduler")
@@ -241,26 +245,26 @@ class Dispatcher:
                 self._forget_all()
                 log.info(f"the scheduler at {address} does not answer: waiting {RETURN_S / 60:.0f} minutes for it")
             if time.monotonic() > self._gone_since + RETURN_S:
-                again = "what was scored is kept: give the same command when there is one again"
+                again = "what was scored is kept: give the same command once there is one"
                 raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {again}") from None
             return
         if self._gone_since:
             self._gone_since = 0.0
             log.info(f"the scheduler at {address} is back")
-        there = {(at, str(known.get("local_directory", ""))): known for at, known in facts["workers"].items()}
-        for process in self._workers.keys() - there.keys():
+        present = {(at, str(about.get("local_directory", ""))): about for at, about in facts["workers"].items()}
+        for process in self._workers.keys() - present.keys():
             lost = self._workers.pop(process)
             if lost.joining is not None and lost.joining.cancel() and not self._first_offer:
                 self._counts["lost over the net"] += 1
-            if any(isinstance(found, Offer) for found in lost.has.values()):
+            if any(isinstance(offer, Offer) for offer in lost.has.values()):
                 self._last_lost = lost
                 self._say_loss(f"worker {lost} was lost: what it had in hand goes to others")
-        alive = {known.address for known in self._workers.values()}
+        alive = {remote.address for remote in self._workers.values()}
         for chunk in [chunk for chunk in self._in_flight if alive.isdisjoint(chunk.workers)]:
             self._take_back(chunk, min(2, len(chunk.workers)))  # Dask has tried one after another
-        for process in there.keys() - self._workers.keys():
-            gpu = float(there[process].get("resources", {}).get("GPU", 0)) >= 1
-            new = self._workers[process] = RemoteWorker(process[0], str(there[process].get("name", "")), gpu)
+        for process in present.keys() - self._workers.keys():
+            gpu = float(present[process].get("resources", {}).get("GPU", 0)) >= 1
+            new = self._workers[process] = RemoteWorker(process[0], str(present[process].get("name", "")), gpu)
             new.joining = asyncio.create_task(self._join(process, new))
         for role in Role:
             self._settle(role)
@@ -269,13 +273,13 @@ class Dispatcher:
     def _say_loss(self, line: str) -> None:
         self._counts["losses"] += 1
         if self._counts["losses"] <= _LOSSES_SAID:
-            log.info(line + ("; further losses are not told" if self._counts["losses"] == _LOSSES_SAID else ""))
+            log.info(line + ("; further losses are not shown" if self._counts["losses"] == _LOSSES_SAID else ""))
 
     async def _join(self, process: tuple[str, str], new: RemoteWorker) -> None:
         """Has a worker open net and engines, and sends it the net files that it lacks."""
 
-        async def ask(function: Callable[..., Any], *given: Any) -> Any:
-            return (await self._client.run(function, *given, workers=[new.address]))[new.address]
+        async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+            return (await self._client.run(function, *arguments, workers=[new.address]))[new.address]
 
         try:
             answer = await ask(worker.join, self._assignment, False)
@@ -284,17 +288,17 @@ class Dispatcher:
                     log.info(f"sending {file.path.name} ({file.size / 1e6:,.1f} MB) to {new.address}")
                     await ask(worker.keep, file, await asyncio.to_thread(file.path.read_bytes))
                 answer = await ask(worker.join, self._assignment, True)
-        except OSError:  # it ended over this, or the scheduler did; `_look` sees that too
+        except OSError:  # the worker or the scheduler has ended, which `_look` sees, too
             await asyncio.sleep(_POLL_S)
             self._workers.pop(process, None)
             return
         except Exception as error:
             answer = dict.fromkeys(Role, reason_of(error))
         self._first_offer = self._first_offer or time.monotonic()
-        for role, found in answer.items():
-            new.has[role] = found
-            if isinstance(found, str):
-                self._refuse(new, role, found)
+        for role, offer in answer.items():
+            new.has[role] = offer
+            if isinstance(offer, str):
+                self._refuse(new, role, offer)
             self._settle(role)
 
     def _refuse(self, refused: RemoteWorker, role: Role, reason: str) -> None:
@@ -303,22 +307,22 @@ class Dispatcher:
         log.info(f"worker {refused} is refused for the {role.value}: {reason}")
 
     def _settle(self, role: Role) -> None:
-        """Takes or refuses workers with offers; the first time it decides, by majority, what all have to have."""
-        there = sorted(self._workers.values(), key=lambda known: known.address)
-        offers = [offer for known in there if isinstance(offer := known.has.get(role), Offer)]
+        """Accepts or refuses workers with offers; the first time, a majority decides what all must have."""
+        workers = sorted(self._workers.values(), key=lambda remote: remote.address)
+        offers = [offer for remote in workers if isinstance(offer := remote.has.get(role), Offer)]
         if offers and role not in self._agreed:
-            if any(role not in known.has for known in there) and time.monotonic() < self._first_offer + _SETTLE_S:
+            if any(role not in remote.has for remote in workers) and time.monotonic() < self._first_offer + _SETTLE_S:
                 return
             identities = [offer.identity for offer in offers]
             self._agreed[role] = offers[identities.index(max(identities, key=identities.count))]
         able: dict[bool, dict[str, Offer]] = {True: {}, False: {}}
-        for known in there:
-            if isinstance(offer := known.has.get(role), Offer):
+        for remote in workers:
+            if isinstance(offer := remote.has.get(role), Offer):
                 if reason := difference(offer.identity, self._agreed[role].identity):
-                    self._refuse(known, role, reason)
+                    self._refuse(remote, role, reason)
                 else:
-                    able[known.gpu][known.address] = offer
-        # Work for graphics cards goes to those that have one, other work to the others, where there are any.
+                    able[remote.gpu][remote.address] = offer
+        # Workers with a graphics card get the work for one, the others get other work; without others, any gets any.
         gpu = self._assignment.is_for_gpu(role)
         self._able[role] = able[gpu] or able[not gpu]
         if self._able[role]:
@@ -326,23 +330,23 @@ class Dispatcher:
         self._wake.set()
 
     def _check_any_left(self) -> None:
-        """Raises ValueRepairError when no worker is left for a role, and none is to be expected.
+        """Raises ValueRepairError when a role has no worker and can expect none.
 
-        A queueing system may take its time, but workers that were all refused are no hope. Nor is a net that workers
-        die of; that engines fail always the writer finds out.
+        A queueing system may take its time, but where all workers were refused, or all died of the net, others will not
+        do better. The writer finds out by itself when engines always fail.
         """
         where, now, minutes = f"--cluster {self._where}", time.monotonic(), f"{NO_WORKER_S / 60:.0f} minutes"
         if (lost := self._counts["lost over the net"]) >= _HOPELESS and not self._counts["net"]:
-            why = "see the workers' own logs, and whether their memory is enough"
+            why = "see the workers' own logs, and whether they have enough memory"
             raise ValueRepairError(f"{where}: {lost} workers were lost over the net, and none has come through; {why}")
-        there, waited = self._workers.values(), now - self._hope_since
-        hopeless = [role for role in Role if all(isinstance(known.has.get(role), str) for known in there)]
+        workers, waited = self._workers.values(), now - self._hope_since
+        hopeless = [role for role in Role if all(isinstance(remote.has.get(role), str) for remote in workers)]
         if not hopeless:
             self._hope_since, self._counts["none said"] = now, 0
-        elif there and waited > ALL_REFUSED_S:
-            *_, last = there
+        elif workers and waited > ALL_REFUSED_S:
+            *_, last = workers
             raise ValueRepairError(
-                f"{where}: no worker is left for the {hopeless[0].value}: {len(there)} refused, at last {last}: "
+                f"{where}: no worker is left for the {hopeless[0].value}: {len(workers)} refused, at last {last}: "
                 f"{last.has[hopeless[0]]}"
             )
         elif waited > NO_WORKER_S:
@@ -350,10 +354,10 @@ class Dispatcher:
             raise ValueRepairError(f"{where}: no worker for {minutes}; {again}")
         elif waited > ALL_REFUSED_S and not self._counts["none said"]:
             self._counts["none said"] = 1
-            log.info(f"{where}: no worker is there: waiting {minutes} for one")
+            log.info(f"{where}: there is no worker yet: waiting {minutes} for one")
 
     def _feed(self) -> None:
-        """Keeps a few chunks per worker in flight. A suspect runs alone on the cluster, so that a crash is its own."""
+        """Keeps a few chunks per worker in flight. A suspect runs alone on the cluster, so any crash is its own."""
         if self._suspects:
             if not self._in_flight and self._able[self._suspects[0].role]:
                 self._launch([self._suspects.popleft()])
@@ -362,7 +366,7 @@ class Dispatcher:
             pending, most = self._pending[role], _IN_FLIGHT * len(self._able[role])
             room = most - sum(chunk.role is role for chunk in self._in_flight)
             while pending and room > 0:
-                # Towards the end chunks get smaller, so that all workers end at the same time.
+                # Towards the end chunks shrink, so that all workers end at the same time.
                 size = min(self._chunk_size(role), math.ceil(len(pending) / most))
                 jobs = [pending.popleft() for _ in range(size)]
                 jobs = [job for job in jobs if job.future.running() or job.future.set_running_or_notify_cancel()]
@@ -376,7 +380,7 @@ class Dispatcher:
         self._in_flight[chunk] = asyncio.create_task(self._run(chunk))
 
     async def _run(self, chunk: JobBatch) -> None:
-        """Has Dask see to a chunk, and sees to what becomes of it."""
+        """Submits a chunk to Dask and settles its jobs, or takes them back."""
         started = time.monotonic()
         future = self._client.submit(
             worker.work,
@@ -387,7 +391,7 @@ class Dispatcher:
         )
         try:
             answers = await future
-        except CancelledError:  # the connection is lost: what was sent since may be, too
+        except CancelledError:  # the connection was lost, and with it perhaps the chunks sent since
             self._forget_all()
         except KilledWorker as error:
             self._last_lost = RemoteWorker(error.last_worker.address, str(error.last_worker.name))
@@ -398,7 +402,7 @@ class Dispatcher:
                 if failed.address == error.address and error.reason and isinstance(failed.has.get(chunk.role), Offer):
                     self._refuse(failed, chunk.role, error.reason)
             self._settle(chunk.role)
-        except Exception as error:  # it came to no worker
+        except Exception as error:  # no worker got the chunk
             self._error = ValueRepairError(f"--cluster {self._where}: {reason_of(error)}")
             self._take_back(chunk)
         else:
@@ -414,7 +418,7 @@ class Dispatcher:
             self._wake.set()
 
     def _take_back(self, chunk: JobBatch, lost: int = 0) -> None:
-        """Sends out again a chunk that workers died with. If too many did, each of its jobs becomes a suspect."""
+        """Queues a chunk again after `lost` workers died with it. If too many did, its jobs become suspects."""
         if (task := self._in_flight.pop(chunk, None)) is not None and task is not asyncio.current_task():
             task.cancel()
         self._counts["lost over the net"] += lost if chunk.role is Role.NET else 0
@@ -431,10 +435,10 @@ class Dispatcher:
                 job.settle(partial(job.fail, reason, job.lost))
 
     def _forget_all(self) -> None:
-        """Workers are not there any more, for us."""
-        for known in self._workers.values():
-            if known.joining is not None:
-                known.joining.cancel()
+        """Drops all workers and takes back what they had in hand."""
+        for remote in self._workers.values():
+            if remote.joining is not None:
+                remote.joining.cancel()
         self._workers.clear()
         self._able = {role: {} for role in Role}
         for chunk in list(self._in_flight):

@@ -45,8 +45,8 @@ def open_on_cluster(
 ) -> Iterator[Opened]:
     """Opens net and oracle on the workers of a cluster, as `runs.evaluators.open_evaluators` does on this machine.
 
-    `workers` searches run at once on each worker (default: one a thread of it), and the net on `threads` of each.
-    Where this machine has the engine too, workers must have the same one; else the one that most of them have. Raises
+    Each worker runs `workers` searches at a time (default: one for each of its threads), and the net on `threads`
+    threads. Workers must have the engine of this machine; if it has none, the one that most of them have. Raises
     UsageError and ValueRepairError.
     """
     from valuerepair.oracles.open import chosen_spec
@@ -62,7 +62,7 @@ def open_on_cluster(
         if number is not None and number < 1:
             raise UsageError(f"{name} {number}: must be at least 1")
     try:
-        import distributed  # noqa: F401  # to see whether it is there
+        import distributed  # noqa: F401  # checks that it is installed
     except ImportError:
         raise ValueRepairError("--cluster: needs Dask: pip install 'valuerepair[cluster]'") from None
     from valuerepair.cluster.dispatcher import Dispatcher
@@ -80,10 +80,11 @@ def open_on_cluster(
     dispatcher = Dispatcher(where, assignment, _own_engine(assignment))
     try:
         dispatcher.start()
-        there, oracle = ClusterNet(dispatcher, net_options.get("history_fill", "fen_only")), ClusterOracle(dispatcher)
+        cluster_net = ClusterNet(dispatcher, net_options.get("history_fill", "fen_only"))
+        oracle = ClusterOracle(dispatcher)
         log.info(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {where}, so far")
-        log.info(f"net: {there.identity.name} on the cluster")
-        yield Opened(there, oracle)
+        log.info(f"net: {cluster_net.identity.name} on the cluster")
+        yield Opened(cluster_net, oracle)
     finally:
         dispatcher.close()
 
@@ -94,11 +95,11 @@ def _net_file(net: str | None) -> NetFile:
 
 
 def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
-    """This machine's engine, which is then what all workers must have; nothing where it has none."""
+    """The engine of this machine, which all workers must then have; empty if this machine cannot open it."""
     from valuerepair.oracles.open import open_oracle
 
     if assignment.deep.kind == "mcts":
-        return {}  # its identity says on which kind of device it runs
+        return {}  # its identity names the kind of device, which may differ here
     try:
         with (
             without_remarks("oracles"),
@@ -108,11 +109,11 @@ def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
     except UsageError:
         raise
     except ValueRepairError as error:
-        log.info(f"this machine is no measure for the workers' engines ({error}): what most of them have is")
+        log.info(f"this machine cannot open the engine ({error}): workers must have the one that most of them have")
         return {}
 
 
-_TREES = 64  # short searches that go to a worker together
+_TREES = 64  # short searches in one job
 
 
 class ClusterNet:
@@ -127,31 +128,30 @@ class ClusterNet:
 
     @property
     def at_once(self) -> int:
-        """Batches worth having submitted; it changes as workers come and go."""
+        """Batches to have submitted at a time; changes as workers come and go."""
         return self._dispatcher.capacity(Role.NET)
 
     def answer(self, batch: PositionBatch) -> Future[Answer]:
-        """Queues a batch; gives its values and, by row, why there are none and how many workers died of it.
+        """Queues a batch. The future gives its values and, by failed row, the reason and how many workers died of it.
 
-        A batch that workers die of is done again position by position: values may then differ in their last bits.
+        A batch that kills workers is repeated position by position: values may then differ in their last bits.
         """
         return self._dispatcher.submit(Role.NET, ("evaluate", _bare(batch)), _no_value)
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
-        """As `nets.net.Net.evaluate`. Raises ValueRepairError, for a position that kills workers too."""
+        """As `nets.net.Net.evaluate`. Raises ValueRepairError, also for a position that kills workers."""
         values, failed = self.answer(batch).result()
         for reason, attempts in failed.values():
             _raise_failed(reason, attempts)
         return values
 
     def priors(self, batch: PositionBatch) -> Priors:
-        """As `nets.net.Net.priors`. Raises ValueRepairError, for a position that kills workers too."""
-        found: Priors = self._dispatcher.submit(Role.NET, ("priors", _bare(batch)), _raise_failed).result()
-        return found
+        """As `nets.net.Net.priors`. Raises ValueRepairError, also for a position that kills workers."""
+        priors: Priors = self._dispatcher.submit(Role.NET, ("priors", _bare(batch)), _raise_failed).result()
+        return priors
 
     def search_lines(self, batch: PositionBatch, draws: U64) -> list[Moves]:
-        """As `runs.beside.searched_lines`, on the workers. Raises ValueRepairError, for a position that kills workers,
-        too."""
+        """As `runs.beside.searched_lines`. Raises ValueRepairError, also for a position that kills workers."""
         cuts = [slice(i, min(i + _TREES, len(batch))) for i in range(0, len(batch), _TREES)]
         parts = [_bare(batch.take(np.arange(cut.start, cut.stop))) for cut in cuts]
         calls = [("search_lines", part, draws[cut]) for part, cut in zip(parts, cuts, strict=True)]
@@ -160,7 +160,7 @@ class ClusterNet:
 
 
 def _bare(batch: PositionBatch) -> PositionBatch:
-    """Without what no net asks for: headers are most of a position."""
+    """The batch without its origins, which no net reads and which are most of a position's bytes."""
     return replace(batch, origin=[Origin()] * len(batch))
 
 
@@ -173,7 +173,7 @@ def _raise_failed(reason: str, attempts: int) -> NoReturn:
 
 
 class ClusterOracle(Oracle):
-    """A deep evaluator on a cluster. `workers` are the searches that it does at once just now."""
+    """A deep evaluator on a cluster. `workers` is how many searches it now runs at a time."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the engine. Raises ValueRepairError."""
@@ -193,12 +193,13 @@ class ClusterOracle(Oracle):
         return self._search("submit", position)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `Oracle`. `go_on` is asked on the worker: it must be data or pickle."""
+        """Queues a search in steps; see `Oracle`. The worker calls `go_on`, which must therefore pickle."""
         return self._search("climb", position, tuple(rungs), go_on)
 
-    def _search(self, method: str, position: Position, *given: Any) -> Future[Any]:
-        return self._dispatcher.submit(Role.SEARCH, (method, replace(position, origin=Origin()), *given), DeepFailure)
+    def _search(self, method: str, position: Position, *arguments: Any) -> Future[Any]:
+        call = method, replace(position, origin=Origin()), *arguments
+        return self._dispatcher.submit(Role.SEARCH, call, DeepFailure)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Leaves the cluster, for the net too. What is in flight is given up: let futures end first."""
+        """Leaves the cluster, which ends the net as well. Abandons searches in flight: wait for their futures first."""
         self._dispatcher.close()

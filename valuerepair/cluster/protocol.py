@@ -1,4 +1,4 @@
-"""The messages of driver and workers before work begins: what a worker must open, and what it has."""
+"""The messages between driver and workers before work begins: what a worker must open, and what it offers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What workers open for a driver's session. `weights` is the net that `deep` names itself.
+    """What workers open for a driver's session. `weights` is the net that `deep` itself names.
 
-    A net file is known by its SHA-256; a worker may have it where the driver has it. `searches` run at once on a
-    worker, of `cores`; None: as many as are good, of as many as it has threads.
+    A net file is identified by its SHA-256; a worker looks for it at the driver's path, too. Each worker runs
+    `searches` at a time (None: a good number) on `cores` cores (None: one for each of its threads).
     """
 
     session: str
@@ -40,7 +40,7 @@ class Assignment:
     cores: int | None
 
     def is_for_gpu(self, role: Role) -> bool:
-        """Whether a role is work for graphics cards: the net, the own search, or lc0 with a backend that is."""
+        """Whether a role is work for graphics cards: the net, our own search, or lc0 with a GPU backend."""
         options = {name.lower(): value for name, value in self.deep.options.items()}
         if role is Role.SEARCH and self.deep.kind == "lc0":
             return options.get("backend", "eigen") not in CPU_BACKENDS
@@ -48,7 +48,7 @@ class Assignment:
 
 
 class Offer(NamedTuple):
-    """What a worker has for a role. `at_once`: searches at once, or 1; `provider` is the net's."""
+    """What a worker has for a role. `at_once` counts searches at a time, 1 for a net; `provider` is the net's."""
 
     identity: NetIdentity | OracleIdentity
     at_once: int = 1
@@ -56,7 +56,7 @@ class Offer(NamedTuple):
 
 
 class WorkerFailed(Exception):
-    """A worker cannot go on with a role; `reason` is empty where it does not know the session."""
+    """A worker cannot go on with a role; `reason` is empty if the worker does not know the session."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(address, reason)
@@ -64,7 +64,7 @@ class WorkerFailed(Exception):
 
 
 def reason_of(error: Exception) -> str:
-    """What to tell of an error on a worker, in one line."""
+    """An error on a worker in one line."""
     line = " ".join(str(error).split())
     if isinstance(error, ImportError) or "deserialization" in line:
         return f"it cannot import what the driver has ({line}); install the same valuerepair there and at the scheduler"
@@ -72,7 +72,7 @@ def reason_of(error: Exception) -> str:
 
 
 def difference(mine: NetIdentity | OracleIdentity, wanted: NetIdentity | OracleIdentity) -> str | None:
-    """What of a worker's net or engine is otherwise than agreed, in one line; None: nothing."""
+    """How a worker's net or engine differs from the agreed one, in one line; None if it does not."""
     if mine == wanted:
         return None
     if isinstance(mine, NetIdentity) or isinstance(wanted, NetIdentity):

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from valuerepair.chess.positions import PositionBatch
     from valuerepair.nets.net import Net
 
-# A driver that was killed cannot leave.
+# A driver that was killed cannot call `leave`.
 IDLE_S = 900.0
 _CHECK_S = 30.0
 
 
 class WorkerEvaluators(WorkerPlugin):
-    """Net and engines of one worker, opened when they are needed, closed when the driver leaves or the worker ends.
+    """Net and engines of one worker, opened on demand, closed when the driver leaves or the worker ends.
 
-    Also when nothing was asked of them for `IDLE_S`; the next task then opens them again.
+    After `IDLE_S` seconds without a task they are closed, too; the next task opens them again.
     """
 
     def __init__(self, assignment: Assignment, worker: Any) -> None:
@@ -72,7 +72,7 @@ class WorkerEvaluators(WorkerPlugin):
             net.close()
 
     def offer(self, role: Role) -> Offer | str:
-        """What it has for a role, open from now on; or why it has nothing."""
+        """Opens what the role needs and describes it; or the reason why that failed."""
         try:
             if role is Role.NET:
                 net = self._open_net()
@@ -90,7 +90,7 @@ class WorkerEvaluators(WorkerPlugin):
         with self._opening:
             self._check_left()
             if self._net is None:
-                net = open_net(_have(self._assignment.net), **options)
+                net = open_net(_local_path(self._assignment.net), **options)
                 if self._gpu and options.get("device", "auto") == "auto" and net.provider == CPU:
                     net.close()
                     raise ValueRepairError("it has the resource GPU, but its net runs on the CPU (see `vr doctor`)")
@@ -100,17 +100,17 @@ class WorkerEvaluators(WorkerPlugin):
     def _open_oracle(self) -> Oracle:
         from valuerepair.oracles.open import open_oracle
 
-        given, spec = self._assignment, self._assignment.deep
+        assignment, spec = self._assignment, self._assignment.deep
         with self._opening:
             self._check_left()
             if self._oracle is None:
-                if given.weights is not None:
-                    spec = replace(spec, weights=_have(given.weights))
-                # Of trees as many as are good; of lc0 on a graphics card too.
-                good = spec.kind == "mcts" or (self._gpu and spec.kind == "lc0")
-                count = given.searches or (None if good else self._cores)
+                if assignment.weights is not None:
+                    spec = replace(spec, weights=_local_path(assignment.weights))
+                # Batches of trees, and lc0 on a graphics card, choose their number of searches themselves.
+                chooses = spec.kind == "mcts" or (self._gpu and spec.kind == "lc0")
+                count = assignment.searches or (None if chooses else self._cores)
                 net = self._open_net() if spec.kind == "mcts" else None
-                self._oracle = open_oracle(spec, net_path=_have(given.net), net=net, workers=count)
+                self._oracle = open_oracle(spec, net_path=_local_path(assignment.net), net=net, workers=count)
             return self._oracle
 
     def _check_left(self) -> None:
@@ -118,62 +118,64 @@ class WorkerEvaluators(WorkerPlugin):
             raise ValueRepairError("its driver has left")
 
     def work(self, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What methods of the net or the oracle, each with its arguments, give."""
+        """The results of `calls` of the net or the oracle, each a method's name with its arguments."""
         self._used = time.monotonic()
         try:
             if role is Role.NET:
-                with self._evaluating:  # one by one, each batch by itself: values depend on it in the last bits
+                # One batch after the other: the last bits of a value depend on its batch.
+                with self._evaluating:
                     net = self._open_net()
-                    return [_asked(net, *call) for call in calls]
+                    return [_call_net(net, *call) for call in calls]
             oracle = self._open_oracle()
-            futures = [getattr(oracle, method)(*given) for method, *given in calls]
+            futures = [getattr(oracle, method)(*arguments) for method, *arguments in calls]
             return [future.result() for future in futures]
         finally:
             self._used = time.monotonic()
 
 
-def _asked(net: Net, method: str, batch: PositionBatch, *given: Any) -> Any:
-    """What a driver's net is asked, of the net here."""
+def _call_net(net: Net, method: str, batch: PositionBatch, *arguments: Any) -> Any:
+    """What a method of `ClusterNet` returns, by the net of this worker."""
     from valuerepair.runs.beside import searched_lines
 
     if method == "search_lines":
-        return searched_lines(net, batch, *given)
+        return searched_lines(net, batch, *arguments)
     return (net.evaluate(batch), {}) if method == "evaluate" else net.priors(batch)
 
 
 def work(session: str, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """The task of Dask. Raises WorkerFailed."""
+    """The task that Dask runs: `WorkerEvaluators.work`. Raises WorkerFailed."""
     worker = get_worker()
-    held = worker.plugins.get(session)
-    if not isinstance(held, WorkerEvaluators):  # another process was at its address
+    evaluators = worker.plugins.get(session)
+    if not isinstance(evaluators, WorkerEvaluators):  # the driver knew another process at this address
         raise WorkerFailed(worker.address, "")
     try:
-        return held.work(role, calls)
+        return evaluators.work(role, calls)
     except Exception as error:
         raise WorkerFailed(worker.address, reason_of(error)) from None
 
 
 async def join(assignment: Assignment, sent: bool, dask_worker: Any) -> dict[Role, Offer | str] | list[NetFile]:
-    """Opens net and engines: what there is for each role, or why nothing; or which files are to be `sent` first.
+    """Opens net and engines, and gives by role an offer or the reason why there is none.
 
-    This, `keep` and `leave` run in a worker's event loop, beside its tasks.
+    Unless all net files were `sent` before, gives the list of those that are missing here. This, `keep` and `leave` run
+    in a worker's event loop, beside its tasks.
     """
     if assignment.version != __version__:
         return dict.fromkeys(Role, f"it has valuerepair {__version__}, the driver {assignment.version}")
     files = [file for file in (assignment.net, assignment.weights) if file is not None]
-    if not sent and (missing := [file for file in files if _found(file) is None]):
+    if not sent and (missing := [file for file in files if _find(file) is None]):
         return missing
     if assignment.session not in dask_worker.plugins:
         await dask_worker.plugin_add(WorkerEvaluators(assignment, dask_worker), name=assignment.session)
-    held = dask_worker.plugins[assignment.session]
-    return {role: await asyncio.to_thread(held.offer, role) for role in Role}
+    evaluators = dask_worker.plugins[assignment.session]
+    return {role: await asyncio.to_thread(evaluators.offer, role) for role in Role}
 
 
 async def keep(file: NetFile, content: bytes) -> None:
     """Puts a net file into the cache. Raises ValueRepairError."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256:
-        raise ValueRepairError(f"{file.path.name} came with SHA-256 {found[:12]}, not {file.sha256[:12]}")
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != file.sha256:
+        raise ValueRepairError(f"{file.path.name} came with SHA-256 {sha256[:12]}, not {file.sha256[:12]}")
     try:
         with written_whole(_cached(file), None) as temporary:
             temporary.write_bytes(content)
@@ -182,7 +184,7 @@ async def keep(file: NetFile, content: bytes) -> None:
 
 
 async def leave(session: str, dask_worker: Any) -> None:
-    """The driver goes."""
+    """Ends a session: closes what this worker has open for it."""
     if session in dask_worker.plugins:
         await dask_worker.plugin_remove(session)
 
@@ -193,8 +195,11 @@ def _cached(file: NetFile) -> Path:
     return folder / file.path.name  # a name only: nothing is written elsewhere
 
 
-def _found(file: NetFile) -> Path | None:
-    """The file here: in the cache, or where the driver has it (a shared folder). Another one is found out when open."""
+def _find(file: NetFile) -> Path | None:
+    """The file on this machine: in the cache, or at the driver's path (a shared folder).
+
+    Only its size is compared; a wrong file shows when it is opened, by its SHA-256.
+    """
     for path in (_cached(file), file.path):
         with contextlib.suppress(OSError):
             if path.stat().st_size == file.size:
@@ -202,7 +207,7 @@ def _found(file: NetFile) -> Path | None:
     return None
 
 
-def _have(file: NetFile) -> str:
-    if (path := _found(file)) is None:
+def _local_path(file: NetFile) -> str:
+    if (path := _find(file)) is None:
         raise ValueRepairError(f"{file.path.name} has vanished from its cache")
     return str(path)

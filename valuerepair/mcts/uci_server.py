@@ -1,7 +1,7 @@
 """The UCI protocol: one thread reads commands, another loads the net and searches, so that a search can be stopped.
 
-Whatever comes in, every ``go`` is answered by one ``bestmove`` (``0000`` where there is none to be had), and what is
-not understood by an ``info string``. Commands that need a search to have ended wait for it; one without a limit ends.
+Every ``go`` is answered by one ``bestmove`` (``0000`` if the search failed), and what cannot be understood by an ``info
+string``. A command that cannot run beside a search waits for its end; a search without a limit ends at once.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_opti
 from valuerepair.nets.position_text import read_position
 from valuerepair.version import __version__
 
-_ENDING_S = 3.0  # a search is given so long to end when the engine quits
+_ENDING_S = 3.0  # the time that a search has to end when the engine quits
 _SAMPLE_NODES = 10_000
 _SHOWN_TEXT = 100
-_NOTHING = "bestmove 0000"
+_NO_MOVE = "bestmove 0000"
 
 
 @dataclass(frozen=True)
 class OpenedNet:
     """A net that searches can use: `input_format` of its planes, whether it has a WDL head, how to close it.
 
-    `minibatch` leaves of a tree at once are good for speed; `moves_left`: it says how many plies are left.
+    `minibatch` leaves of a tree at a time are fast; `moves_left` says whether it has a head for the plies left.
     """
 
     evaluator: Evaluator
@@ -64,8 +64,8 @@ class UciServer:
         self._writing, self._deaf = threading.Lock(), False
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="uci-search", daemon=True)
-        self._switches: list[Switch] = []  # of the searches that are not answered yet
-        # Below: the worker's own.
+        self._switches: list[Switch] = []  # of the searches without an answer yet
+        # Only the worker uses what follows.
         self._net: OpenedNet | None = None
         self._net_settings: tuple[str, str, int] | None = None
         self._search: Search | None = None
@@ -76,9 +76,9 @@ class UciServer:
     # -- the reader ---------------------------------------------------------------------------------------------------
 
     def run(self, lines: Iterable[str]) -> None:
-        """Answers commands until ``quit``, which stops a running search; at the end of the input one with a limit ends.
+        """Answers commands until ``quit``, which stops a running search; at the end of the input it runs to its limit.
 
-        The other thread may still work then: it compiles, or loads a net, and ends with the process only.
+        The other thread may go on for a while: it ends only with the process when it compiles or loads a net.
         """
         quitting = True
         self._worker.start()
@@ -86,7 +86,7 @@ class UciServer:
             try:
                 for line in lines:
                     words = line.split()
-                    if self._deaf or (words and not self._take(words[0], words[1:])):
+                    if self._deaf or (words and not self._obey(words[0], words[1:])):
                         break
                 else:
                     quitting = False
@@ -95,8 +95,8 @@ class UciServer:
                 self._jobs.put(None)
                 self._worker.join(_ENDING_S if quitting else None)
 
-    def _take(self, command: str, words: list[str]) -> bool:
-        """One command; False for the last one."""
+    def _obey(self, command: str, words: list[str]) -> bool:
+        """Does what a command says; False for the last one."""
         if command == "quit":
             return False
         if command == "uci":
@@ -106,7 +106,7 @@ class UciServer:
         elif command == "stop":
             self._stop()
         elif command == "ponderhit":
-            for switch in tuple(self._switches)[-1:]:  # a copy: the other thread takes out what is answered
+            for switch in tuple(self._switches)[-1:]:  # a copy: the other thread removes switches
                 switch.ponderhit()
         elif command == "go":
             self._go(words)
@@ -130,20 +130,20 @@ class UciServer:
         self._write("uciok")
 
     def _be_ready(self) -> None:
-        """At once while a search runs; otherwise when net and kernels are loaded."""
+        """Answers at once while a search runs; otherwise when net and kernels are loaded."""
         if self._switches:
             self._write("readyok")
         else:
             self._jobs.put(self._load_and_say)
 
     def _stop(self, *, endless_only: bool = False) -> None:
-        """Ends searches; with `endless_only` those that nothing else would end, for another command is to follow."""
+        """Ends searches; with `endless_only` those without a limit, which a following command would wait for."""
         for switch in tuple(self._switches):
             if switch.is_endless or not endless_only:
                 switch.stop()
 
     def _go(self, words: list[str]) -> None:
-        self._stop(endless_only=True)  # the best move of a search that still runs comes first
+        self._stop(endless_only=True)  # the running search gives its best move first
         go, remarks = parse_go(words)
         for remark in remarks:
             self._say(f"go: {remark}")
@@ -158,7 +158,7 @@ class UciServer:
             self._say(f"setoption {text}: must be setoption name NAME value VALUE")
             return
         if self._switches:
-            self._say(f"option {name} is set when the search has ended")
+            self._say(f"option {name} will be set when the search has ended")
         self._jobs.put(lambda: self._set_option(name.strip(), value.strip()))
 
     def _write(self, line: str) -> None:
@@ -176,9 +176,8 @@ class UciServer:
         self._write(f"info string {shown if len(shown) <= 2 * _SHOWN_TEXT else shown[: 2 * _SHOWN_TEXT] + '...'}")
 
     def _say_error(self, error: Exception) -> None:
-        self._say(
-            f"error: {error}" if isinstance(error, ValueRepairError) else f"error: {type(error).__name__}: {error}"
-        )
+        kind = "" if isinstance(error, ValueRepairError) else f"{type(error).__name__}: "
+        self._say(f"error: {kind}{error}")
 
     # -- the worker ---------------------------------------------------------------------------------------------------
 
@@ -186,7 +185,7 @@ class UciServer:
         while (job := self._jobs.get()) is not None:
             try:
                 job()
-            except Exception as error:  # whatever it is, the engine goes on
+            except Exception as error:  # no error ends the engine
                 self._say_error(error)
         if self._net is not None:
             self._net.close()
@@ -202,9 +201,9 @@ class UciServer:
     def _set_position(self, text: str) -> None:
         words = text.split()
         if lost := lost_rights(words[1:]) if words[:1] == ["fen"] else "":
-            kept = "".join(right for right in words[3] if right not in lost) or "-"
-            self._say(f"castling {words[3]} is {kept} here: king or rook is not at home")
-            words[3] = kept
+            remaining = "".join(right for right in words[3] if right not in lost) or "-"
+            self._say(f"castling {words[3]} is {remaining} here: king or rook is not at home")
+            words[3] = remaining
         try:
             self._position = read_position(" ".join(words))
         except ValueError as error:
@@ -214,12 +213,12 @@ class UciServer:
     def _load_and_say(self) -> None:
         try:
             self._load()
-        except Exception as error:  # told first, and ready it is all the same: for another net
+        except Exception as error:  # the engine is ready all the same: for another net
             self._say_error(error)
         self._write("readyok")
 
     def _load(self) -> tuple[OpenedNet, Search, int]:
-        """The net, the search of the settings as they are now, and its room in nodes."""
+        """The net and the search for the present settings, and how many nodes the search has room for."""
         settings = self._settings
         wanted = (settings.weights, settings.device, settings.threads)
         if self._net is None or self._net_settings != wanted:
@@ -239,12 +238,12 @@ class UciServer:
         return net, self._search, room
 
     def _think(self, go: Go, switch: Switch) -> None:
-        """Answers one ``go``. The search counts as ended before its move is said: then anything may come at once."""
+        """Answers one ``go``. The search counts as ended before its answer goes out: a command may follow at once."""
         try:
             answer = self._think_on(go, switch)
         except Exception as error:
             self._say_error(error)
-            self._search, answer = None, _NOTHING  # what is left of the tree is not to be trusted
+            self._search, answer = None, _NO_MOVE  # the tree may be broken
         self._switches.remove(switch)
         self._write(answer)
 
@@ -266,28 +265,28 @@ class UciServer:
         return Thinking(search, position, go, settings, shown, self._clock, self._game, switch, self._write).run()
 
     def _legal_ones(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
-        """Those of some moves that are legal, in plain UCI; the others are told."""
+        """The legal ones of some moves, in plain UCI; reports the others."""
         board, legal = chess.Board(position.fen), []
-        for move in moves:
+        for text in moves:
             try:
-                found = board.parse_uci(move)
+                move = board.parse_uci(text)
             except ValueError:
-                found = chess.Move.null()
-            if found:
-                legal.append(found.uci())
-            else:  # python-chess takes the null move, 0000
-                self._say(f"searchmoves: {move} is not legal here")
+                move = chess.Move.null()
+            if move:
+                legal.append(move.uci())
+            else:  # python-chess parses 0000 as the null move
+                self._say(f"searchmoves: {text} is not legal here")
         return tuple(dict.fromkeys(legal))
 
 
 def lost_rights(fen: Sequence[str]) -> str:
-    """The rights to castle in a FEN's fields whose king or rook is not at home, as editors of boards send them."""
+    """The castling rights in a FEN's fields whose king or rook is not at home; some board editors send such FENs."""
     board = chess.Board(None)
     try:
         board.set_board_fen(fen[0])
         rights = set(fen[2]) & set("KQkq")
     except (ValueError, IndexError):
-        return ""  # whoever reads it says what is wrong
+        return ""  # `read_position` reports the error
     board.castling_rights = chess.BB_CORNERS
     homes = {"K": chess.BB_H1, "Q": chess.BB_A1, "k": chess.BB_H8, "q": chess.BB_A8}
     return "".join(right for right in sorted(rights) if not board.clean_castling_rights() & homes[right])
@@ -302,22 +301,22 @@ def game_over(position: Position) -> str | None:
 
 
 def room_of(hash_mb: int) -> int:
-    """How many nodes fit into so much memory."""
+    """How many nodes fit into `hash_mb` MiB."""
     return max(2, int(hash_mb * 2**20 * _SAMPLE_NODES / forest_bytes(1, _SAMPLE_NODES)))
 
 
-_LOOK_S = 0.05  # between two looks at what the search has found
+_LOOK_S = 0.05  # between two looks at the search
 _ALL_LINES = 256
-_SAY_S = 1.0  # between two `info` lines that say nothing new but the number of nodes
+_SAY_S = 1.0  # between two `info` lines with no news but the number of nodes
 
 
 class Switch:
-    """What the reader of commands tells a running search: to stop, or that the move it ponders on was played."""
+    """Passes ``stop`` and ``ponderhit`` (the move that it ponders on was played) to a running search."""
 
     def __init__(self, go: Go) -> None:
         self.begun = time.monotonic()
         self.stopped, self.pondering = False, go.ponder
-        self._endless = is_endless(go)
+        self._endless = go.is_endless
         self._changed = threading.Condition()
 
     def stop(self) -> None:
@@ -326,7 +325,7 @@ class Switch:
             self._changed.notify_all()
 
     def ponderhit(self) -> None:
-        """From now on the search has the time that `go` gave it."""
+        """Starts the clock of the search."""
         with self._changed:
             if self.pondering:
                 self.begun, self.pondering = time.monotonic(), False
@@ -334,25 +333,18 @@ class Switch:
 
     @property
     def is_endless(self) -> bool:
-        """Nothing but ``stop`` ends the search, or ``ponderhit`` first."""
+        """Whether only ``stop`` ends the search, or ``ponderhit`` and then its limit."""
         return self._endless or self.pondering
 
     def wait_for_leave(self) -> None:
-        """Waits until the best move may be said, which must not be while pondering or in an infinite search."""
+        """Waits until the best move may be given, which UCI forbids while pondering and in an infinite search."""
         with self._changed:
             self._changed.wait_for(lambda: self.stopped or not self.is_endless)
 
 
-def is_endless(go: Go) -> bool:
-    """True where nothing but ``stop`` ends a search."""
-    limits = (go.nodes, go.movetime, go.depth, go.mate, go.wtime, go.btime)
-    return go.infinite or (not go.ponder and all(limit is None for limit in limits))
-
-
 @dataclass(eq=False)
 class Thinking:
-    """One ``go``: what is to be searched, and how. `search` has its position set; `game` counts games, so that their
-    moves differ; `write` takes the lines that it says."""
+    """One ``go``. `search` has its position set; `game` counts games, so that moves differ; `write` takes lines."""
 
     search: Search
     position: Position
@@ -381,7 +373,7 @@ class Thinking:
         self._said_at = 0.0
 
     def run(self) -> str:
-        """Searches and says what it finds in ``info`` lines; returns the ``bestmove`` line."""
+        """Searches, writes ``info`` lines, and returns the ``bestmove`` line."""
         go, params = self.go, self.settings.params
         result = self.search.run(
             nodes=None if go.infinite else go.nodes,
@@ -389,12 +381,12 @@ class Thinking:
             on_info=self._look,
             info_seconds=_LOOK_S,
             root_moves=go.searchmoves,
-            # With a temperature any move may be played, and its line says what to ponder on.
+            # With a temperature any move may be played, and its line has the move to ponder on.
             lines=_ALL_LINES if params.temperature > 0 else self.settings.multipv,
         )
         if result.nodes >= self.shown.room and (go.infinite or go.nodes is None or go.nodes > result.nodes):
             self.write(f"info string the tree is full at {result.nodes} nodes; raise Hash for more")
-        # After the wait: a search that ended while it pondered begins to count with `ponderhit`.
+        # Before the time is taken: a search that ended while it pondered begins to count with `ponderhit`.
         self.switch.wait_for_leave()
         thought = time.monotonic() - self.switch.begun
         self._say(result)
@@ -407,9 +399,7 @@ class Thinking:
         return f"bestmove {move} ponder {line[1]}" if len(line) > 1 else f"bestmove {move}"
 
     def _is_over(self) -> bool:
-        if self.switch.stopped or self._enough:
-            return True
-        return self._left() <= 0
+        return self.switch.stopped or self._enough or self._left() <= 0
 
     def _left(self) -> float:
         """Seconds that may still be used."""
@@ -418,7 +408,7 @@ class Thinking:
         return self._budget - (time.monotonic() - self.switch.begun)
 
     def _look(self, result: SearchResult) -> None:
-        """Says what is new, and finds out whether what was asked for is reached."""
+        """Writes news, and checks whether a limit of `go` is reached."""
         now = time.monotonic()
         news = (result.depth, result.seldepth, result.best_move)
         if news != self._said or now - self._said_at >= _SAY_S:
@@ -444,8 +434,8 @@ class Thinking:
 
 
 _MIDPOINT, _STEEPNESS = 51.5, 7.0  # of the log-logistic distribution of game lengths, in moves
-_FIRST_MOVE = 2.8  # shares for it: there is no tree yet to go on with
-_OF_THE_CLOCK = 0.5  # most of it for a move that is not the last
+_FIRST_MOVE = 2.8  # shares of the time: the first move has no tree to go on with
+_OF_THE_CLOCK = 0.5  # the most that a move may take, unless it is the last
 _PRUNING_FROM_S = 0.2
 _TOLERANCE_NODES = 300
 
@@ -453,15 +443,15 @@ _TOLERANCE_NODES = 300
 class TimeManager:
     """Divides the time on the clock over the rest of a game. Time saved by early moves is spent on the next one.
 
-    As lc0's "legacy" manager (src/search/classic/stoppers/legacy.cc), but that gives a first move 0.25 shares more for
-    each ply of a book, up to 5.8, and any move the whole clock. Here a bonus or time saved never takes more than half.
+    Like lc0's "legacy" manager (src/search/classic/stoppers/legacy.cc), which gives a first move 0.25 shares more for
+    each ply of a book, up to 5.8, and may give a move the whole clock. Here a bonus or time saved takes at most half.
     """
 
     def __init__(self) -> None:
         self._first, self._spared_ms = True, 0.0
 
     def budget(self, go: Go, *, white: bool, ply: int, overhead_ms: int) -> float | None:
-        """Seconds for this move by the clock of the side to move; None where `go` names no clock of it."""
+        """Seconds for this move by the clock of the side to move; None if `go` has no clock for that side."""
         left = go.wtime if white else go.btime
         if left is None:
             return None
@@ -474,25 +464,25 @@ class TimeManager:
         share = (total - squander) / moves
         wanted = share * (_FIRST_MOVE if self._first else 1) + squander
         self._first = False
-        there = max(0.0, left - overhead_ms)
-        return min(wanted, there if moves <= 1 else max(share, _OF_THE_CLOCK * there), there) / 1000
+        usable = max(0.0, left - overhead_ms)
+        return min(wanted, usable if moves <= 1 else max(share, _OF_THE_CLOCK * usable), usable) / 1000
 
     def spent(self, budget: float, seconds: float) -> None:
-        """Notes how long a move with this budget took."""
+        """Records how many seconds a move with this budget took."""
         self._spared_ms += 1000 * (budget - seconds)
 
 
 def moves_left(ply: int) -> float:
-    """The median number of moves that a game at this ply still lasts."""
+    """The median number of moves that a game still lasts from this ply on."""
     move = ply / 2
     return float(_MIDPOINT * (1 + 2 * (move / _MIDPOINT) ** _STEEPNESS) ** (1 / _STEEPNESS) - move)
 
 
 def is_settled(result: SearchResult, new_nodes: int, seconds: float, left: float, factor: float) -> bool:
-    """Whether more thinking cannot change the move: `left` seconds remain after `new_nodes` in `seconds`.
+    """Whether more search cannot change the move: `left` seconds remain after `new_nodes` in `seconds`.
 
-    That is so for a single legal move, a proven win, when all moves but one lose, and when the second move cannot
-    overtake the first by visits, at the speed so far divided by `factor`; 0 is never.
+    It cannot with a single legal move, with a proven win, when all moves but one lose, and when the second move cannot
+    overtake the first by visits at the speed so far divided by `factor`. With a factor of 0 nothing is ever settled.
     """
     if factor <= 0:
         return False
@@ -501,23 +491,23 @@ def is_settled(result: SearchResult, new_nodes: int, seconds: float, left: float
         return True
     if seconds < _PRUNING_FROM_S:
         return False
-    to_come = left * (new_nodes + _TOLERANCE_NODES) / seconds / factor
+    remaining_nodes = left * (new_nodes + _TOLERANCE_NODES) / seconds / factor
     first, second = sorted((move.visits for move in result.moves), reverse=True)[:2]
-    return to_come < first - second
+    return remaining_nodes < first - second
 
 
 _NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
 _FLAGS = ("infinite", "ponder")
 _KEYWORDS = (*_NUMBERS, *_FLAGS, "searchmoves")
 _SHORT_NODES = 100
-# GUIs send times below 0 when a flag has fallen.
+# GUIs send negative times when a flag has fallen.
 _MAY_BE_NEGATIVE = ("wtime", "btime", "winc", "binc", "movestogo")
 _MOST = 2**62
 
 
 @dataclass(frozen=True)
 class Go:
-    """Limits of one search; None where there is none. Times are in ms; without any limit a search is infinite."""
+    """Limits of one search, None for those not set. Times are in ms; without any limit a search is infinite."""
 
     nodes: int | None = None
     movetime: int | None = None
@@ -532,19 +522,25 @@ class Go:
     ponder: bool = False
     searchmoves: tuple[str, ...] = ()
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether only ``stop`` ends the search."""
+        limits = (self.nodes, self.movetime, self.depth, self.mate, self.wtime, self.btime)
+        return self.infinite or (not self.ponder and all(limit is None for limit in limits))
+
 
 def parse_go(words: Sequence[str]) -> tuple[Go, list[str]]:
-    """What follows ``go``, and remarks on what of it is not understood, which is passed over as UCI wants it.
+    """Reads the words after ``go``; also gives remarks on unknown words, which UCI wants to be ignored.
 
-    Where nothing is left of it the search is a short one, for one without limits would never end.
+    If no word is understood the search is short: without limits it would never end.
     """
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     remarks = []
     at = 0
     while at < len(words):
         word, end = words[at], at + 1
         if word in _FLAGS:
-            found[word] = True
+            limits[word] = True
         elif word in _NUMBERS:
             end += words[end : end + 1] != [] and words[end] not in _KEYWORDS
             text = " ".join(words[at + 1 : end])
@@ -552,25 +548,25 @@ def parse_go(words: Sequence[str]) -> tuple[Go, list[str]]:
             if isinstance(number, str):
                 remarks.append(f"{f'{word} {text[:40]}'.strip()}: {number}")
             else:
-                found[word] = number
+                limits[word] = number
         elif word == "searchmoves":
             while end < len(words) and words[end] not in _KEYWORDS:
                 end += 1
             if end > at + 1:
-                found[word] = tuple(words[at + 1 : end])
+                limits[word] = tuple(words[at + 1 : end])
             else:
                 remarks.append("searchmoves: no moves follow")
         else:
             remarks.append(f"{word[:40]!r} is not understood")
         at = end
-    if words and not found:
-        remarks.append(f"nothing to go by; a search of {_SHORT_NODES} nodes")
-        found["nodes"] = _SHORT_NODES
-    return Go(**found), remarks
+    if words and not limits:
+        remarks.append(f"no limit is understood; a search of {_SHORT_NODES} nodes")
+        limits["nodes"] = _SHORT_NODES
+    return Go(**limits), remarks
 
 
 def _number(word: str, text: str) -> int | str:
-    """The number, or what it must be."""
+    """The number, or a remark on what it must be."""
     number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
     least = -_MOST if word in _MAY_BE_NEGATIVE else 0 if word == "movetime" else 1
     if number is None or number < least:
