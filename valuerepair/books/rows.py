@@ -107,7 +107,7 @@ def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tup
     """
     for label in options.labels:
         _check_label(label)
-    columns: dict[str, Any] = {"eco_header": eco_headers(store, rows["game_id"].tolist())}
+    columns: dict[str, Any] = {"eco_header": eco_headers(store.connection, rows["game_id"].tolist())}
     about: dict[str, Any] = {}
     if options.confirmed:
         looks = evidence(store, rows)
