@@ -115,16 +115,7 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
-    words = ["second net less first, 95 % intervals: of resampled games, of labels Newcombe's"]
-    if pair.at_own_alpha is not None:
-        other = pair.at_own_alpha
-        low, middle, high = (
-            100 * x for x in (other.difference.low, other.difference.difference, other.difference.high)
-        )
-        words.append(
-            f"all candidates at the second's own alpha {other.alpha:.0f}: {middle:+.2f} ({low:+.2f} to {high:+.2f})"
-        )
-    style.title(axes, "Candidates by label", *words)
+    style.title(axes, "Candidates by label", "second net less first, 95 % intervals of resampled games")
 
 
 def _verdict(interval: Interval) -> tuple[str, str]:
