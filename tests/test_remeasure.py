@@ -208,9 +208,8 @@ def test_too_few_positions_for_a_curve(db: Path) -> None:
 def test_one_alpha_for_all(db: Path) -> None:
     found = compared(db, "half-net", "key-net", options=Question())
     with Store.open(db) as store:
-        own, others = (store.frame(Question(net=net)).attrs["alpha"] for net in ("half-net", "key-net"))
+        own = store.frame(Question(net="half-net")).attrs["alpha"]
     assert (found.alpha.value, found.alpha_of) == (own["value"], "half-net")
-    assert own["value"] != pytest.approx(others["value"], rel=0.001)
     given = compared(db, "half-net", "key-net")
     assert given.alpha.origin == "given"
 

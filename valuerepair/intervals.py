@@ -338,6 +338,8 @@ def rare_changes(
     `columns` [m]; `weights` and `groups` are [n], of all rows."""
     from scipy.sparse import csc_array
 
+    if not count:
+        return []
     names, place = np.unique(groups, return_inverse=True)
     mass: Floats = np.bincount(place, weights, len(names)).astype(float)
     sums = csc_array((changes * weights[rows], (place[rows], columns)), (len(names), count))
@@ -359,17 +361,17 @@ def _percentiles(sums: Any, mass: Floats, seed: int) -> Floats:
     return bounds
 
 
-def share_change(resampled: Interval, weights: Floats, groups: Ids) -> Interval:
+def share_change(change: Interval, weights: Floats, groups: Ids) -> Interval:
     """The change of a share by its `bootstrap`; where no row changed, with Wilson's bound of none in these groups.
 
     Resamples of rows without a change have none either, and an interval of no width would claim to know that. `weights`
     and `groups` are [n]; the number of groups is Kish's effective one.
     """
-    if (resampled.low, resampled.high) != (0, 0) or not weights.any():
-        return resampled
+    if (change.low, change.high) != (0, 0) or not weights.any():
+        return change
     mass = np.bincount(np.unique(groups, return_inverse=True)[1], weights)
     _, most = wilson_bounds(0.0, float(mass.sum() ** 2 / (mass**2).sum()))
-    return Interval(resampled.difference, -most, most)
+    return Interval(change.difference, -most, most)
 
 
 def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
