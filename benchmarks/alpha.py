@@ -46,7 +46,7 @@ class Draw:
     def off(self, alpha: float, *, calibrated: bool = False) -> Floats:
         """[n] |net Q - deep Q|, or of calibrated Q."""
         nothing = np.full(len(self.cp), np.nan)
-        deep = values.deep_q(self.cp, self.mate, np.full((1, 3), np.nan), nothing, alpha)
+        deep = values.deep_q(np.stack([self.cp, self.mate, *[nothing] * 4], 1), alpha)
         net_q = self.net_q
         if calibrated:
             curve = fit(net_q, deep, np.ones(len(net_q)), self.game, alpha=alpha, resamples=0)

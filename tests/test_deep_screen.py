@@ -377,14 +377,9 @@ def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:
         for column, expected in ((0, first), (-1, whole)):
             cp = found.score[:, at[expected]].astype(np.float64)
             mate = np.abs(cp) == MATE_CP
-            q = values.deep_q(
-                np.where(mate, np.nan, cp),
-                np.where(mate, np.sign(cp), np.nan),
-                np.full((len(cp), 3), np.nan),
-                np.full(len(cp), np.nan),
-                200.0,
-                "cp",
-            )
+            without = np.full(len(cp), np.nan)
+            scores = [np.where(mate, np.nan, cp), np.where(mate, np.sign(cp), np.nan), *[without] * 4]
+            q = values.deep_q(np.stack(scores, 1), 200.0, "cp")
             assert data.q[:, column] == pytest.approx(q)
     assert package_rows("stockfish", 50_000, (250,), Question(alpha=200.0, q_from="wdl")) is None
     assert package_rows("recorded", 50_000, (250,), Question(alpha=200.0)) is None

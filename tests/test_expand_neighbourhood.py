@@ -151,17 +151,12 @@ def test_stockfish_searched_again_agrees_with_what_its_line_says() -> None:
                 again, said = oracle.submit(near.batch[row]).result(), near.deep[row]
                 assert isinstance(again, DeepResult)
                 assert said is not None
-                one, other = (float(values.deep_q(r.cp or np.nan, _nan(r.mate), [np.nan] * 3, np.nan, 170.0))
-                              for r in (again, said))  # fmt: skip
+                one, other = (float(values.deep_q(np.array(r.scores, np.float64), 170.0)) for r in (again, said))
                 if abs(other) > 0.5:
                     checked += 1
                     assert one * other > 0, (near.batch.fen[row], one, other)
                     assert abs(one - other) < 0.6
     assert checked >= 8
-
-
-def _nan(value: int | None) -> float:
-    return np.nan if value is None else float(value)
 
 
 # -- what is reached --------------------------------------------------------------------------------------------------

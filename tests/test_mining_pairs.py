@@ -16,7 +16,7 @@ from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.values import Alpha
 from valuerepair.question import Question
-from valuerepair.runs.summary import Met, Pairs, RunScale, RunScores, numbers
+from valuerepair.runs.summary import Met, Pairs, RunScale, RunScores
 from valuerepair.store.rows import DeepColumns, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
@@ -36,11 +36,11 @@ def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], p
         if kind == "n" and i % 3:
             pairs.add_net(i, i / 10 - 0.5)
         elif kind == "d":
-            pairs.add_deep(i, numbers(_result(i)), probability)
+            pairs.add_deep(i, _result(i).scores, probability)
         elif kind == "x" and i % 3 == 0:
             pairs.drop_net(i)
     for i in (1, 2, 4, 5):
-        expected.add(i, i / 10 - 0.5, numbers(_result(i)), probability)
+        expected.add(i, i / 10 - 0.5, _result(i).scores, probability)
     assert pairs.open == 0
     assert len(tally) == len(expected) == 4
     scale = RunScale(Alpha(100.0, "given"))
@@ -100,4 +100,4 @@ def test_deep_values_that_come_together_take_back_failures(tmp_path: Path) -> No
         for number, score in zip(ids[2:].tolist(), scores[2:], strict=True):
             store.add_deep(number, 1, score, run)
         assert store.connection.execute("SELECT * FROM deep_values ORDER BY position_id").fetchall() == together
-        assert [row[3:9] for row in together] == [numbers(score) for score in scores[2:]]
+        assert [row[3:9] for row in together] == [score.scores for score in scores[2:]]

@@ -92,12 +92,13 @@ def test_deep_q_takes_mate_then_own_q_then_the_chosen_score() -> None:
     mate = [nan, -3, nan, nan, 2]
     wdl: list[list[float]] = [[900.0, 50, 50], [nan] * 3, [nan] * 3, [100, 100, 800], [0, 0, 1000]]
     own = [nan, nan, 0.25, nan, 0.1]
-    by_cp = deep_q(cp, mate, wdl, own, 200)
+    scores = np.column_stack([cp, mate, wdl, own])
+    by_cp = deep_q(scores, 200)
     np.testing.assert_allclose(by_cp, [math.tanh(0.25), -1, 0.25, nan, 1])
-    by_wdl = deep_q(cp, mate, wdl, own, 200, q_from="wdl")
+    by_wdl = deep_q(scores, 200, q_from="wdl")
     np.testing.assert_allclose(by_wdl, [0.85, -1, 0.25, -0.7, 1])
     with pytest.raises(ValueError, match="q_from"):
-        deep_q(cp, mate, wdl, own, 200, q_from="elo")  # type: ignore[arg-type]  # the wrong value is the test
+        deep_q(scores, 200, q_from="elo")  # type: ignore[arg-type]  # the wrong value is the test
 
 
 def planted(rng: np.random.Generator, n: int, alpha: float, noise: float) -> tuple[Floats, Floats]:
@@ -328,7 +329,7 @@ def test_at_the_fit_to_the_slope_deep_q_is_as_steep_as_net_q() -> None:
     nothing = np.full(len(cp), np.nan)
 
     def slope(alpha: float) -> float:
-        q = deep_q(cp, mate, np.full((len(cp), 3), np.nan), nothing, alpha)
+        q = deep_q(np.stack([cp, mate, *[nothing] * 4], 1), alpha)
         return slope_of(net_q, q, weights, game).value
 
     fit = fit_alpha_to_slope(net_q, cp, mate, weights, game)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from valuerepair.chess.values import AUTO_MIN_POSITIONS
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, of_variance
+from valuerepair.question import is_candidate
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -383,7 +384,7 @@ def beyond_scale(
     `seed`, each with the curve that its games draw.
     """
     expected = calibration.expected(net_q, fold_of(game))
-    plain, after = (np.abs(q - deep_q) >= threshold for q in (net_q, expected))
+    plain, after = (is_candidate(q - deep_q, threshold) for q in (net_q, expected))
     new = int(np.count_nonzero(after & ~plain))
     rows = np.flatnonzero(plain & (weight > 0))
     variance = 0.0
@@ -406,7 +407,7 @@ def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, thr
     for times, curve in zip(drawn.times, drawn.curves, strict=True):
         of_row = w * times[part]
         if (mass := float(of_row.sum())) > 0:
-            left = np.abs(_read(curve[None], x, 0) - y) >= threshold
+            left = is_candidate(_read(curve[None], x, 0) - y, threshold)
             shares.append(float(of_row[left].sum()) / mass)
     return float(np.var(shares)) if shares else 0.0
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from valuerepair.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
 
 QFrom = Literal["cp", "wdl"]
 Expanded = Literal["no", "searched", "all"]
@@ -62,6 +67,22 @@ class Question:
             expanded=attrs["expanded"],
             calibration="fitted" if attrs["calibration"] else "none",
         )
+
+
+@overload
+def is_candidate(disagreement: float, threshold: float) -> bool: ...
+@overload
+def is_candidate(
+    disagreement: NDArray[np.floating[Any]], threshold: float | NDArray[np.float64]
+) -> NDArray[np.bool_]: ...
+@overload
+def is_candidate(disagreement: pd.Series[float], threshold: float) -> pd.Series[bool]: ...
+def is_candidate(disagreement: Any, threshold: Any) -> Any:
+    """Whether net Q and deep Q differ by the threshold or more; `disagreement` is a number, or of any shape.
+
+    The one place that decides it. A disagreement of NaN, where one of the two values is missing, is no candidate.
+    """
+    return abs(disagreement) >= threshold
 
 
 def check_threshold(threshold: float) -> None:

@@ -73,7 +73,7 @@ def scores_of(found: Sequence[DeepResult]) -> tuple[Floats, Floats]:
 def deep_q_of(cp: Floats, mate: Floats, alpha: float) -> Floats:
     """[n] Q of Stockfish's scores, by alpha, as `deep_q` gives it."""
     nothing = np.full(len(cp), np.nan)
-    return deep_q(cp, mate, np.stack([nothing] * 3, 1), nothing, alpha)
+    return deep_q(np.stack([cp, mate, *[nothing] * 4], 1), alpha)
 
 
 def searched(oracle: Oracle, positions: Sequence[Position]) -> Iterator[DeepResult]:

@@ -70,9 +70,8 @@ def main() -> None:
     off = q - net[:, None]
     rows = np.flatnonzero((np.abs(off) >= THRESHOLD).any(1))
     judged = ask_stockfish([batch[row] for row in rows.tolist()])
-    scores = np.array([[r.cp, r.mate] for r in judged], np.float64).reshape(-1, 2)
-    nothing = np.full((len(rows), 3), np.nan)
-    deep = [values.deep_q(scores[:, 0], scores[:, 1], nothing, nothing[:, 0], alpha, "cp") for alpha in ALPHAS]
+    scores = np.array([result.scores for result in judged], np.float64).reshape(-1, 6)
+    deep = [values.deep_q(scores, alpha, "cp") for alpha in ALPHAS]
     print("| nodes | visits | candidates | right | mean change to the last |\n|---|---|---|---|---|")
     for k, nodes in enumerate(NODES):
         chosen = np.abs(off[rows, k]) >= THRESHOLD

@@ -21,6 +21,7 @@ from valuerepair.judge.openings import add_families, material_family
 from valuerepair.judge.split import NEITHER, PARTS, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT
 from valuerepair.judge.weights import copies_by_weight, weights_of
+from valuerepair.question import is_candidate
 
 TOO_LIGHT = "drawn no time by its weight"
 
@@ -52,7 +53,7 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
-    rows = frame[size >= options.question.threshold]
+    rows = frame[is_candidate(size, options.question.threshold)]
     if rows.empty:
         raise ValueRepairError(_nothing_found(sizes, options))
     candidates, sieve = len(rows), _BookSieve(rows)

@@ -36,7 +36,7 @@ from valuerepair.intervals import Rate, weighted
 from valuerepair.judge.compared_nets import evaluated
 from valuerepair.judge.verdict import NET_RIGHT, evidence
 from valuerepair.oracles.engine_net import open_evaluator
-from valuerepair.question import DEFAULT_THRESHOLD
+from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.store.expanded import searched_scores
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _loss(store: Store, rows: pd.DataFrame, found: pd.DataFrame) -> Floats:
     nothing = (None,) * 6
     scores = np.array([known.get(key, nothing) for key in after.tolist()], np.float64)
     alpha, q_from = rows.attrs["alpha"]["value"], rows.attrs["q_from"]
-    q = values.deep_q(scores[:, 0], scores[:, 1], scores[:, 2:5], scores[:, 5], alpha, q_from)
+    q = values.deep_q(scores, alpha, q_from)
     loss[asked] = rows["deep_q"].to_numpy(np.float64)[asked] + q
     return loss
 
@@ -250,8 +250,8 @@ def _table(
         comments = dict(_COMMENT.findall(read_text(texts[game.number])))
         net = _NET.fullmatch(comments.get("c0", ""))
         judge = _JUDGE.fullmatch(comments.get("c1", ""))
-        cp, mate = (np.nan if score is None else score for score in (recorded.cp, recorded.mate))
-        deep_q = float(values.deep_q(cp, mate, [np.nan] * 3, np.nan, alpha or values.DEFAULT_ALPHA))
+        scores = np.array([recorded.cp, recorded.mate, None, None, None, None], np.float64)
+        deep_q = float(values.deep_q(scores, alpha or values.DEFAULT_ALPHA))
         if judge is not None and (alpha is None or judge[2] is None):
             deep_q = float(judge[1])
         of_line = float(judge[3]) if judge is not None else DEFAULT_THRESHOLD
@@ -365,7 +365,7 @@ def measure_suite(
         q[np.setdiff1d(np.arange(len(rows)), list(failed))] = answers.q
         off = q - rows["deep_q"].to_numpy(np.float64)
         off_before = (rows["net_q"] - rows["deep_q"]).to_numpy(np.float64)  # of the net that the suite is of
-        wrong = np.abs(off) >= rows["threshold"].to_numpy(np.float64)
+        wrong = is_candidate(off, rows["threshold"].to_numpy(np.float64))
         shared = wrong & ~(np.sign(off) * np.sign(off_before) < 0)
         rows = rows.assign(**{f"net_{number}": name, f"q_{number}": q, f"shared_{number}": shared})
         shares += _by_group(rows, name, key, shared, wrong & ~shared)

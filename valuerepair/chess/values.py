@@ -121,10 +121,10 @@ def wdl_to_q(wdl: ArrayLike) -> Floats:
     return np.asarray((w - loss) / np.where(total > 0, total, np.nan))
 
 
-def deep_q(
-    cp: ArrayLike, mate: ArrayLike, wdl: ArrayLike, q: ArrayLike, alpha: float, q_from: Literal["cp", "wdl"] = "cp"
-) -> Floats:
-    """Q of deep searches: `cp`, `mate` and `q` are [n], `wdl` is [n, 3], NaN where the engine gave none.
+def deep_q(scores: ArrayLike, alpha: float, q_from: Literal["cp", "wdl"] = "cp") -> Floats:
+    """Q [...] of deep searches by their raw `scores` [..., 6]: cp, mate, W, D, L and own Q, as the store has them.
+
+    NaN (or None) stands for what the engine did not give.
 
     A mate is ±1. An engine's own Q is taken as it is. The rest comes from `cp` by the logistic or from `wdl`, as
     `q_from` says; a row without that score is NaN: the other one is on another scale and never stands in for it.
@@ -132,10 +132,10 @@ def deep_q(
     """
     if q_from not in ("cp", "wdl"):
         raise ValueError(f"q_from is 'cp' or 'wdl', not {q_from!r}")
-    result = cp_to_q(cp, alpha) if q_from == "cp" else wdl_to_q(wdl)
-    own = np.asarray(q, np.float64)
+    cells = np.asarray(scores, np.float64)
+    own, mates = cells[..., 5], mate_to_q(cells[..., 1])
+    result = cp_to_q(cells[..., 0], alpha) if q_from == "cp" else wdl_to_q(cells[..., 2:5])
     result = np.where(np.isnan(own), result, own)
-    mates = mate_to_q(mate)
     return np.where(np.isnan(mates), result, mates)
 
 

@@ -16,7 +16,7 @@ from valuerepair.cli.files import Archive, File, Output, OutputFolder
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
-from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question
+from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, is_candidate
 from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class QuestionOptions:
         frame = store.frame(every, only=("disagreement", "weight")).dropna()
         off, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
         found = worst_threshold(worst.share, off, weight)
-        hit = abs(off) >= found
+        hit = is_candidate(off, found)
         share = 100 * weight[hit].sum() / weight.sum()
         say(f"threshold {worst} is {found:g}: {hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %")
         return found

@@ -19,6 +19,7 @@ from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, share_change, weighted
 from valuerepair.judge.two_phase import Deeper, estimated
+from valuerepair.question import is_candidate
 
 Finding = Literal["better", "worse", "not shown", "too few games"]
 
@@ -146,10 +147,10 @@ def _candidates(
     game: Ids,
     seed: int,
 ) -> CandidatesAt:
-    hits = [np.abs(q - deep_q) >= threshold for q in scaled]
+    hits = [is_candidate(q - deep_q, threshold) for q in scaled]
     columns = [hit.astype(np.float64) for hit in hits]
     if deeper is not None:
-        again = [np.abs(q - deeper.deep_q) >= threshold for q in scaled]
+        again = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
         columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, again, strict=True)]
     change, *means = bootstrap(np.stack([columns[1] - columns[0], *columns], 1), weight, game, seed)
     change = share_change(change, weight, game)

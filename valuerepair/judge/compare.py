@@ -39,7 +39,7 @@ from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrat
 from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
-from valuerepair.question import Calibrated, QFrom, Question
+from valuerepair.question import Calibrated, QFrom, Question, is_candidate
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def compare(
     scores = everything.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
-    wrong = np.abs(scores.disagreement) >= question.threshold
+    wrong = is_candidate(scores.disagreement, question.threshold)
     curves = _curves(scores) if question.calibration == "none" else None
     labels = [candidate_labels(store, replace(asked, net=each), oracle) for each in words]
     comparisons = []
@@ -450,7 +450,7 @@ def _at_own_alpha(
     if math.isclose(own.value, asked.alpha, rel_tol=0.001):
         return None
     scores = _read(store, words, replace(asked, alpha=own.value), oracle)[0].of_games()
-    first, second = np.abs(scores.disagreement) >= asked.threshold
+    first, second = is_candidate(scores.disagreement, asked.threshold)
     table = cross(first, second, scores.weight)
     moved = (second.astype(np.float64) - first)[:, None]
     change = share_change(bootstrap(moved, scores.weight, scores.game_id, seed)[0], scores.weight, scores.game_id)
@@ -614,12 +614,12 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
     known = pd.concat([frame[list(_COLUMNS)] for frame in frames])
     known = known.drop_duplicates("position_id").set_index("position_id")
     scores = found.scores
-    wrong = np.abs(scores.disagreement) >= found.threshold
+    wrong = is_candidate(scores.disagreement, found.threshold)
     rows = np.flatnonzero(wrong.any(0))
     table = known.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
     names = np.array(CATEGORIES, object)
     unknown = np.isnan(scores.recalibrated[0, rows])
-    stays = np.abs(scores.recalibrated[:, rows]) >= found.threshold
+    stays = is_candidate(scores.recalibrated[:, rows], found.threshold)
     for i, net in enumerate(found.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]

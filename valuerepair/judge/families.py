@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.intervals import Rate, WeightedCount, weighted
 from valuerepair.judge.weights import hill_numbers
+from valuerepair.question import is_candidate
 from valuerepair.store import families, screening
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS
@@ -57,7 +58,7 @@ def figures(
     steps += [rows.told(step, distance) for step, distance in rows.distances()]
     found, nodes = int(rows.hit.sum()), int(rows.columns["nodes"].sum())
     inferred = rows.inferred()
-    sampled_hits = sampled["position_id"][np.abs(sampled["disagreement"]) >= threshold]
+    sampled_hits = sampled["position_id"][is_candidate(sampled["disagreement"], threshold)]
     return {
         "threshold": threshold,
         "reached": len(rows.off),
@@ -94,7 +95,7 @@ class _Rows:
     def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float, *, everything: bool) -> None:
         self.columns, self._everything = columns, everything
         self.off, self.guessed = (_off(columns, kind, alpha, q_from) for kind in ("search", "line"))
-        self.hit, self.guessed_hit = np.abs(self.off) >= threshold, np.abs(self.guessed) >= threshold
+        self.hit, self.guessed_hit = is_candidate(self.off, threshold), is_candidate(self.guessed, threshold)
         cut_at, probability = columns["cut_at"], columns["probability"]
         self.left = ~np.isnan(cut_at) & ~(columns["searched"] & (probability == 1))
         self.cut, self.known = self.left & ~columns["searched"], ~np.isnan(self.off)
@@ -186,15 +187,15 @@ class _Rows:
 
 def _off(columns: Columns, kind: str, alpha: float, q_from: QFrom) -> Floats:
     """Net Q less the deep Q of a search, or of a line; NaN where there is none."""
-    cp, mate, w, d, loss, q = (columns[f"{kind}_{name}"] for name in ("cp", "mate", "w", "d", "l", "q"))
-    return np.asarray(columns["net_q"] - values.deep_q(cp, mate, np.stack([w, d, loss], 1), q, alpha, q_from))
+    scores = np.stack([columns[f"{kind}_{name}"] for name in ("cp", "mate", "w", "d", "l", "q")], 1)
+    return np.asarray(columns["net_q"] - values.deep_q(scores, alpha, q_from))
 
 
 def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: float) -> dict[str, Any]:
     ways = screening.ways(store, *pair)
     ids, off = sampled["position_id"], sampled["disagreement"]
     known = ~np.isnan(off)
-    hits = np.abs(off[known]) >= threshold
+    hits = is_candidate(off[known], threshold)
     cut = ~np.isnan(ways.cut_at) & ~ways.searched & ~np.isin(ways.ids, ids)
     nodes = int(ways.nodes.sum()) + int(sampled["nodes"][~np.isin(ids, ways.ids)].sum())
     return {

@@ -19,7 +19,7 @@ from valuerepair.chess.rows import KINGS, KNIGHTS, PAWNS, RIGHTS, SLANTED, STATE
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.material import material_signature
 from valuerepair.nets.position_text import read_argument
-from valuerepair.question import QFrom, Question
+from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import table
 from valuerepair.store.rows import is_value, signed
@@ -63,7 +63,7 @@ class Judged:
     def labels(self, threshold: float) -> list[str]:
         """The sign of a candidate, phase and material."""
         sign = "optimistic" if self.disagreement > 0 else "pessimistic"
-        wrong = [sign] if abs(self.disagreement) >= threshold else []
+        wrong = [sign] if is_candidate(self.disagreement, threshold) else []
         return [*wrong, self.phase, material_signature(self.fen)]
 
     def as_dict(self, threshold: float) -> dict[str, Any]:
@@ -198,11 +198,12 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
 def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError when there is none."""
     found, _ = table(store.connection, store.path, question, ("position_id", "disagreement"))
-    off = np.nan_to_num(np.abs(found["disagreement"]))
-    ids: NDArray[np.int64] = found["position_id"][off >= question.threshold]
+    off = found["disagreement"]
+    ids: NDArray[np.int64] = found["position_id"][is_candidate(off, question.threshold)]
     if not len(ids):
+        largest = np.nan_to_num(np.abs(off)).max()
         raise ValueRepairError(
-            f"no candidate at {question.threshold:g} in {store.path}: the largest disagreement is {off.max():.3f}; "
+            f"no candidate at {question.threshold:g} in {store.path}: the largest disagreement is {largest:.3f}; "
             "lower --threshold"
         )
     return ids
@@ -233,8 +234,8 @@ def _values_of(store: Store, scale: ValueScale | None, rows: Sequence[tuple[Any,
     """net_q, deep_q and disagreement [n] of rows of positions and scores; NaN where nothing is scored."""
     if scale is None or not rows:
         return (np.full(len(rows), np.nan),) * 3
-    net_q, cp, mate, w, d, loss, own = np.array([row[8:] for row in rows], np.float64).T
-    deep_q = values.deep_q(cp, mate, np.stack([w, d, loss], 1), own, scale.alpha.value, scale.q_from)
+    cells = np.array([row[8:] for row in rows], np.float64)
+    net_q, deep_q = cells[:, 0], values.deep_q(cells[:, 1:], scale.alpha.value, scale.q_from)
     if scale.calibration is None:
         return net_q, deep_q, net_q - deep_q
     expected = calibrated_of(store.connection, scale.calibration, [row[0] for row in rows], net_q)
@@ -442,7 +443,7 @@ def neighbour_lines(found: Similar) -> list[str]:
     sizes = [abs(near.position.disagreement) for near in found.neighbours]
     scored = [size for size in sizes if not math.isnan(size)]
     if scored and not found.candidates_only:
-        wrong, mean = sum(size >= found.threshold for size in scored), sum(scored) / len(scored)
+        wrong, mean = sum(is_candidate(size, found.threshold) for size in scored), sum(scored) / len(scored)
         at = f"candidates at {found.threshold:g}"
         shown.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
     return shown

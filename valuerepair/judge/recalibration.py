@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import CrossFit
 from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, cross, newcombe, weighted, wilson
+from valuerepair.question import is_candidate
 
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]
 
@@ -84,13 +85,13 @@ def recalibrate(
     seed: int = 0,
 ) -> Recalibration:
     """Two nets by these curves, whose net Q less deep Q, as they are, is `disagreement`; all [n]."""
-    first, second = (np.abs(off) >= threshold for off in disagreement)
+    first, second = (is_candidate(off, threshold) for off in disagreement)
     repaired, newly = first & ~second, ~first & second
 
     def counted(mass: Floats) -> Floats:
         """The differences and the shares, where rows have these weights."""
         size = [np.abs(curve.expected(mass) - deep_q) for curve in curves]
-        wrong, others = (each >= threshold for each in size)
+        wrong, others = (is_candidate(off, threshold) for off in size)
         columns = np.stack([1.0 * others - wrong, size[1] - size[0]], 1)
         hits = (first, ~wrong), (repaired, wrong), (newly, others)
         with np.errstate(invalid="ignore"):  # a draw without such rows says nothing
@@ -98,9 +99,9 @@ def recalibrate(
         return np.array([*(mass @ columns / mass.sum()), *parts])
 
     size = [np.abs(curve.expected(weight) - deep_q) for curve in curves]
-    wrong, others = (each >= threshold for each in size)
+    wrong, others = (is_candidate(off, threshold) for off in size)
     nets = [
-        Recalibrated(weighted(each >= threshold, weight, game), float(np.average(each, weights=weight)))
+        Recalibrated(weighted(is_candidate(each, threshold), weight, game), float(np.average(each, weights=weight)))
         for each in size
     ]
     share, mean_abs, *parts = _by_games(counted, weight, game, seed)

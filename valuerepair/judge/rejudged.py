@@ -17,6 +17,7 @@ import numpy as np
 from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, bootstrap, share_change, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import Deeper, estimated
+from valuerepair.question import is_candidate
 
 # A verdict is in doubt where |net Q - deep Q| lies so near to the threshold.
 NEAR = 0.1
@@ -110,7 +111,7 @@ def _hash(number: int) -> bytes:
 def strata_of(disagreement: Floats, threshold: float) -> Ids:
     """[n] the number of `STRATA` that each position belongs to, by the first judge's disagreement with the nets."""
     size = np.abs(disagreement)
-    wrong = size >= threshold
+    wrong = is_candidate(size, threshold)
     differ = wrong.any(0) & ~wrong.all(0)
     near = (np.abs(size - threshold) <= NEAR).any(0)
     return np.where(differ, 0, np.where(near, 1, 2))
@@ -155,7 +156,7 @@ def rejudged_net(
     name: str, net_q: Floats, deep_q: Floats, deeper: Deeper, stratum: Ids, weight: Floats, game: Ids, threshold: float
 ) -> RejudgedNet:
     """A net by the deeper judge; all are [n], `deep_q` the first judge's, `stratum` as in `Draw`."""
-    first, second = np.abs(net_q - deep_q) >= threshold, np.abs(net_q - deeper.deep_q) >= threshold
+    first, second = (is_candidate(net_q - q, threshold) for q in (deep_q, deeper.deep_q))
     [mean] = bootstrap(deeper.corrected(first.astype(np.float64), second.astype(np.float64))[:, None], weight, game)
     mass = weight * deeper.inverse
     precise, found = first & (mass > 0), second & (mass > 0)
@@ -194,7 +195,7 @@ def rejudged_pair(
     columns = []
     for by in (deep_q, deeper.deep_q):
         sizes = [np.abs(q - by) for q in net_q]
-        wrong = [1.0 * (size >= threshold) for size in sizes]
+        wrong = [1.0 * is_candidate(size, threshold) for size in sizes]
         columns.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
     both = [deeper.corrected(first, second) for first, second in zip(*columns, strict=True)]
     candidates, mean_abs = bootstrap(np.stack(both, 1), weight, game, seed)

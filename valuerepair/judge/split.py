@@ -41,7 +41,7 @@ from valuerepair.judge.openings import (
     family_of_signature,
     opening_families,
 )
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.store import files
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
@@ -471,7 +471,7 @@ def _candidates(store: Store, question: Question) -> Ids | None:
         if question.net is None and question.oracle is None:
             return None
         raise
-    hit = frame["disagreement"].abs() >= question.threshold
+    hit = is_candidate(frame["disagreement"], question.threshold)
     return frame.loc[hit, "position_id"].to_numpy(np.int64)
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
-from valuerepair.question import QFrom, check_threshold
+from valuerepair.question import QFrom, check_threshold, is_candidate
 from valuerepair.store import second_looks
 from valuerepair.store.alphas import gives_q
-from valuerepair.store.second_looks import Afters, Looks, Scores, StoredOracle
+from valuerepair.store.second_looks import Afters, Looks, StoredOracle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,18 +167,14 @@ def _by_position(looks: Looks, afters: Afters, alpha: values.Alpha, q_from: QFro
     import pandas as pd
 
     ids = looks.ids.tolist()
-    turned = -_q(afters.scores, alpha, q_from)
+    turned = -values.deep_q(afters.scores, alpha.value, q_from)
     after = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), turned.tolist(), strict=True))
-    columns: dict[str, Any] = {"second_q": _q(looks.scores, alpha, q_from)}
+    columns: dict[str, Any] = {"second_q": values.deep_q(looks.scores, alpha.value, q_from)}
     for column, moves in zip(_EVIDENCE[1:], (looks.net_best, looks.deep_best, looks.best), strict=True):
         columns[column] = [after.get((i, move or ""), np.nan) for i, move in zip(ids, moves, strict=True)]
     columns.update(second_best=np.array([*looks.best, None], object)[:-1], second_nodes=looks.nodes)
     table: pd.DataFrame = pd.DataFrame(columns, index=looks.ids)
     return table
-
-
-def _q(scores: Scores, alpha: values.Alpha, q_from: QFrom) -> Floats:
-    return values.deep_q(scores.cp, scores.mate, scores.wdl, scores.own_q, alpha.value, q_from)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -193,7 +189,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
     weighted by the frame's weights.
     """
     check_threshold(threshold)
-    rows = frame[frame["disagreement"].abs() >= threshold]
+    rows = frame[is_candidate(frame["disagreement"], threshold)]
     found = evidence(store, rows, second)
     looked = found["looked"].to_numpy(np.bool_)
     counted: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +102,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Data
     from valuerepair.judge.openings import UNKNOWN, add_families
     from valuerepair.store.queries import eco_headers
 
-    rows = frame[frame["disagreement"].abs() >= threshold]
+    rows = frame[is_candidate(frame["disagreement"], threshold)]
     if len(rows) and labels is None and "moves" not in rows:
         rows = store.candidates(Question.answered_by(frame.attrs, threshold))
     families: dict[str, list[str]] = {kind: [] for kind in ("opening", "material")}

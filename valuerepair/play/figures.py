@@ -12,6 +12,7 @@ from typing import Any
 from valuerepair.intervals import Rate, wilson, wilson_bounds
 from valuerepair.play.game import RESIGNED, Z
 from valuerepair.play.pgn import WrittenGame
+from valuerepair.question import is_candidate
 from valuerepair.store.plays import Play
 
 # Games are compared up to this many plies after the book.
@@ -113,7 +114,7 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
 
 def disagreements(games: Sequence[PlayedGame], threshold: float) -> Rate:
     """Of the positions searched, those where the net's own value and the search's are at least `threshold` apart."""
-    hits = [sum(abs(gap) >= threshold for gap in game.gaps) for game in games]
+    hits = [sum(is_candidate(gap, threshold) for gap in game.gaps) for game in games]
     return share_by_game(hits, [len(game.gaps) for game in games], games)
 
 

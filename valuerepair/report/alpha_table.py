@@ -25,7 +25,7 @@ from valuerepair.chess.values import (
 )
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.store.alphas import are_alike
 from valuerepair.store.screening import screens
 
@@ -167,9 +167,9 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     for name, value in alphas.items():
         asked = replace(question, alpha=value, q_from="cp", expanded="no")
         found = store.frame(asked, only=("deep_q", "disagreement"))
-        size = np.abs(found["disagreement"].to_numpy(np.float64))
-        scored = ~np.isnan(size)
-        rates[name] = weighted(size[scored] >= question.threshold, weight[scored], game[scored])
+        off = found["disagreement"].to_numpy(np.float64)
+        scored = ~np.isnan(off)
+        rates[name] = weighted(is_candidate(off[scored], question.threshold), weight[scored], game[scored])
         slopes[name] = slope_of(q, found["deep_q"].to_numpy(np.float64), weight, game)
     attrs = frame.attrs
     names = attrs["net"]["name"], attrs["oracle"]["label"]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Ids, Rate, weighted
+from valuerepair.question import is_candidate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +105,7 @@ def made_from(frame: pd.DataFrame) -> str:
 
 def counted(rows: Scored, threshold: float) -> str:
     """How many positions and candidates, their share by weight, and what was left out."""
-    off = np.abs(rows.disagreement) >= threshold
+    off = is_candidate(rows.disagreement, threshold)
     by = " by weight" if rows.weighted else ""
     left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
     return (

@@ -12,7 +12,7 @@ import chess
 import numpy as np
 
 from valuerepair.chess import values
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.store import families
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS, Member
@@ -119,8 +119,7 @@ def _leaf(
     alpha: float,
     question: Question,
 ) -> Leaf:
-    cp, mate, w, d, loss, own = (np.nan if cell is None else float(cell) for cell in member.deep)
-    deep_q = float(values.deep_q(cp, mate, [w, d, loss], own, alpha, question.q_from))
+    deep_q = float(values.deep_q(np.array(member.deep, np.float64), alpha, question.q_from))
     net_q = judged.get(member.position_id)
     off = None if net_q is None or isnan(deep_q) else net_q - deep_q
     later, move = (True, "") if parent is None else _move(parent, member)
@@ -144,7 +143,7 @@ def _leaf(
 
 def _mark(member: Member, off: float | None, threshold: float) -> Mark:
     if off is not None:
-        found = abs(off) >= threshold
+        found = is_candidate(off, threshold)
         if member.stage == INFERRED:
             return "inferred candidate" if found else "inferred none"
         return "candidate" if found else "none"

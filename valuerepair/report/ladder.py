@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted, wilson_bounds
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, made_from, names, scored
 from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined
@@ -119,7 +119,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
             f"{store.path}: no ladder was in use with {names(frame)[1]}; vr mine --screen auto learns one and uses it"
         )
     cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
-    off = np.abs(rows.disagreement[on_ladder]) >= question.threshold
+    off = is_candidate(rows.disagreement[on_ladder], question.threshold)
     weight, game = rows.weight[on_ladder], rows.game[on_ladder]
     # A rung that cut nothing is a rung all the same; stores of earlier versions cut at 0 nodes too.
     rungs = sorted({*stored_rungs(store.connection, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
@@ -240,5 +240,5 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
     package = package_rows(facts["kind"], nodes, rungs, question)
     whole = data if package is None else joined(data, package)
     fitted = fit_screen(whole, question, recall)
-    screen = replace(fitted, positions=len(data), positives=int((data.disagreement >= threshold).sum()))
+    screen = replace(fitted, positions=len(data), positives=int(is_candidate(data.disagreement, threshold).sum()))
     return ScreenTable(screen, stored, curve(data, package, threshold, sorted({*RECALLS, recall})))

@@ -19,7 +19,7 @@ import numpy as np
 from valuerepair import outputs
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
 from valuerepair.report.static_page import frame as page_frame
 from valuerepair.report.static_page import template_part
@@ -82,7 +82,7 @@ def write(
             content = content_of(store, every, shown, rows, threshold, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
-    candidates = int((every["disagreement"].abs() >= threshold).sum())
+    candidates = int(is_candidate(every["disagreement"], threshold).sum())
     return WrittenPage(len(every), len(shown.rows), candidates, size)
 
 

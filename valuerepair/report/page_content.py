@@ -24,7 +24,7 @@ from valuerepair.judge import labelled
 from valuerepair.judge.labels import LABELS, NAMES
 from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.report import stats
 from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.lowess import lowess_line
@@ -131,7 +131,7 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
     if not families.any_reached(store, *pair):
         return found
     size = rows["disagreement"].abs().to_numpy(np.float64)
-    worst = [i for i in np.argsort(-size, kind="stable")[:FAMILIES].tolist() if size[i] >= threshold]
+    worst = [i for i in np.argsort(-size, kind="stable")[:FAMILIES].tolist() if is_candidate(float(size[i]), threshold)]
     found["roots"] = families.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
     question = Question.answered_by(attrs, threshold)
     for root, leaves in trees(store, pair, sorted(set(found["roots"].values())), question).items():
@@ -221,8 +221,9 @@ def figures_of(
     figures["scored"]["alpha"] = dict(attrs["alpha"])  # where it is from: asked for by number it would say "given"
     figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
     size = rows["disagreement"].abs().to_numpy(np.float64)
-    if (size >= threshold).sum() == (every["disagreement"].abs() >= threshold).sum():
-        worst = np.argsort(-size, kind="stable")[: (size >= threshold).sum()]
+    candidates = is_candidate(size, threshold).sum()
+    if candidates == is_candidate(every["disagreement"], threshold).sum():
+        worst = np.argsort(-size, kind="stable")[:candidates]
         known = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
     else:
         known = stats.sections(store, store.candidates(question), threshold)
@@ -409,7 +410,8 @@ def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, s
     The `WORST` are shown even beyond `limit`.
     """
     size = np.abs(frame["disagreement"].to_numpy(np.float64))
-    candidates, rest = np.flatnonzero(size >= threshold), np.flatnonzero(size < threshold)
+    wrong = is_candidate(size, threshold)
+    candidates, rest = np.flatnonzero(wrong), np.flatnonzero(~wrong & ~np.isnan(size))
     dice = np.random.default_rng(seed)
     worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
     others = np.setdiff1d(candidates, worst)

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, Flags, Scored, made_from, percent, scale, scored
 from valuerepair.store.store import Store
@@ -38,12 +38,13 @@ def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Dr
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
     off = rows.disagreement
-    found = rows.rate(np.abs(off) >= question.threshold)
+    found = rows.rate(is_candidate(off, question.threshold))
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.2)
         end = max(question.threshold, 0.5)  # beyond the largest disagreement there is nothing to see
-        for (gid, label, colour, marker), size in zip(_LINES, (np.abs(off), off, -off), strict=True):
-            rates = [rows.rate(size >= threshold) for threshold in THRESHOLDS]
+        of_sign = (np.ones(len(off), np.bool_), off > 0, off < 0)
+        for (gid, label, colour, marker), members in zip(_LINES, of_sign, strict=True):
+            rates = [rows.rate(is_candidate(off, threshold) & members) for threshold in THRESHOLDS]
             seen = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
             end = max([end, *(t for t, _ in seen)])
             _draw_curve(axes, seen, colour, marker, gid, label)
@@ -125,7 +126,7 @@ def _of_groups(
 ) -> Drawing:
     """Bars of the rate in each group that has rows, and of all positions, a line."""
     rows = scored(frame, by_weight=by_weight)
-    off = np.abs(rows.disagreement) >= question.threshold
+    off = is_candidate(rows.disagreement, question.threshold)
     rates = []
     for name, members in groups:
         inside = members[rows.rows]

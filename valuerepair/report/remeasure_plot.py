@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from valuerepair.chess import values
 from valuerepair.judge.compare import CATEGORIES, ComparedScores, Comparison, Remeasured, shown_labels
+from valuerepair.question import is_candidate
 from valuerepair.report import style
 from valuerepair.report.scatter import point_of
 
@@ -83,7 +84,7 @@ def _draw_positions(axes: Axes, found: Remeasured, pair: Comparison, second: int
 
 def categories(scores: ComparedScores, threshold: float, second: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """[n] indices into `CATEGORIES`, of net `second` against net 0."""
-    wrong = np.abs(scores.disagreement[[0, second]]) >= threshold
+    wrong = is_candidate(scores.disagreement[[0, second]], threshold)
     return np.asarray(2 * wrong[0] + wrong[1], np.int64)
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.calibration import POINTS, Calibration
-from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold
+from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, Flags, Floats, Scored, counted, made_from, names, scale, scored
 from valuerepair.report.lowess import lowess_line
@@ -54,8 +54,9 @@ def draw(
     check_threshold(threshold)
     rows = scored(frame, by_weight=weighted)
     y = rows.net if calibration is None else frame["net_q"].to_numpy(np.float64)[rows.rows]
-    above, below = rows.disagreement >= threshold, rows.disagreement <= -threshold
-    counts = ScatterCounts(len(rows.net), int((above | below).sum()))
+    wrong = is_candidate(rows.disagreement, threshold)
+    above, below = wrong & (rows.disagreement > 0), wrong & (rows.disagreement < 0)
+    counts = ScatterCounts(len(rows.net), int(wrong.sum()))
     with style.house_style():
         figure, axes = style.new_figure(6.4, 7.25)
         _draw_ground(axes, threshold, calibration)
@@ -205,7 +206,7 @@ def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
         if lines:
             axes.legend(handles=lines, loc="upper left")
         style.title(axes, "Net Q against deep Q: density", made_from(frame), counted(rows, question.threshold))
-    candidates = int((np.abs(rows.disagreement) >= question.threshold).sum())
+    candidates = int(is_candidate(rows.disagreement, question.threshold).sum())
     return Drawing(figure, said(frame, len(rows.net), candidates, question.threshold))
 
 
@@ -218,7 +219,8 @@ def residuals(store: Store, question: Question, by_weight: bool = True) -> Drawi
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
     off, threshold = rows.disagreement, question.threshold
-    above, below = off >= threshold, off <= -threshold
+    wrong = is_candidate(off, threshold)
+    above, below = wrong & (off > 0), wrong & (off < 0)
     net, oracle = names(frame)
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.4)

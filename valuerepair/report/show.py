@@ -17,7 +17,7 @@ from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labels import KINDS
 from valuerepair.judge.neighbours import read_query
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.report.drawing import printable
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.one_position import one_position, played_from
@@ -55,7 +55,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     calibrated = _calibrated(store, row, question) if both else {}
     row |= calibrated
     off = row.get("calibrated_q", row["net_q"]) - row["deep_q"] if both else None
-    candidate = off is not None and abs(off) >= question.threshold
+    candidate = off is not None and is_candidate(off, question.threshold)
     return {
         **{name: row[name] for name in _FACTS},
         "net": _net_of(store, net_id, row, board),
@@ -103,11 +103,8 @@ def _calibrated(store: Store, row: dict[str, Any], question: Question) -> dict[s
 
 
 def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
-    cp, mate, w, d, loss, own = (
-        math.nan if row[name] is None else float(row[name])
-        for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")
-    )
-    q = float(values.deep_q(cp, mate, [w, d, loss], own, alpha, question.q_from))
+    scores = [row[name] for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")]
+    q = float(values.deep_q(np.array(scores, np.float64), alpha, question.q_from))
     return None if math.isnan(q) else q
 
 

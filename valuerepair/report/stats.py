@@ -20,7 +20,7 @@ from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_inte
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.screening import recall
 from valuerepair.store import schema
 from valuerepair.store.columns import GAME_KEY, KIND
@@ -103,6 +103,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
     usable = found if len(known) == positions else {name: column[known] for name, column in found.items()}
     off, weight, game = usable["disagreement"], usable["weight"], usable["game_id"]
     size, threshold = np.abs(off), question.threshold
+    hits = is_candidate(off, threshold)
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
     scale = store.training_scale(net_id, oracle_id, question)
@@ -113,14 +114,14 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         "failed": _failures(store, net_id, oracle_id, attrs["net"]["sha256"]),
         "threshold": threshold,
         "by_threshold": [
-            {"threshold": each, **_candidate_rate(size >= each, weight, game)}
-            for each in sorted({*THRESHOLDS, threshold})
+            {"threshold": at, **_candidate_rate(is_candidate(off, at), weight, game)}
+            for at in sorted({*THRESHOLDS, threshold})
         ],
-        "by_phase": _by("phase", PHASES, usable["phase_code"], size >= threshold, weight, game),
-        "by_side": _by("side", ("w", "b"), usable["side_code"], size >= threshold, weight, game),
+        "by_phase": _by("phase", PHASES, usable["phase_code"], hits, weight, game),
+        "by_side": _by("side", ("w", "b"), usable["side_code"], hits, weight, game),
         "by_sign": [
-            {"sign": "optimistic", **_candidate_rate(off >= threshold, weight, game)},
-            {"sign": "pessimistic", **_candidate_rate(off <= -threshold, weight, game)},
+            {"sign": "optimistic", **_candidate_rate(hits & (off > 0), weight, game)},
+            {"sign": "pessimistic", **_candidate_rate(hits & (off < 0), weight, game)},
         ],
         "beside": _beside(store, question),
         "beyond_scale": scale_figures(store, question),
@@ -147,7 +148,7 @@ def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
     rows = []
     for kind in present:
         of = (found[KIND] == kind) & ~np.isnan(found["disagreement"])
-        hits = np.abs(found["disagreement"][of]) >= question.threshold
+        hits = is_candidate(found["disagreement"][of], question.threshold)
         rate = _candidate_rate(hits, np.ones(len(hits)), found["game_id"][of])
         rows.append({"kind": kind, "positions": counts[kind], **rate})
     return rows
@@ -367,7 +368,7 @@ def label_figures(
     candidates that both have W/D/L of. `known` are the labels of the frame's rows (`labels_of`) where they were found
     before.
     """
-    rows = frame[frame["disagreement"].abs() >= threshold]
+    rows = frame[is_candidate(frame["disagreement"], threshold)]
     labels = labels_of(store, rows) if known is None else known.loc[rows.index]
     weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     game = rows["game_id"].to_numpy(np.int64)

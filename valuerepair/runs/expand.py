@@ -26,14 +26,13 @@ from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.oracle import Climb, DeepFailure
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.runs.allocation import Yields, is_drawn, kinds_of, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.frontier import Frontier, Waiting, take_values
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, ExpansionSource, Neighbours, batch_of, neighbours
-from valuerepair.runs.summary import numbers
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
@@ -254,13 +253,11 @@ class _Expanding(SearchLoop[int]):
             assert self._ladder is not None
             passage = self._ladder.take(key, outcome)
             last = outcome.results[-1]
-            found = NeighbourOutcome(
-                numbers(last) if passage.searched else None, passage.nodes, cut=not passage.searched
-            )
+            found = NeighbourOutcome(last.scores if passage.searched else None, passage.nodes, cut=not passage.searched)
         else:
             self._store.add_deep(key, self._oracle_id, outcome, self._run, EXPANDED)
             reached.add_search(self._store, *self._pair, key, outcome.nodes)
-            found = NeighbourOutcome(numbers(outcome), outcome.nodes)
+            found = NeighbourOutcome(outcome.scores, outcome.nodes)
         self._nodes += found.nodes
         self._planned.pop(key).outcome = found
 
@@ -420,9 +417,11 @@ class _Expanding(SearchLoop[int]):
     def _note(self, entry: _Planned, outcome: NeighbourOutcome) -> bool:
         """Counts a search; whether it found a candidate."""
         threshold = self._start.question.threshold
-        found = outcome.deep is not None and abs(entry.judged - self._start.deep_q([outcome.deep])[0]) >= threshold
-        self._start.tally.add(outcome, found=bool(found), own=outcome.run_id in (None, self._run.id))
-        return bool(found)
+        found = outcome.deep is not None and is_candidate(
+            entry.judged - float(self._start.deep_q([outcome.deep])[0]), threshold
+        )
+        self._start.tally.add(outcome, found=found, own=outcome.run_id in (None, self._run.id))
+        return found
 
     def _go_on_from(self, position_id: int, root: int, round_: int) -> None:
         """Makes a candidate a source, unless its family is far larger than the others."""
@@ -502,10 +501,10 @@ class _Expanding(SearchLoop[int]):
         new = reached.not_inferred(self._store, self._oracle_id, ids)
         values = DeepColumns.of([known[row] for row in new.tolist()])
         self._store.add_deep_columns(ids[new], self._oracle_id, values, self._run, INFERRED)
-        deep_q = self._start.deep_q([numbers(each) for each in known])
-        off = np.abs(line.judged - deep_q)
+        deep_q = self._start.deep_q([each.scores for each in known])
+        wrong = is_candidate(line.judged - deep_q, self._start.question.threshold).tolist()
         for i, number in enumerate(ids.tolist()):
-            found = bool(off[i] >= self._start.question.threshold)
+            found = wrong[i]
             root, round_ = int(line.root[i]), int(line.round[i])
             audited = found and uniform(int(line.batch.key[i]), "audit") < self._options.audit
             self._start.tally.inferred += found

@@ -15,6 +15,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.recorded import RecordedSource
+from valuerepair.question import is_candidate
 from valuerepair.runs.expand import ExpandOptions
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.known_games import KnownGames
@@ -181,7 +182,7 @@ class _Taking:
         _, deep = self._source.deep_values(batch.take(rows))  # all of them have one
         self._store.add_deep_columns(ids, start.pair[1], deep, self._run, EXPANDED)
         cells = list(zip(deep.cp, deep.mate, deep.win, deep.draw, deep.loss, deep.q, strict=True))
-        found = np.abs(judged - start.deep_q(cells)) >= start.question.threshold
+        found = is_candidate(judged - start.deep_q(cells), start.question.threshold)
         for way, cell, hit in zip(ways, cells, found.tolist(), strict=True):
             reached.add_search(self._store, *start.pair, way.position_id, 0)
             start.tally.planned += 1

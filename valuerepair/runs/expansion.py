@@ -17,7 +17,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
 from valuerepair.judge.split import TRAIN, Split, split_file
 from valuerepair.nets.net import NetFacts
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.runs.neighbourhood import GAME, PARENT, ExpansionSource
 from valuerepair.runs.summary import Deep, next_command
 from valuerepair.store import expanded as reached
@@ -80,7 +80,7 @@ class Expansion:
         names = (net.identity.key, oracle.digest)
         asked = replace(question, net=names[0], oracle=names[1], expanded="no")
         frame = store.frame(asked, only=("position_id", "disagreement"))
-        found = frame.loc[frame["disagreement"].abs() >= asked.threshold, "position_id"].to_numpy(np.int64)
+        found = frame.loc[is_candidate(frame["disagreement"], asked.threshold), "position_id"].to_numpy(np.int64)
         chosen = found if split is None else found[split.parts(store, found) == TRAIN]
         if not len(chosen):
             none = f"the split holds out all {len(found):,} candidates" if len(found) else "no candidates"
@@ -103,11 +103,9 @@ class Expansion:
 
     def deep_q(self, deep: Sequence[Deep]) -> Floats:
         """[n] Q of deep scores, as the question has it."""
-        cells = np.array(deep, np.float64).reshape(-1, 6)
         assert self.question.alpha is not None
-        return values.deep_q(
-            cells[:, 0], cells[:, 1], cells[:, 2:5], cells[:, 5], self.question.alpha, self.question.q_from
-        )
+        cells = np.array(deep, np.float64).reshape(-1, 6)
+        return values.deep_q(cells, self.question.alpha, self.question.q_from)
 
     def judged(self, net_q: NDArray[np.float32], batch: PositionBatch) -> Floats:
         """[n] the net's Q as the question takes it: as it is, or on the oracle's scale by a curve of other games."""

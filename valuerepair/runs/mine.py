@@ -19,7 +19,7 @@ from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.progress import Pace, RunProgress
 from valuerepair.runs.sampled import SampledPositions, run_sampled
-from valuerepair.runs.summary import MineSummary, numbers
+from valuerepair.runs.summary import MineSummary
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, Sampled, net_line
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.recall import recall_line
@@ -202,7 +202,7 @@ class _Mining(SearchLoop[int]):
             self._take_climb(key, outcome)
             return
         self._store.add_deep(key, self._oracle_id, outcome, self._run, self.positions.stage(key))
-        self._pairs.add_deep(key, numbers(outcome))
+        self._pairs.add_deep(key, outcome.scores)
         forget_passage(self._store, self._oracle_id, key)
         self._nodes += outcome.nodes
         self._shown.ended(outcome.nodes, cut=False)
@@ -223,7 +223,7 @@ class _Mining(SearchLoop[int]):
         self._shown.ended(passage.nodes, cut=not passage.searched)
         if passage.searched:
             probability = None if passage.cut_at is None else passage.probability
-            self._pairs.add_deep(position_id, numbers(climb.results[-1]), probability)
+            self._pairs.add_deep(position_id, climb.results[-1].scores, probability)
         else:
             self._cut += 1
             self._pairs.drop(position_id)

@@ -189,7 +189,8 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
     if not len(white):
         return []
     view = identity.options.get("view", KINDS[kind].view)
-    q = values.deep_q(cp, mate, np.full((len(own), 3), np.nan), own, values.DEFAULT_ALPHA)
+    without = np.full(len(own), np.nan)
+    q = values.deep_q(np.stack([cp, mate, without, without, without, own], 1), values.DEFAULT_ALPHA)
     said = [_extent(depth, nodes), *_mixed_depth(depth)]
     if kind in (CUTECHESS, TCEC) and "by" not in identity.options:
         said += _players([name for (name,) in store.connection.execute(_PLAYERS, asked)])

@@ -246,8 +246,7 @@ class _Regret:
         first = second_looks.oracle_of(self._store.connection, self._oracle.digest)
         alpha = alpha_of_second(self._store, frame, net.id, first, judging)
         afters = second_looks.afters(self._store.connection, oracle_id)
-        cp, mate, wdl, own = afters.scores
-        q = -values.deep_q(cp, mate, wdl, own, alpha.value, found.q_from)
+        q = -values.deep_q(afters.scores, alpha.value, found.q_from)
         kept = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._kept(oracle_id).items()}
         by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))
         return _Judged(by_move, kept, judging.label)

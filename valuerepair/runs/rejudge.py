@@ -79,9 +79,8 @@ def rejudge(
             store.end_run(run, "finished", {"positions": len(judged.ids)})
         label = deeper.identity.label
     deep_q = np.full(len(scores.position_id), np.nan)
-    deep_q[np.searchsorted(scores.position_id, judged.ids)] = values.deep_q(
-        judged.cp, judged.mate, judged.wdl, judged.own_q, found.alpha.value, found.q_from
-    )
+    rows = np.searchsorted(scores.position_id, judged.ids)
+    deep_q[rows] = values.deep_q(judged.scores, found.alpha.value, found.q_from)
     if np.isnan(deep_q).all():
         raise ValueRepairError(f"--rejudge: {label} has no value of any position drawn")
     return replace(found, rejudged=_estimate(found, label, plan, deep_q, held_out=oracle.part is not None, seed=seed))
@@ -129,13 +128,10 @@ _WHOLE = (FULL, EXPANDED, SECOND, REJUDGED)
 
 
 class _Judged(NamedTuple):
-    """Raw scores as columns [m], `wdl` [m, 3], of the positions `ids`, ascending; NaN for nothing."""
+    """Raw `scores` [m, 6] of the positions `ids` [m], ascending, see `chess.values.deep_q`."""
 
     ids: Ids
-    cp: Floats
-    mate: Floats
-    wdl: Floats
-    own_q: Floats
+    scores: Floats
 
 
 def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _Judged:
@@ -156,7 +152,7 @@ def _read(store: Store, oracle_id: int, ids: Ids) -> _Judged:
     """
     rows = store.connection.execute(query, (oracle_id, *_WHOLE, json.dumps(ids.tolist()))).fetchall()
     cells = np.array(rows, np.float64).reshape(-1, 7)
-    return _Judged(cells[:, 0].astype(np.int64), cells[:, 1], cells[:, 2], cells[:, 3:6], cells[:, 6])
+    return _Judged(cells[:, 0].astype(np.int64), cells[:, 1:])
 
 
 def _failed(store: Store, oracle_id: int) -> Sequence[int]:

@@ -24,7 +24,7 @@ from valuerepair.intervals import wilson
 from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
-from valuerepair.question import Calibrated, Question
+from valuerepair.question import Calibrated, Question, is_candidate
 from valuerepair.runs.beside import lines_of
 from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import stored_run
@@ -123,7 +123,7 @@ def keep_priors(
     asked = replace(question, net=sha256, oracle=digest, alpha=scale.alpha.value, calibration=calibration)
     question = replace(asked, expanded="searched" if beside else "no")
     frame = store.frame(question, only=("position_id", "disagreement", "kind"))
-    wanted = (frame["disagreement"].abs() >= question.threshold) & frame["kind"].notna()
+    wanted = is_candidate(frame["disagreement"], question.threshold) & frame["kind"].notna()
     add_priors(store, net, *pair, frame.loc[wanted, "position_id"].tolist())
 
 

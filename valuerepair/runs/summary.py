@@ -17,9 +17,9 @@ from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, weighted
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.store.rows import DeepResult, Run
+from valuerepair.store.rows import Run
 
 
 def resume_line(run: Run) -> str:
@@ -169,11 +169,6 @@ _COLUMNS = 10  # position_id, kind (of KINDS), probability, net_q, cp, mate, w, 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
 
-def numbers(score: DeepResult) -> Deep:
-    """What of a deep search decides its Q."""
-    return (score.cp, score.mate, *(score.wdl or (None, None, None)), score.q)
-
-
 @dataclass(frozen=True)
 class RunScale:
     """What a run's candidates are counted by: alpha, and what net Q of positions [n] is worth; None: itself.
@@ -237,11 +232,11 @@ class RunScores:
         """Whether each position with a Q is a candidate, its probability, number and kind, from this row on."""
         # The copy is of new rows only: an array that numpy looks into could not grow.
         fresh = np.array(self._rows[begin * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
-        ids, kinds, probability, net_q, cp, mate = fresh[:, :6].T
-        deep_q = values.deep_q(cp, mate, fresh[:, 6:9], fresh[:, 9], scale.alpha.value, self._question.q_from)
-        off = np.abs((net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q)
+        ids, kinds, probability, net_q = fresh[:, :4].T
+        deep_q = values.deep_q(fresh[:, 4:10], scale.alpha.value, self._question.q_from)
+        off = (net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q
         usable = ~np.isnan(off)
-        found = off[usable] >= self._question.threshold
+        found = is_candidate(off[usable], self._question.threshold)
         return found, probability[usable], ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from valuerepair.calibration import Calibration
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.screening.model import FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
 
 # The threshold's neighbours that help to learn, as its multiples; a row of each counts less than a position.
@@ -89,7 +89,7 @@ def joined(own: LadderRows, others: LadderRows) -> LadderRows:
 
 def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
     """The rows, their candidates weighted so that they make up this share of all."""
-    positive = climbed.disagreement >= threshold
+    positive = is_candidate(climbed.disagreement, threshold)
     now = float(climbed.weights @ positive) / float(climbed.weights.sum())
     if not 0 < now < 1:
         return climbed
@@ -99,7 +99,7 @@ def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
 
 def enough(climbed: LadderRows, threshold: float) -> bool:
     """Whether there is enough to learn from at all."""
-    near = int((climbed.disagreement >= _SPREAD[0] * threshold).sum())
+    near = int(is_candidate(climbed.disagreement, _SPREAD[0] * threshold).sum())
     return len(climbed) >= MIN_POSITIONS and near >= MIN_NEAR
 
 
@@ -121,7 +121,7 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
         recall,
         tuple(replace(model, cut=float(cut)) for model, cut in zip(models, cuts, strict=True)),
         len(climbed),
-        int((climbed.disagreement >= threshold).sum()),
+        int(is_candidate(climbed.disagreement, threshold).sum()),
         *point,
         climbed.scale,
         price,
@@ -156,11 +156,11 @@ class _Rung:
 
     def __init__(self, climbed: LadderRows, k: int, threshold: float, without: Sequence[str]) -> None:
         borders = np.array([share * threshold for share in _SPREAD if share * threshold < 2])
-        ahead = np.abs(climbed.net_q - climbed.q[:, k - 1])[:, None] < borders
+        ahead = ~is_candidate((climbed.net_q - climbed.q[:, k - 1])[:, None], borders)
         self._position, which = np.nonzero(ahead)
         rows = climbed.take(self._position)
         values = features(rows.net_q, rows.net_best, rows.q[:, :k], rows.best[:, :k], borders[which])
-        self._y = (rows.disagreement >= borders[which]).astype(np.float64)
+        self._y = is_candidate(rows.disagreement, borders[which]).astype(np.float64)
         self._weights = _ROW_WEIGHT * np.minimum(rows.weights, LARGEST_WEIGHT)
         centre, scale = values.mean(0), values.std(0)
         # A column that says nothing, or is not to, becomes 0, and its coefficient too.
@@ -213,7 +213,7 @@ def choose_cuts(climbed: LadderRows, chances: Floats, recall: float, threshold: 
     Losses are counted by the same cautious chances. The price of a lost candidate, in full searches, is raised until
     the loss is small enough.
     """
-    candidates = float(climbed.weights @ (climbed.disagreement >= threshold))
+    candidates = float(climbed.weights @ is_candidate(climbed.disagreement, threshold))
     low, high = -3.0, 9.0
     for _ in range(40):
         price = (low + high) / 2
@@ -259,7 +259,7 @@ def survivors(climbed: LadderRows, chances: Floats, cuts: Floats, threshold: flo
     left = _left_at(chances, cuts)
     weights = climbed.weights
     share = float(weights @ spent[left] / weights.sum())
-    positive = climbed.disagreement >= threshold
+    positive = is_candidate(climbed.disagreement, threshold)
     if not positive.any():
         return share, float("nan")
     return share, float(weights[positive & (left == len(cuts))].sum() / weights[positive].sum())
@@ -292,7 +292,7 @@ def curve(
     _, chances = learn(data, threshold, without)
     mine = np.arange(len(data)) < len(own)
     fold = np.random.default_rng(1).permutation(np.arange(len(data)) % FOLDS)
-    positive = own.disagreement >= threshold
+    positive = is_candidate(own.disagreement, threshold)
     points = []
     for wanted in recalls:
         spent, kept = np.empty(len(own)), np.empty(len(own), np.bool_)

@@ -24,7 +24,7 @@ from valuerepair.calibration import FEWEST_GAMES, Calibration, TooLittle, fit, f
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
 from valuerepair.screening.package import SEARCHED_ALIKE, package_rows
@@ -106,13 +106,8 @@ class _Ascent:
 
 def q_of(results: Sequence[DeepResult], alpha: float, q_from: str) -> Floats:
     """[k] Q of deep results."""
-    numbers = [(r.cp, r.mate, *(r.wdl or (None,) * 3), r.q) for r in results]
-    return _q_of_scores(np.array(numbers, np.float64).reshape(-1, 6), alpha, q_from)
-
-
-def _q_of_scores(scores: Floats, alpha: float, q_from: str) -> Floats:
-    cp, mate, own = scores[..., 0], scores[..., 1], scores[..., 5]
-    return values.deep_q(cp, mate, scores[..., 2:5], own, alpha, "wdl" if q_from == "wdl" else "cp")
+    scores = np.array([result.scores for result in results], np.float64).reshape(-1, 6)
+    return values.deep_q(scores, alpha, "wdl" if q_from == "wdl" else "cp")
 
 
 def _move(uci: str | None) -> int:
@@ -298,7 +293,7 @@ class Ladder:
                 log.debug(f"screening: {near}; nothing is cut yet")
             return None, None
         screen = fit_screen(data, question, self._chosen.recall, self._chosen.price)
-        off = own.disagreement >= question.threshold
+        off = is_candidate(own.disagreement, question.threshold)
         screen = replace(screen, positions=len(own), positives=int(off.sum()))
         given, text = self._question.alpha is not None, screen.to_json()
         if text not in self._own:
@@ -330,7 +325,7 @@ class Ladder:
 
 def _rate_near(own: LadderRows, threshold: float) -> float:
     """Candidates among positions near a candidate, by those that were searched in full."""
-    found = float(own.weights @ (own.disagreement >= threshold))
+    found = float(own.weights @ is_candidate(own.disagreement, threshold))
     return (found + _RATE_NEAR * _RATE_WEIGHT) / (float(own.weights.sum()) + _RATE_WEIGHT)
 
 
@@ -364,7 +359,7 @@ def ladder_rows(
     """
     assert question.alpha is not None
     alpha, q_from = question.alpha, question.q_from
-    q = _q_of_scores(found.scores, alpha, q_from)
+    q = values.deep_q(found.scores, alpha, q_from)
     best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
     net_q, weights = found.net_q, 1 / found.probability
     if question.calibration == "fitted":

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import Calibration
 from valuerepair.errors import UsageError
+from valuerepair.question import is_candidate
 
 Floats = NDArray[np.float64]
 Moves = NDArray[np.int64]
@@ -124,8 +125,7 @@ def _log_odds(border: Any, place: Any) -> Any:
 
 def is_beyond(net_q: Floats, q: Floats, threshold: float) -> NDArray[np.bool_]:
     """[n] whether the last of the rungs `q` [n, k] differs from the net by the threshold: nothing is cut there."""
-    beyond: NDArray[np.bool_] = np.abs(net_q - q[:, -1]) >= threshold
-    return beyond
+    return is_candidate(net_q - q[:, -1], threshold)
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def judge(
 ) -> LadderCut:
     """Whether a position leaves the ladder after these `rungs`; `q` and `best` are those of the last two, or one."""
     now = q[-1]
-    if abs(net_q - now) >= screen.threshold:
+    if is_candidate(net_q - now, screen.threshold):
         return LadderCut()
     before, move = (q[0], best[0]) if len(q) > 1 else (net_q, best[-1])
     rung = screen.rungs[rungs - 1]

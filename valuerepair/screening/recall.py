@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import TooLittle
 from valuerepair.intervals import weighted
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.screening.model import is_calibrated
 from valuerepair.store import screening
 
@@ -40,8 +40,8 @@ def figures(
     ways = screening.ways(store, net_id, oracle_id)
     if not len(ways.ids):
         return None
-    off, numbers = np.abs(np.asarray(frame["disagreement"])), np.asarray(frame["position_id"])
-    candidate, known = (np.isin(ways.ids, numbers[of]) for of in (off >= threshold, ~np.isnan(off)))
+    off, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
+    candidate, known = (np.isin(ways.ids, numbers[of]) for of in (is_candidate(off, threshold), ~np.isnan(off)))
     leaving = ~np.isnan(ways.cut_at)
     audited = leaving & ways.searched & known
     hits = candidate[audited]

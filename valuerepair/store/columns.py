@@ -120,9 +120,12 @@ def columns(
     return MappingProxyType(kept)
 
 
+_WDL = ("deep_w", "deep_d", "deep_l")
+
+
 def shares(q_from: QFrom) -> tuple[str, ...]:
     """The columns of W/D/L that deep Q is made of, if it is."""
-    return ("deep_w", "deep_d", "deep_l") if q_from == "wdl" else ()
+    return _WDL if q_from == "wdl" else ()
 
 
 def both_q(
@@ -137,9 +140,9 @@ def both_q(
     """net Q and deep Q [n] of the rows of `columns`."""
     wdl = shares(q_from)
     found = columns(connection, net_id, oracle_id, (*OF_Q, *wdl), expanded, cut)
-    of_wdl = np.stack([found[name] for name in wdl], 1) if wdl else np.full((1, 3), np.nan)
-    deep_q = values.deep_q(found["cp"], found["mate"], of_wdl, found["deep_own_q"], alpha, q_from)
-    return found["net_q"], deep_q
+    unread = np.full(len(found["cp"]), np.nan)
+    scores = [found["cp"], found["mate"], *(found[name] if wdl else unread for name in _WDL), found["deep_own_q"]]
+    return found["net_q"], values.deep_q(np.stack(scores, 1), alpha, q_from)
 
 
 def facts(connection: StoreConnection, net_id: int, oracle_id: int) -> dict[str, Any]:

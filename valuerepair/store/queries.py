@@ -17,7 +17,7 @@ from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.nets.registry import ENGINE
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.store import calibrations
 from valuerepair.store.alphas import alpha
 from valuerepair.store.calibrations import UsedCalibration
@@ -207,7 +207,7 @@ def frame(
         table = {name: read[name] for name in whole}
         table |= _differences(connection, net_id, oracle_id, chosen, question, cut)
         if candidates_only:
-            rows = np.flatnonzero(np.abs(table["disagreement"]) >= question.threshold)
+            rows = np.flatnonzero(is_candidate(table["disagreement"], question.threshold))
             table = {name: column[rows] for name, column in table.items()}
         cells = {name: cell for name, cell in _CELLS.items() if name in wanted and name not in table}
         if cells:

@@ -85,6 +85,11 @@ class DeepResult:
     best_move: str | None = None
     pv: tuple[str, ...] = ()
 
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """What Q is made of: cp, mate, W, D, L and own Q, see `chess.values.deep_q`."""
+        return (self.cp, self.mate, *(self.wdl or (None, None, None)), self.q)
+
 
 def engine_words(engine: str) -> str:
     """What labels call an engine. The own search goes by its number: the release in the name that digests are made of

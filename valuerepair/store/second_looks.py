@@ -38,24 +38,16 @@ class StoredOracle:
     options: Mapping[str, Any]
 
 
-class Scores(NamedTuple):
-    """Raw scores of n searches as columns: `cp`, `mate` and `own_q` are [n], `wdl` is [n, 3]; NaN for nothing."""
-
-    cp: Floats
-    mate: Floats
-    wdl: Floats
-    own_q: Floats
-
-
 class Looks(NamedTuple):
-    """The n second looks of one oracle, by position: `ids` [n], ascending, and the raw scores.
+    """The n second looks of one oracle, by position: `ids` [n], ascending, and the raw `scores` [n, 6] of
+    `chess.values.deep_q`.
 
     `nodes` are those spent; `best` is the move that the look prefers (UCI), `net_best` and `deep_best` the moves of the
     net and of the first look, None where there is none.
     """
 
     ids: NDArray[np.int64]
-    scores: Scores
+    scores: Floats
     nodes: NDArray[np.int64]
     best: list[str | None]
     net_best: list[str | None]
@@ -63,11 +55,11 @@ class Looks(NamedTuple):
 
 
 class Afters(NamedTuple):
-    """m searches after moves: position `ids` [m] and `moves` (UCI); scores are of the side to move after the move."""
+    """m searches after moves: position `ids` [m] and `moves` (UCI); `scores` [m, 6] are of the side that moves next."""
 
     ids: NDArray[np.int64]
     moves: list[str]
-    scores: Scores
+    scores: Floats
 
 
 _ORACLE = "id, label, digest, kind, engine, sha256, limits, options"
@@ -137,10 +129,9 @@ def afters(connection: StoreConnection, second_id: int) -> Afters:
     )
 
 
-def _scores(rows: list[tuple[Any, ...]]) -> Scores:
-    """The first six columns of the rows: cp, mate, w, d, l, q."""
-    cells = np.array([row[:6] for row in rows], np.float64).reshape(-1, 6)
-    return Scores(cells[:, 0], cells[:, 1], cells[:, 2:5], cells[:, 5])
+def _scores(rows: list[tuple[Any, ...]]) -> Floats:
+    """[n, 6] the first six columns of the rows: cp, mate, w, d, l, q."""
+    return np.array([row[:6] for row in rows], np.float64).reshape(-1, 6)
 
 
 def finished(connection: StoreConnection, second_id: int, ids: Iterable[int]) -> dict[int, dict[str, str | None]]:

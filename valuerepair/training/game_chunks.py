@@ -230,14 +230,10 @@ def written_values(found: Sequence[Recorded], alpha: float) -> tuple[Floats, Flo
 
     Draws are those of the evaluation where it says W/D/L, as far as Q leaves room for them; else `draws_of` Q.
     """
-    nan = np.nan
-    cp, mate, own = (
-        np.array([nan if (cell := getattr(one, name)) is None else cell for one in found], np.float64)
-        for name in ("cp", "mate", "q")
-    )
-    wdl = np.array([one.wdl or (nan, nan, nan) for one in found], np.float64)
-    q = np.clip(values.deep_q(cp, mate, wdl, own, alpha), -1, 1)
-    draws = wdl[:, 1] / wdl.sum(1)
+    scores = np.array([(one.cp, one.mate, *(one.wdl or (None, None, None)), one.q) for one in found], np.float64)
+    scores = scores.reshape(-1, 6)
+    q = np.clip(values.deep_q(scores, alpha), -1, 1)
+    draws = scores[:, 3] / scores[:, 2:5].sum(1)
     return q, np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q)))
 
 

@@ -14,7 +14,7 @@ from valuerepair.chess.positions import encode_moves
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, FILLS, HistoryFill, encode
-from valuerepair.question import Question
+from valuerepair.question import Question, is_candidate
 from valuerepair.store.store import Store
 from valuerepair.training.samples import wdl_of
 
@@ -78,7 +78,7 @@ class JudgedPositions:
         )
         is_cut = ~np.isnan(self.rung)
         self.weight = np.ones(len(usable)) if is_cut.any() else weight
-        self.is_candidate = ~is_cut & (usable["disagreement"].abs().to_numpy() >= question.threshold)
+        self.is_candidate = ~is_cut & is_candidate(usable["disagreement"].to_numpy(np.float64), question.threshold)
         self.nodes = usable["nodes"].to_numpy(np.int64)
         self._wdl = usable[list(judged)].to_numpy(np.float64)
         codes, moves = pd.factorize(usable["deep_best"])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from valuerepair import calibration, signals
 from valuerepair.chess.origins import KINDS
 from valuerepair.errors import ValueRepairError
+from valuerepair.question import is_candidate
 from valuerepair.training.learner import Learner
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.samples import Samples
@@ -82,13 +83,13 @@ class Validation:
         off, before = now.q - self._deep, self._old.q - self._deep
         known = ~np.isnan(off) & (self._weight > 0)
         if known.any():
-            wrong = np.abs(off) >= self._threshold
+            wrong = is_candidate(off, self._threshold)
             found["mean_dq"] = self._mean(np.abs(off), known)
             found["rate"] = self._mean(wrong, known)
-            found["newly_wrong"] = self._mean(wrong & (np.abs(before) < self._threshold), known)
+            found["newly_wrong"] = self._mean(wrong & ~is_candidate(before, self._threshold), known)
             found["rate_calibrated"] = self._calibrated_rate(now.q, known)
         for kind, rows in self._kinds.items():
-            columns = (np.abs(off), off**2, np.abs(off) >= self._threshold)
+            columns = (np.abs(off), off**2, is_candidate(off, self._threshold))
             for name, column in zip(OF_KINDS, columns, strict=True):
                 found[f"{name}_{kind}"] = self._mean(column, known & rows)
         return found
@@ -116,7 +117,7 @@ class Validation:
         except ValueRepairError:
             return np.nan
         off = drawn.expected(q, calibration.fold_of(game)) - self._deep
-        return self._mean(np.abs(off) >= self._threshold, known)
+        return self._mean(is_candidate(off, self._threshold), known)
 
     def _mean(self, each: NDArray[Any], among: NDArray[np.bool_] | None = None) -> float:
         weight = self._weight if among is None else np.where(among, self._weight, 0)

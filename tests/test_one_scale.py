@@ -1,0 +1,86 @@
+"""Whether a position is a candidate is decided in one place, `question.is_candidate`, which the house asks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import valuerepair
+from valuerepair.question import is_candidate
+
+_HOUSE = Path(valuerepair.__file__).parent
+_HOME = "question.py"
+_OTHER_DECISIONS = {
+    "mcts/select.py:puct",  # lc0's Q from which it counts the moves left
+    "mcts/uci_info.py:_left_utility",
+    "books/suite.py:write_suite_stream",  # what a move costs beside the best one
+    "judge/verdict.py:figures",  # the edges of a table
+    "judge/rejudged.py:strata_of",  # how near to the threshold
+}
+_ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_NUMBER = re.compile(r"(?:np\.float32\()?-?[\d.]+\)?")
+_ABOUT = re.compile(r"threshold\b|abs.*disagreement|disagreement.*abs")
+_SQL = re.compile(r"\b(?:SELECT|WHERE|HAVING)\b.*(?:[<>]=?\s*[:{?(]*\w*threshold|threshold\w*\s*[<>])", re.I | re.S)
+
+
+def _decides(node: ast.AST) -> bool:
+    """Whether a comparison, or a query, is about a threshold or about the size of a disagreement."""
+    if isinstance(node, ast.Compare) and any(isinstance(op, _ORDERED) for op in node.ops):
+        sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
+        if any(_NUMBER.fullmatch(side) for side in sides):  # a check of the threshold itself
+            return False
+        return any(_ABOUT.search(side) for side in sides)
+    return isinstance(node, ast.Constant | ast.JoinedStr) and _SQL.search(ast.unparse(node)) is not None
+
+
+def _decisions(source: str) -> Iterator[tuple[str, int]]:
+    """The function and the line of each such comparison or query."""
+
+    def walk(node: ast.AST, function: str) -> Iterator[tuple[str, int]]:
+        for child in ast.iter_child_nodes(node):
+            inside = child.name if isinstance(child, ast.FunctionDef) else function
+            if _decides(child):
+                yield inside, getattr(child, "lineno", 0)
+            if not isinstance(child, ast.JoinedStr):
+                yield from walk(child, inside)
+
+    yield from walk(ast.parse(source), "")
+
+
+def test_the_comparison_stands_in_one_place() -> None:
+    for path in _HOUSE.rglob("*.py"):
+        name = path.relative_to(_HOUSE).as_posix()
+        for function, line in _decisions(path.read_text("utf-8")):
+            allowed = name == _HOME or f"{name}:{function}" in _OTHER_DECISIONS
+            assert allowed, f"valuerepair/{name}:{line}: question.is_candidate decides this"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "wrong = np.abs(off) >= question.threshold",
+        "found = off[rows] < self._threshold",
+        "hits = frame[frame['disagreement'].abs() >= at]",
+        "ids = connection.execute('SELECT id FROM scored WHERE abs(net - deep) >= :threshold')",
+        "ids = connection.execute(f'SELECT id FROM scored WHERE abs(net - deep) >= {threshold}')",
+        "wrong = size >= rows['threshold'].to_numpy()",
+    ],
+)
+def test_a_comparison_elsewhere_would_be_noticed(source: str) -> None:
+    assert list(_decisions(source))
+    assert not list(_decisions("wrong = is_candidate(off, question.threshold)"))
+
+
+def test_a_candidate() -> None:
+    off = [0.55, -0.55, 0.5499, -0.5499, 2.0, float("nan")]
+    expected = [True, True, False, False, True, False]
+    assert [is_candidate(one, 0.55) for one in off] == expected
+    assert is_candidate(np.array(off), 0.55).tolist() == expected
+    assert is_candidate(pd.Series(off), 0.55).tolist() == expected
+    assert is_candidate(np.array([[0.3], [0.7]]), np.array([0.2, 0.5])).tolist() == [[True, False], [True, True]]
