@@ -64,7 +64,7 @@ class Sprt:
             return 0.0
         if self.model == "bayesian":
             if isinstance(results, Pentanomial):
-                raise UsageError("SPRT: the bayesian model is for games, not pairs; use normalized or logistic")
+                raise UsageError("SPRT: the bayesian model is for games only, not pairs; use normalized or logistic")
             if not results.wins or not results.losses:
                 return 0.0
         weights = [count or _NEVER for count in counts]
