@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from valuerepair.chess.progress import Progress
-from valuerepair.engines.spec import MCTS, EngineSpec
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
@@ -88,7 +88,7 @@ class Experiment:
     def match(self, first: EngineSpec, second: EngineSpec, *, odds: bool = False) -> Row:
         """The row of a match. With `odds` the first side has less material. Raises UsageError and ValueRepairError."""
         first, second = (
-            replace(side, weights=side.weights or (self.net if side.kind == MCTS else None), name=name_of(side))
+            replace(side, weights=side.weights or (self.net if side.kind.built_in else None), name=name_of(side))
             for side in (first, second)
         )
         path, control = self._path(f"{first.name} against {second.name}"), TimeControl(nodes=self.nodes)
@@ -140,7 +140,7 @@ class Experiment:
 def name_of(side: EngineSpec) -> str:
     """The side's name, or its settings: ``nodes=10 n_scl=5``."""
     who = side.path or side.weights
-    words = [Path(who).name if who else "" if side.kind == MCTS else side.kind]
+    words = [Path(who).name if who else "" if side.kind.built_in else side.kind.name]
     words += [f"{name}={value}" for name, value in {**side.limits, **side.options}.items()]
     return side.name or " ".join(word for word in words if word) or "plain"
 
@@ -148,7 +148,7 @@ def name_of(side: EngineSpec) -> str:
 def setting_of(text: str) -> EngineSpec:
     """Parses a setting of our own search, as a side of a match: ``nodes=100,temperature=1``. Raises UsageError."""
     side = parse_side(text)
-    if side.kind != MCTS or "movetime" in side.limits:
+    if not side.kind.built_in or "movetime" in side.limits:
         raise UsageError(
             f"{text}: only the built-in search plays itself, by nodes: give its parameters, NAME=VALUE,..."
         )

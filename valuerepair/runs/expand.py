@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from valuerepair import signals
 from valuerepair.chess.positions import Moves, Position, boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
@@ -194,7 +195,7 @@ class _Expanding(SearchLoop[int]):
             screen = replace(options.screen, price=start.price(oracle.identity))
             self._ladder = Ladder(store, *self._pair, oracle, start.question, screen, options.seed, run, REACHED)
         self._whole = start.whole_nodes(oracle.identity)
-        self._size = _BATCH_OF_TREES if oracle.identity.kind == "mcts" else _BATCH
+        self._size = _BATCH_OF_TREES if kind_of(oracle.identity.kind).built_in else _BATCH
         self._yields, self._frontier = Yields(self._whole), Frontier()
         self._sources = deque((number, number, 1) for number in start.roots(options.seed))  # position, root, round
         self._window_size = _FIRST_WINDOW

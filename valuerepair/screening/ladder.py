@@ -23,14 +23,15 @@ from numpy.typing import NDArray
 from valuerepair.calibration import FEWEST_GAMES, Calibration, TooLittle, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
+from valuerepair.engines.kinds import kind_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
-from valuerepair.screening.package import SEARCHED_ALIKE, package_rows
+from valuerepair.screening.package import package_rows
 from valuerepair.store import calibrations
 from valuerepair.store import screening as rows
-from valuerepair.store.alphas import are_alike, gives_q
+from valuerepair.store.alphas import are_alike
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
@@ -137,8 +138,9 @@ class Ladder:
         self._question, self._chosen, self._seed, self._run = question, chosen, seed, run
         self._nodes = oracle.identity.limits["nodes"]
         self.rungs = self._chosen.rungs or rungs_of(self._nodes)
-        self._own_q = gives_q(oracle.identity.kind, oracle.identity.options)
-        self._alike = oracle.identity.kind in SEARCHED_ALIKE and question.q_from == "cp"
+        kind = kind_of(oracle.identity.kind)
+        self._own_q = kind.own_q
+        self._alike = kind.in_package and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
         self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
         # A saved fit is for all that the store has; without one the fit follows what is searched, screen by screen.

@@ -17,14 +17,11 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
+from valuerepair.engines.kinds import OWN_SEARCH, STOCKFISH, kind_of
 from valuerepair.question import Question
 from valuerepair.screening.fit import LadderRows
 
 _FILE = "package.npz"
-# Kinds of oracles that the positions were searched by; others borrow those of the nearest kind, and cut nothing before
-# they have positions of their own.
-SEARCHED_ALIKE = ("stockfish", "mcts")
-_BORROWED = {"uci": "stockfish", "lc0": "mcts"}
 # Mates are stored as these centipawns, and Q in these parts of 1.
 MATE_CP = 32_000
 Q_PARTS = 30_000
@@ -43,7 +40,7 @@ class PackagePositions(NamedTuple):
 
 @cache
 def package_positions(kind: str) -> PackagePositions:
-    """What the package has of ``stockfish`` or ``mcts``."""
+    """What the package has of a kind of oracle that is `in_package`."""
     with files("valuerepair.screening").joinpath(_FILE).open("rb") as stream, np.load(stream) as content:
         return PackagePositions(*(content[f"{kind}_{name}"] for name in PackagePositions._fields))
 
@@ -51,19 +48,19 @@ def package_positions(kind: str) -> PackagePositions:
 def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> LadderRows | None:
     """The package's positions as if searched by an oracle of this kind with these rungs; None where there are none.
 
-    Of Stockfish there are no W/D/L. For candidates beyond scale net Q goes through a curve of these positions, each as
-    if it were a game of its own.
+    Kinds that are not in it borrow those of the own search or of Stockfish; of Stockfish there are no W/D/L. For
+    candidates beyond scale net Q goes through a curve of these positions, each as if it were a game of its own.
     """
     assert question.alpha is not None
-    known = _BORROWED.get(kind, kind)
-    if known not in SEARCHED_ALIKE or (question.q_from == "wdl" and known == "stockfish"):
+    engine = kind_of(kind)
+    if not engine.searches or (question.q_from == "wdl" and not engine.own_q):
         return None
-    found = package_positions(known)
+    found = package_positions((OWN_SEARCH if engine.own_q else STOCKFISH).name)
     whole = int(np.argmin(np.abs(np.log(found.nodes / nodes))))
     scale = found.nodes[whole] / nodes
     at = [int(np.argmin(np.abs(np.log(found.nodes / (scale * rung))))) for rung in rungs]
     score = found.score[:, [*at, whole]].astype(np.float64)
-    if known == "mcts":
+    if engine.own_q:
         q = score / Q_PARTS
     else:
         q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, question.alpha))
