@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import U64, mix, salt
+from valuerepair.archives.select import U64, salt, scrambled
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.origins import BESIDE, GAME, Kind
 from valuerepair.chess.positions import Moves, PositionBatch
@@ -76,7 +76,7 @@ def drawn_kinds(keys: U64, shares: Shares, seed: int) -> NDArray[np.int64]:
     ends = np.cumsum([shares.get(kind, 0.0) for kind in BESIDE])
     if ends[-1] > 1 - 1e-9:
         ends[-1] = 1.0
-    uniform = (mix(keys ^ salt(seed, "beside")) >> np.uint64(11)).astype(np.float64) / 2.0**53
+    uniform = (scrambled(keys ^ salt(seed, "beside")) >> np.uint64(11)).astype(np.float64) / 2.0**53
     kinds: NDArray[np.int64] = np.searchsorted(ends, uniform, side="right").astype(np.int64)
     return kinds
 
@@ -114,7 +114,7 @@ def _followed(
     batch: PositionBatch, kind: Kind, seed: int, net: NetLines | None, lost: Counter[str]
 ) -> tuple[PositionBatch, NDArray[np.int64]]:
     """The positions after the moves of a kind, and which rows these are."""
-    draws = mix(batch.key ^ salt(seed, kind))
+    draws = scrambled(batch.key ^ salt(seed, kind))
     if kind == "aside":
         lines: Sequence[Moves] = random_moves(batch, draws)
     else:

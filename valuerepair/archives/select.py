@@ -17,7 +17,7 @@ from valuerepair.chess.positions import PositionBatch
 U64 = NDArray[np.uint64]
 
 
-def mix(values: U64) -> U64:
+def scrambled(values: U64) -> U64:
     """A bijection of 64-bit numbers whose output bits all depend on all input bits."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -33,25 +33,25 @@ def salt(*parts: object) -> U64:
 
 def game_hashes(seed: int, identity: str, numbers: NDArray[np.int64]) -> U64:
     """uint64[n] for the games of these numbers in the archive of this identity."""
-    return mix(numbers.astype(np.uint64) ^ salt(seed, identity))
+    return scrambled(numbers.astype(np.uint64) ^ salt(seed, identity))
 
 
 def in_share(hashes: U64, share: float) -> NDArray[np.bool_]:
     """bool[n]: the games to look at, so that a smaller share is part of a larger one."""
     if share >= 1:
         return np.ones(len(hashes), np.bool_)
-    chosen: NDArray[np.bool_] = mix(hashes) < np.uint64(share * 2.0**64)
+    chosen: NDArray[np.bool_] = scrambled(hashes) < np.uint64(share * 2.0**64)
     return chosen
 
 
 def ply_priorities(hashes: U64, plies: NDArray[np.int64]) -> U64:
     """uint64[n]: of each position, by its game's hash and its number in the game."""
-    return mix(hashes ^ mix(plies.astype(np.uint64)))
+    return scrambled(hashes ^ scrambled(plies.astype(np.uint64)))
 
 
 def key_priorities(seed: int, keys: U64) -> U64:
     """uint64[n]: of each position by its board key alone, so that equal positions have one priority."""
-    return mix(keys ^ salt(seed, "positions"))
+    return scrambled(keys ^ salt(seed, "positions"))
 
 
 def lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int) -> NDArray[np.int64]:

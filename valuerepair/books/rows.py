@@ -106,7 +106,7 @@ def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tup
     """
     for label in options.labels:
         _check_label(label)
-    made: dict[str, Any] = {"eco_header": eco_headers(store, rows["game_id"].tolist())}
+    made: dict[str, Any] = {"eco_header": eco_headers(store.connection, rows["game_id"].tolist())}
     about: dict[str, Any] = {}
     if options.confirmed:
         found = evidence(store, rows)

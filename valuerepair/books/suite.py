@@ -37,7 +37,7 @@ from valuerepair.judge.compared_nets import evaluated
 from valuerepair.judge.verdict import NET_RIGHT, evidence
 from valuerepair.oracles.engine_net import open_evaluator
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
-from valuerepair.store.expanded import searched_scores
+from valuerepair.store.reached import searched_scores
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -248,9 +248,13 @@ class _Stages:
         ]  # fmt: skip
 
     def of_book(self) -> Stage:
-        """The book of the part train."""
+        """The book of the part train. Without games to mix with it is for the user: no other stage reads it."""
         played = ("--expanded", "all", "--order", "shuffled", "--limit", str(self._sizes.book))
-        said = f"{self._sizes.book:,} lines at most" if self._settings.normal else "all candidates"
+        said = (
+            f"{self._sizes.book:,} lines at most"
+            if self._settings.normal
+            else "all candidates; for you, no stage reads it"
+        )
         asked = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
         words = ("books", *asked, *self._seed, "-o", self._at("books"))
         return Stage("books", words, said, self._reading("books"), makes=("books",))
