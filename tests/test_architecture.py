@@ -19,9 +19,9 @@ PACKAGE = "valuerepair"
 FLOORS = (
     {"errors", "signals", "version"},
     {"outputs"},
-    {"files", "cores", "inputs"},
+    {"files", "cores", "inputs", "intervals"},
     {"chess"},
-    {"question", "intervals", "calibration"},
+    {"question", "calibration"},
     {"archives", "nets"},
     {"mcts"},
     {"engines"},

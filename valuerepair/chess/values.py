@@ -13,12 +13,14 @@ units, so alpha belongs to a pair of net and oracle.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import resampled
 
 DEFAULT_ALPHA = 170.0
 AUTO_MIN_POSITIONS = 300
@@ -311,8 +313,8 @@ def _interval(
     count = int(unit.max()) + 1
     drawn = np.empty((resamples + 1, len(x)), np.float32)
     drawn[-1] = w
-    for row in drawn[:-1]:
-        row[:] = w * np.bincount(rng.integers(0, count, count), minlength=count)[unit]
+    for row, times in zip(drawn[:-1], chain.from_iterable(resampled(count, resamples, rng)), strict=True):
+        row[:] = w * times[unit]
     low, high = np.log(ALPHA_BOUNDS)
     for _ in range(4):
         grid = np.linspace(low, high, _GRID_POINTS)
