@@ -19,7 +19,7 @@ from valuerepair.archives.kept import KeptSample
 from valuerepair.archives.options import RecordedOptions, SampleOptions, matches, speed
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games, sample
-from valuerepair.archives.select import KeySet, in_share, lowest_of_each, mix
+from valuerepair.archives.select import KeySet, in_share, lowest_of_each, scrambled
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
 
@@ -349,7 +349,7 @@ def test_the_key_set_is_a_set() -> None:
 
 
 def test_priorities_are_mixed_well() -> None:
-    values = mix(np.arange(1 << 16, dtype=np.uint64))
+    values = scrambled(np.arange(1 << 16, dtype=np.uint64))
     assert len(np.unique(values)) == 1 << 16
     bits = (values[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
     assert np.abs(bits.mean(axis=0) - 0.5).max() < 0.01

@@ -1,20 +1,16 @@
-"""Paired differences against published examples, statsmodels and scipy."""
+"""Paired differences against published examples and statsmodels."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from statsmodels.stats.weightstats import zconfint
 
-from valuerepair.intervals import Table, bootstrap, cross, mean_interval, newcombe, wilson
+from valuerepair import intervals
+from valuerepair.intervals import bootstrap, mean_interval, rare_changes, resampled, share_change, wilson
 from valuerepair.judge.compare import label_changes
-
-counts = st.integers(0, 60)
 
 
 @pytest.mark.parametrize(
@@ -24,36 +20,22 @@ counts = st.integers(0, 60)
         ((36, 12, 2, 0), 0.0569, 0.3404),
         ((18, 12, 2, 18), 0.0562, 0.3290),
         ((53, 0, 0, 1), -0.0729, 0.0729),
-        ((0, 30, 0, 0), 0.8395, 1.0),
         # M. Fagerland, S. Lydersen, P. Laake, Statistical Analysis of Contingency Tables (2017), chapter 8.
         ((59, 6, 16, 80), -0.1186, -0.0046),
     ],
 )
-def test_newcombe_published(table: tuple[int, int, int, int], low: float, high: float) -> None:
-    found = newcombe(Table(*table))
-    assert (-found.high, -found.low) == pytest.approx((low, high), abs=6e-5)
-
-
-@given(counts, counts, counts, counts)
-def test_newcombe_is_the_same_from_the_other_side(both: int, first: int, second: int, neither: int) -> None:
-    if both + first + second + neither == 0:
-        assert math.isnan(newcombe(Table(both, first, second, neither)).difference)
-        return
-    one, other = newcombe(Table(both, first, second, neither)), newcombe(Table(both, second, first, neither))
-    assert (one.difference, one.low, one.high) == pytest.approx((-other.difference, -other.high, -other.low))
-    assert -1 - 1e-9 <= one.low <= one.difference <= one.high <= 1 + 1e-9
-    # The event and its absence say the same: what one has more of the other has less of.
-    absence = newcombe(Table(neither, second, first, both))
-    assert (one.low, one.high) == pytest.approx((-absence.high, -absence.low), abs=1e-9)
-
-
-def test_newcombe_covers_what_it_says() -> None:
-    rng, inside, runs = np.random.default_rng(4), 0, 600
-    shares = np.array([0.02, 0.015, 0.03, 0.935])
-    for drawn in rng.multinomial(1000, shares, runs):
-        found = newcombe(Table(*drawn.tolist()))
-        inside += found.low <= shares[2] - shares[1] <= found.high
-    assert 0.92 <= inside / runs <= 0.98
+def test_resampled_rows_conclude_what_published_intervals_do(
+    table: tuple[int, int, int, int], low: float, high: float
+) -> None:
+    """The paired difference of two shares, rows as games of their own: near the published bounds, as clear as these."""
+    changes = np.repeat([0.0, -1.0, 1.0, 0.0], table)
+    ones, games = np.ones(len(changes)), np.arange(len(changes))
+    dense = share_change(bootstrap(changes[:, None], ones, games)[0], ones, games)
+    rows = np.flatnonzero(changes)
+    (sparse,) = rare_changes(rows, np.zeros(len(rows), np.int64), changes[rows], 1, ones, games)
+    for found in (dense, sparse):
+        assert (-found.high, -found.low) == pytest.approx((low, high), abs=0.015)
+        assert found.clear == (low > 0 or high < 0)
 
 
 def test_means_agree_with_statsmodels() -> None:
@@ -61,21 +43,6 @@ def test_means_agree_with_statsmodels() -> None:
     found = mean_interval(x)
     assert (found.difference, found.low, found.high) == pytest.approx((x.mean(), *zconfint(x)), rel=1e-9)
     assert math.isnan(mean_interval(x[:1]).low)
-
-
-def test_tables_count_and_weigh() -> None:
-    rng = np.random.default_rng(0)
-    first, second = rng.random((2, 500)) < 0.3
-    table = cross(first, second)
-    assert (table.both, table.first, table.total) == ((first & second).sum(), (first & ~second).sum(), 500)
-    assert cross(first, second, np.full(500, 7.0)) == table
-    weights = np.where(np.arange(500) < 400, 1.0, 50.0)
-    heavy = cross(first, second, weights)
-    assert heavy.total == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
-    assert heavy.shares == pytest.approx((np.average(first, weights=weights), np.average(second, weights=weights)))
-    # A single share's interval is the Wilson interval the rest of the project uses.
-    alone = newcombe(Table(0, 0, 30, 170))
-    assert alone.high == pytest.approx(wilson(30, 200).high, abs=1e-12)
 
 
 def test_resampled_games() -> None:
@@ -104,17 +71,34 @@ def test_no_change_is_exactly_none() -> None:
     assert math.isnan(bootstrap(np.empty((0, 1)), np.empty(0), np.empty(0, np.int64))[0].difference)
 
 
+def test_draws_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = np.concatenate(list(resampled(30, 50, np.random.default_rng(3))))
+    monkeypatch.setattr(intervals, "_BLOCK", 100)
+    assert (np.concatenate(list(resampled(30, 50, np.random.default_rng(3)))) == whole).all()
+    assert whole.shape == (50, 30)
+    assert (whole.sum(1) == 30).all()
+    rng = np.random.default_rng(3)
+    assert (whole[0] == np.bincount(rng.choice(np.arange(30), 30), minlength=30)).all()
+
+
 def test_changes_by_label() -> None:
-    weights = pd.Series(np.ones(100), np.arange(1, 101))
+    numbers, weights, games = np.arange(1, 101), np.ones(100), np.arange(100) // 2
     first = {1: frozenset({"optimistic", "endgame"}), 2: frozenset({"optimistic"}), 3: frozenset({"family:Caro-Kann"})}
     second = {1: frozenset({"pessimistic", "endgame"}), 9: frozenset({"optimistic"})}
-    changes = {change.label: change for change in label_changes(first, second, weights)}
+    changes = {change.label: change for change in label_changes(first, second, numbers, weights, games)}
     assert list(changes) == ["optimistic", "pessimistic", "endgame", "family:Caro-Kann"]
     optimistic = changes["optimistic"]
     assert (optimistic.first, optimistic.second, optimistic.both) == (2, 1, 0)
     assert (optimistic.repaired, optimistic.newly) == (2, 1)
-    assert optimistic.change == newcombe(Table(0, 2, 1, 97))
+    moved = np.zeros((100, 1))
+    moved[[0, 1, 8], 0] = -1, -1, 1
+    (expected,) = bootstrap(moved, weights, games)
+    found = optimistic.change
+    assert (found.difference, found.low, found.high) == pytest.approx(
+        (expected.difference, expected.low, expected.high)
+    )
     assert changes["endgame"].change.difference == 0
-    weights.iloc[0] = 20.0  # position 1 stands for twenty
-    heavy = {change.label: change for change in label_changes(first, second, weights)}
+    assert changes["endgame"].change.high == pytest.approx(wilson(0, 50).high)
+    weights[0] = 20.0  # position 1 stands for twenty
+    heavy = {change.label: change for change in label_changes(first, second, numbers, weights, games)}
     assert heavy["pessimistic"].change.difference == pytest.approx(20 / 119)

@@ -29,7 +29,7 @@ from valuerepair.cluster.dispatcher import Dispatcher, RemoteWorker
 from valuerepair.cluster.evaluators import ClusterNet
 from valuerepair.cluster.protocol import Assignment, Offer, Role, difference
 from valuerepair.cluster.worker import keep
-from valuerepair.engines.spec import EngineSpec
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.oracle import DeepFailure
@@ -114,7 +114,7 @@ class Workers(Dispatcher):
 
 def assignment(deep: str = "stockfish") -> Assignment:
     file = NetFile(Path("/n.pb.gz"), "ab" * 32, 3, None)
-    return Assignment("s", "1", file, {}, EngineSpec(deep), None, None, None)
+    return Assignment("s", "1", file, {}, parse_spec(deep), None, None, None)
 
 
 @given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=3))

@@ -13,6 +13,7 @@ from tests.mining_doubles import KeyNet
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.chess.origins import Origin, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.oracles.recorded import (
     RecordedNet,
@@ -23,7 +24,6 @@ from valuerepair.oracles.recorded import (
     recorded_options,
     result_of,
 )
-from valuerepair.oracles.spec import parse_spec
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import agreement, import_recorded, point_of_view
 from valuerepair.store.rows import DeepColumns, DeepResult

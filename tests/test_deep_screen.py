@@ -19,6 +19,7 @@ from tests.climbing_doubles import ALPHA, NODES, RUNGS, fixed_screen, latent_wal
 from valuerepair.calibration import FOLDS
 from valuerepair.calibration import fit as fit_calibration
 from valuerepair.chess import values
+from valuerepair.engines.kinds import KINDS
 from valuerepair.question import Question
 from valuerepair.screening import fit
 from valuerepair.screening.fit import (
@@ -34,7 +35,7 @@ from valuerepair.screening.fit import (
     with_rate,
 )
 from valuerepair.screening.model import FEATURES, Screen, features, is_calibrated, judge, rungs_of
-from valuerepair.screening.package import MATE_CP, SEARCHED_ALIKE, package_positions, package_rows
+from valuerepair.screening.package import MATE_CP, package_positions, package_rows
 
 Floats = NDArray[np.float64]
 
@@ -306,7 +307,7 @@ def test_too_little_is_not_enough() -> None:
 # -- the package's positions ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", SEARCHED_ALIKE)
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS.values() if kind.in_package])
 def test_the_packages_positions_are_whole_and_can_be_learned_from(kind: str) -> None:
     found = package_positions(kind)
     assert len(found.net_q) >= 300
@@ -350,7 +351,7 @@ def cuts(screen: Screen, k: int, net_q: float, net_best: int, q: list[float], be
     return judge(screen, k, net_q, net_best, q[max(0, k - 2) : k], best[max(0, k - 2) : k]).cut_at is not None
 
 
-@pytest.mark.parametrize("kind", SEARCHED_ALIKE)
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS.values() if kind.in_package])
 def test_the_packages_positions_go_through_a_curve_of_their_own(kind: str) -> None:
     nodes = int(package_positions(kind).nodes[-1])
     plain = Question(threshold=0.3, alpha=100.0)  # far from what the net's Q is like

@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from valuerepair.engines.kinds import LC0, OWN_SEARCH, STOCKFISH, UCI, parse_spec
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
-from valuerepair.oracles.spec import parse_spec
 
 
 def test_the_forms_of_the_help() -> None:
-    assert parse_spec("stockfish") == EngineSpec("stockfish", {"nodes": 1_000_000})
-    assert parse_spec("stockfish:nodes=250k") == EngineSpec("stockfish", {"nodes": 250_000})
-    assert parse_spec("lc0") == EngineSpec("lc0", {"nodes": 1000})
-    assert parse_spec("lc0:nodes=1_000,weights=a b.pb.gz") == EngineSpec("lc0", {"nodes": 1000}, weights="a b.pb.gz")
+    assert parse_spec("stockfish") == EngineSpec(STOCKFISH, {"nodes": 1_000_000})
+    assert parse_spec("stockfish:nodes=250k") == EngineSpec(STOCKFISH, {"nodes": 250_000})
+    assert parse_spec("lc0") == EngineSpec(LC0, {"nodes": 1000})
+    assert parse_spec("lc0:nodes=1_000,weights=a b.pb.gz") == EngineSpec(LC0, {"nodes": 1000}, weights="a b.pb.gz")
     assert parse_spec("uci:/opt/my engine,depth=20,option.Hash=64,option.Book Path=/b\\,c") == EngineSpec(
-        "uci", {"depth": 20}, "/opt/my engine", options={"Hash": "64", "Book Path": "/b,c"}
+        UCI, {"depth": 20}, "/opt/my engine", options={"Hash": "64", "Book Path": "/b,c"}
     )
     assert parse_spec("uci:odd=name,nodes=2M,movetime=500,timeout=9.5,start-timeout=60,arg=-x,arg=y=z,hash=128") == (
         EngineSpec(
-            "uci",
+            UCI,
             {"nodes": 2_000_000, "movetime": 500},
             "odd=name",
             options={"Hash": "128"},
@@ -31,9 +31,9 @@ def test_the_forms_of_the_help() -> None:
         )
     )
     assert parse_spec("stockfish:path=sf16").path == "sf16"
-    assert parse_spec("mcts") == EngineSpec("mcts", {"nodes": 200})
+    assert parse_spec("mcts") == EngineSpec(OWN_SEARCH, {"nodes": 200})
     assert parse_spec("mcts:nodes=2k,certainty=1,N-Scl=inf,CPuct=1.5,weights=maia-1100,trees=32") == EngineSpec(
-        "mcts",
+        OWN_SEARCH,
         {"nodes": 2000},
         weights="maia-1100",
         options={"certainty": "1", "n_scl": "inf", "cpuct": "1.5"},
@@ -44,7 +44,7 @@ def test_the_forms_of_the_help() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "--deep '': '' is none of stockfish, mcts, lc0, uci, recorded; for example stockfish:nodes=1000000"),
+        ("", "--deep '': '' is none of stockfish, mcts, lc0, uci, ssh, recorded; for example stockfish:nodes=1000000"),
         ("fish:nodes=1", "'fish' is none of stockfish, mcts, lc0, uci"),
         ("stockfish:node=100", "no setting 'node'; did you mean nodes?"),
         ("stockfish:zzz=100", "no setting 'zzz'; there are nodes, depth, movetime, name, hash, timeout,"),

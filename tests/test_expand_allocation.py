@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import chess
 import numpy as np
 import pytest
 from scipy import stats
 
+from valuerepair.chess.positions import Position
 from valuerepair.runs.allocation import KINDS, RANDOM_SHARE, Yields, choose, is_drawn, kinds_of
 from valuerepair.runs.neighbourhood import CHILD, GAME, PARENT
+from valuerepair.runs.planned import PlannedSearch, PlannedSearches
+from valuerepair.store.reached import NeighbourOutcome
 
 WHOLE = 1000.0
 
@@ -81,3 +85,28 @@ def test_the_share_that_is_drawn_is_as_large_as_it_says() -> None:
     drawn = sum(is_drawn(key) for key in range(20_000))
     low, high = stats.binom(20_000, RANDOM_SHARE).interval(0.9999)
     assert low <= drawn <= high
+
+
+def test_what_is_planned_is_a_table() -> None:
+    start = Position(chess.STARTING_FEN, chess.STARTING_FEN, (), 0)
+
+    def search(number: int, outcome: NeighbourOutcome | None = None) -> PlannedSearch:
+        return PlannedSearch(number, start, 0.0, 0.0, 0, 1, number, 1, outcome)
+
+    searches = PlannedSearches()
+    searches.add([search(11), search(12, NeighbourOutcome(None, 40, cut=True))])
+    searches.audits.append(search(13))
+    assert searches.may_plan
+    searches.add([search(14)])
+    assert not searches.may_plan
+    searches.begin_next()
+    rows = [line.split() for line in str(searches).splitlines()]
+    assert [(row[0], row[1], row[4]) for row in rows] == [
+        ("batch", "position", "state"), ("0", "11", "searching"), ("0", "12", "cut"), ("1", "14", "waiting"),
+        ("-", "13", "audit"),
+    ]  # fmt: skip
+    searches.answer(11, NeighbourOutcome(None, 0, failed="no answer"))
+    assert searches.may_plan
+    assert [entry.state for entry in searches.take_oldest()] == ["failed", "cut"]
+    assert searches.take_oldest() == []
+    assert str(searches).splitlines()[1].split()[:2] == ["1", "14"]

@@ -176,7 +176,8 @@ def test_every_neighbour_is_legal_play_from_the_game(seed: int) -> None:
         assert (board.fen(), board.ply()) == (position.fen, position.ply)
         assert near.same_side[row] == (board.turn == played(chess.STARTING_FEN, begun).turn)
         assert not board.is_game_over(claim_draw=False)
-        assert position.origin.game_of == GAME_OF
+        origin = position.origin
+        assert OriginGame(origin.source, origin.game, origin.offset, origin.headers, origin.result) == GAME_OF
         after = len(position.moves) - len(begun)
         step, distance = near.step[row], int(near.distance[row])
         if step == LINE:

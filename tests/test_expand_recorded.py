@@ -21,10 +21,10 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import PositionBatch, decode_moves
 from valuerepair.chess.progress import remarks_to
 from valuerepair.chess.values import OWN_Q
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.recorded import RecordedSource, recorded_options
-from valuerepair.oracles.spec import parse_spec
 from valuerepair.question import Question
 from valuerepair.runs.expand import ExpandOptions, expand
 from valuerepair.runs.expand_recorded import expand_recorded, recorded_source

@@ -126,7 +126,7 @@ def test_ctrl_c_keeps_games_and_the_same_command_goes_on(maia: list[str], tmp_pa
 @pytest.mark.parametrize(("words", "message"), [
     (["selfplay", "n_scl=0"], "n_scl=0: must be a whole number of at least 1, or inf"),
     (["selfplay", "temperature=x"], "temperature=x: must be a number"),
-    (["selfplay", "stockfish"], "self-play is of the own search"),
+    (["selfplay", "stockfish"], "only the built-in search plays itself"),
     (["selfplay", "--match", "n_scl=9"], "--match n_scl=9: is none of the settings"),
     (["selfplay", "--games", "0"], "--games 0: must be at least 1"),
     (["match", "cpukt=1"], "did you mean cpuct?"),

@@ -284,7 +284,7 @@ def test_a_plan_from_repeated_openings_says_that_it_is_of_new_ones() -> None:
         new.add(Played(number, number // 2, result, "checkmate", 40))
         repeated.add(Played(number, number // 2 % 50, result, "checkmate", 40))
     plain, said = match_length(10, like=alone(new)).lines(), match_length(10, like=alone(repeated)).lines()
-    assert said == [*plain, "openings come again in these games; the plan takes each pair as one of a new opening"]
+    assert said == [*plain, "openings are repeated in these games; the plan takes each pair as one of a new opening"]
 
 
 def test_games_that_are_no_pairs_are_planned_game_by_game() -> None:

@@ -304,7 +304,7 @@ def test_a_draw_on_time_is_nobodys_fault_and_what_has_no_result_is_named(tmp_pat
     assert said[0] == "A against B: 3 games, 1 undecided"
     assert said[-3:] == [
         "endings: out of time 2 (+1), crashed 1",
-        "faults: crashes 1 (not said whose 1), losses on time 1 (B 1), illegal moves 0",
+        "faults: crashes 1 (unknown player 1), losses on time 1 (B 1), illegal moves 0",
         "without a result: game 2 (crashed)",
     ]
 

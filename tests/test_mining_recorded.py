@@ -18,8 +18,8 @@ from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here, in_a_process
 from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.oracles.recorded import RecordedSource, recorded_options
-from valuerepair.oracles.spec import parse_spec
 from valuerepair.question import Question
 from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.runs.mine import mine

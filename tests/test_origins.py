@@ -56,7 +56,8 @@ def test_columns_give_the_records_they_were_made_of(
 ) -> None:
     columns = [Origins.of(first), Origins.of(second)]
     assert list(columns[0]) == first
-    assert [origin.game_of for origin in first] == list(columns[0].game)
+    games = [OriginGame(o.source, o.game, o.offset, o.headers, o.result) for o in first]
+    assert games == list(columns[0].game)
     together = Origins.concat(columns)
     assert list(together) == first + second
     rows = data.draw(st.lists(st.integers(0, len(together) - 1), max_size=9)) if len(together) else []

@@ -20,8 +20,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.cli import cli
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline.plan import Plan, Stage, plan
 from valuerepair.pipeline.rates import FILE, Rates, rates

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valuerepair.engines.find import find_engine
+from valuerepair.engines.kinds import chosen_spec, parse_spec
 from valuerepair.errors import UsageError
-from valuerepair.oracles.open import chosen_spec
-from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.settings import (
     HeldOutShares,
@@ -99,7 +98,7 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     ("deep", "tests"),
     [
         ("stockfish:nodes=20000", "stockfish:nodes=1000000"),
-        ("stockfish:nodes=20k,path=/opt/sf,option.Threads=2", "stockfish:path=/opt/sf,option.Threads=2,nodes=1000000"),
+        ("stockfish:nodes=20k,path=/opt/sf,option.Threads=2", "stockfish:nodes=1000000,path=/opt/sf,option.Threads=2"),
         ("uci:/opt/a\\,b,nodes=5000", "uci:/opt/a\\,b,nodes=1000000"),
         ("mcts:nodes=200", "mcts:nodes=2000"),
         ("stockfish:nodes=1M", ""),

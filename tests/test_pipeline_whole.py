@@ -101,7 +101,8 @@ def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, RepairOutc
 
 
 def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
-    """The store of the other repair, with all that it searched: nothing is mined. Its first stages are run."""
+    """The store of the other repair, with all that it searched: nothing is mined, and what lies beside the games counts
+    as what is learned from. Its first stages are run."""
     store, folder = whole[0] / "store.db", tmp_path / "again"
     before = store.read_bytes()
     folder.mkdir()
@@ -113,7 +114,10 @@ def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Repair
     assert [each["name"] for each in notes(folder) if each["done"]] == ["copy", "split", "books"]
     with vr.open_store(folder / "store.db") as own, vr.open_store(store) as other:
         counts = [each.connection.execute("SELECT count(*) FROM positions").fetchone()[0] for each in (own, other)]
+        kinds = "SELECT count(DISTINCT id), count(DISTINCT kind) FROM positions JOIN deep_values ON position_id = id"
+        judged = other.connection.execute(kinds).fetchone()
     assert counts[0] == counts[1]
+    assert (repair.plan.settings.sizes.positions, 4) == judged
 
 
 def test_one_net_alone_has_no_word_of_another_one(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_too_few_games_show_nothing() -> None:
             if a + b + c + d <= size:
                 pairs = Pentanomial((a, b, c, d, size - a - b - c - d))
                 assert verdict(pairs, 0.90) == "not shown", pairs
-                assert few_words(pairs) == "too few pairs to show anything: it takes 5 at least"
+                assert few_words(pairs) == "too few pairs to show a difference: at least 5 are needed"
     assert verdict(MatchScore(wins=FEWEST), 0.90) == "better"
 
 
@@ -314,7 +314,8 @@ def test_one_opening_with_most_of_the_games_counts_as_one() -> None:
     assert elo_interval(found).value == elo_of(0.625)
     assert verdict(found, 0.9) == "not shown"
     assert few_words(found) == (
-        "too few openings to show anything: it takes 5 at least; with so uneven numbers of games these count as 1.8"
+        "too few openings to show a difference: at least 5 are needed; "
+        "with numbers of games as uneven as these they count as 1.8"
     )
 
 

@@ -287,7 +287,7 @@ def test_six_games_that_were_all_won_are_said_to_be_too_few() -> None:
     # Equal players win three of three pairs once in 8.
     words = f"Elo above {low:+.1f} (95 %, all won), LOS 87.5 % (of 3 pairs, 6 games): no difference shown"
     assert words in lines
-    assert "  too few pairs to show anything: it takes 5 at least" in lines
+    assert "  too few pairs to show a difference: at least 5 are needed" in lines
     levels = [line for line in level_lines(standing) if line.startswith("at 0.9")]
     assert sum(line.endswith("  no difference shown") and " above -" in line for line in levels) == 4
     assert not any("inf" in line for line in lines + level_lines(standing))
@@ -329,7 +329,7 @@ def test_a_test_that_is_none_is_refused(text: str) -> None:
 def test_one_limit_only() -> None:
     with pytest.raises(UsageError, match="--nodes and --tc: give one of them"):
         parse_control("1", None, "10+0.1", 0)
-    with pytest.raises(UsageError, match="is a clock as"):
+    with pytest.raises(UsageError, match="must be a clock like"):
         parse_control(None, None, "nodes=3", 0)
     with pytest.raises(UsageError, match="MOVE,PLIES,Q"):
         parse_draw_rule("8,0.05")

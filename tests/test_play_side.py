@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from valuerepair.engines.spec import LC0, MCTS, STOCKFISH, UCI, EngineSpec
+from valuerepair.engines.kinds import LC0, OWN_SEARCH, STOCKFISH, UCI, EngineKind
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.lineup import Lineup, NetOptions, distinct, limits_of, params_of, parse_side
@@ -20,9 +21,9 @@ FAKE = str(Path(__file__).with_name("fake_engine.py"))
 @pytest.mark.parametrize(
     ("text", "kind", "path", "net", "limits"),
     [
-        ("net=maia-1900,nodes=800", MCTS, None, "maia-1900", {"nodes": 800}),
-        ("nodes=10k,certainty=1", MCTS, None, None, {"nodes": 10_000}),
-        ("mcts:weights=maia-1900,nodes=5", MCTS, None, "maia-1900", {"nodes": 5}),
+        ("net=maia-1900,nodes=800", OWN_SEARCH, None, "maia-1900", {"nodes": 800}),
+        ("nodes=10k,certainty=1", OWN_SEARCH, None, None, {"nodes": 10_000}),
+        ("mcts:weights=maia-1900,nodes=5", OWN_SEARCH, None, "maia-1900", {"nodes": 5}),
         ("stockfish", STOCKFISH, None, None, {}),
         ("stockfish:nodes=1M", STOCKFISH, None, None, {"nodes": 1_000_000}),
         ("lc0:weights=x.pb.gz,movetime=0.1s", LC0, None, "x.pb.gz", {"movetime": 100}),
@@ -36,7 +37,7 @@ FAKE = str(Path(__file__).with_name("fake_engine.py"))
         ("/opt/with\\,comma,nodes=1", UCI, "/opt/with,comma", None, {"nodes": 1}),
     ],
 )
-def test_kinds_of_sides(text: str, kind: str, path: str | None, net: str | None, limits: dict[str, int]) -> None:
+def test_kinds_of_sides(text: str, kind: EngineKind, path: str | None, net: str | None, limits: dict[str, int]) -> None:
     side = parse_side(text)
     assert (side.kind, side.path, side.weights, side.limits) == (kind, path, net, limits)
 
@@ -92,7 +93,7 @@ def test_whose_limit_holds() -> None:
 
 
 def test_names_can_be_told_apart() -> None:
-    a, b = EngineSpec(MCTS, options={"n_scl": "5"}), EngineSpec(MCTS)
+    a, b = EngineSpec(OWN_SEARCH, options={"n_scl": "5"}), EngineSpec(OWN_SEARCH)
     assert distinct(["x", "y"], [a, b], [{}, {}]) == ["x", "y"]
     assert distinct(["x", "x"], [a, b], [{"nodes": 1}, {"nodes": 1}]) == ["x nodes=1,n_scl=5", "x nodes=1"]
     assert distinct(["x", "x"], [b, b], [{"nodes": 1}, {"nodes": 1}]) == ["x", "x (2)"]

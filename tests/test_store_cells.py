@@ -28,9 +28,9 @@ from tests.cli_tree import SAMPLE
 from valuerepair.cli import cli, completion
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.cells import Column, columns
-from valuerepair.store.expanded import sampled_nodes
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import cut_scale
+from valuerepair.store.reached import sampled_nodes
 from valuerepair.store.store import Store
 
 # Every command that reads a store, and what makes it read much; `{out}` is a folder.

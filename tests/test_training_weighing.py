@@ -19,7 +19,7 @@ jax: Any = pytest.importorskip("jax")
 from tests.cli_tree import SAMPLE  # noqa: E402
 from tests.expanded_store import expanded_store  # noqa: E402
 from tests.training_doubles import store_source  # noqa: E402
-from valuerepair.archives.select import mix  # noqa: E402
+from valuerepair.archives.select import scrambled  # noqa: E402
 from valuerepair.question import Question  # noqa: E402
 from valuerepair.store.store import Store  # noqa: E402
 from valuerepair.training import losses  # noqa: E402
@@ -39,7 +39,7 @@ class Simulated(StoreDraw):
         n = 400_000
         self.path = "simulated"
         self.ids = np.arange(n)
-        self.keys, self.games = mix(self.ids.astype(np.uint64)), self.ids.astype(np.uint64)
+        self.keys, self.games = scrambled(self.ids.astype(np.uint64)), self.ids.astype(np.uint64)
         self.best, self.fill, self.weight = np.zeros(n, np.uint16), "fen_only", np.ones(n)
         self.sign = np.where(self.ids % 2, -1.0, 1.0)
         self.deep_q = ERROR * self.sign + np.random.default_rng(1).normal(0, SPREAD, n)

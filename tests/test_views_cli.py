@@ -211,7 +211,7 @@ def test_without_results_there_is_nothing_to_fit_to(db: Path) -> None:
     message, code = refused("stats", "--db", str(db), "--save-alpha", "results")
     assert message == (
         "not saved: 0 positions with a score in centipawns and a result, and a fit takes 300; "
-        "mine until there are 300 more (what screening cuts has none)"
+        "mine until there are 300 more (positions that screening cut have none)"
     )
     assert code == 1
     assert "fit results" not in vr("stats", "--fit-alpha", "--db", str(db))

@@ -143,7 +143,7 @@ def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:
     one = figures.drawing("elo", tmp_path / "one.pgn")
     x, y = line(one.figure, "elo")
     assert (x.tolist(), y.tolist()) == ([1], [0])
-    assert one.said.endswith(" at 0.95, of games; too few games to show anything: it takes 5 at least")
+    assert one.said.endswith(" at 0.95, of games; too few games to show a difference: at least 5 are needed")
     write_match(tmp_path / "won.pgn", [1.0] * 40)
     drawn = figures.drawing("elo", tmp_path / "won.pgn")
     low = elo_interval(Pentanomial((0, 0, 0, 0, 20)), 0.95).low

@@ -13,11 +13,10 @@ from matplotlib.text import Text
 
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Interval, Table, newcombe, wilson
+from valuerepair.intervals import Interval, wilson
 from valuerepair.judge.by_kind import better_judge
 from valuerepair.judge.compare import (
     CATEGORIES,
-    AtOtherAlpha,
     ComparedScores,
     Comparison,
     LabelChange,
@@ -37,12 +36,10 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
     pairs = []
     for i in range(1, nets):
         counts = np.bincount(2 * wrong[0] + wrong[i], minlength=4).tolist()
-        table = Table(counts[3], counts[2], counts[1], counts[0])
         label = LabelChange("endgame", 9, 4, 3, 6, 1, Interval(-0.01, -0.02, -0.001))
         worse = LabelChange("in-check", 1, 6, 1, 0, 5, Interval(0.01, 0.002, 0.02))
-        own = AtOtherAlpha(500.0, "fitted", (0.1, 0.2), Interval(0.1, 0.05, 0.15))
         chosen = Selected(9, wilson(3, 9), 0.7, 0.5)
-        interval = newcombe(table)
+        interval = Interval((counts[1] - counts[2]) / positions, -0.3, 0.3)
         alone = Recalibrated(wilson(3, 100), 0.1)
         rate = wilson(3, 9)
         left = Interval(-0.004, -0.02, 0.01)
@@ -58,7 +55,6 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
                 chosen,
                 wilson(3, 100),
                 beyond,
-                own,
                 True,
                 None,
                 [],
@@ -128,7 +124,6 @@ def test_differences_and_words() -> None:
     text = "\n".join(a.get_text() for a in figure.findobj(Text) if isinstance(a, Text))
     assert "net-1 against one" in text
     assert "stockfish 15.1 nodes=5000 · alpha 349 for all nets" in text
-    assert "all candidates at the second's own alpha 500: +10.00 (+5.00 to +15.00)" in text
     assert "endgame" in text
     assert "recalibrated" not in text
 

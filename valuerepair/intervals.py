@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -302,71 +302,6 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows by event: under `both`, the `first` only, the `second` only, `neither`. Not whole numbers where weighted."""
-
-    both: float
-    first: float
-    second: float
-    neither: float
-
-    @property
-    def total(self) -> float:
-        return self.both + self.first + self.second + self.neither
-
-    @property
-    def shares(self) -> tuple[float, float]:
-        """The shares of the event under first and second; NaN when there are no rows."""
-        total = self.total or float("nan")
-        return (self.both + self.first) / total, (self.both + self.second) / total
-
-
-def cross(first: Flags, second: Flags, weights: Floats | None = None) -> Table:
-    """The table of two events [n]; with weights [n] of the weighted rows, scaled to their effective number.
-
-    The effective number is Kish's, ``sum(w)^2 / sum(w^2)``: with equal weights, n.
-    """
-    w = np.ones(len(first)) if weights is None else weights
-    cells = [float(w[rows].sum()) for rows in (first & second, first & ~second, ~first & second, ~first & ~second)]
-    mass = float((w**2).sum())
-    scale = sum(cells) / mass if mass else 1.0
-    return Table(*(cell * scale for cell in cells))
-
-
-def newcombe(table: Table) -> Interval:
-    """The difference of two paired shares with Newcombe's 95 % interval.
-
-    R. G. Newcombe, Statistics in Medicine 17, 2635 (1998), method 10: Wilson's intervals of both shares, squared and
-    added, with the correlation of the two, corrected for continuity.
-    """
-    n = table.total
-    if not n > 0:
-        return Interval(float("nan"), float("nan"), float("nan"))
-    p1, p2 = table.shares
-    (l1, u1), (l2, u2) = wilson_bounds(p1, n), wilson_bounds(p2, n)
-    phi = _correlation(table)
-    difference = (table.second - table.first) / n
-    below = _added(p2 - l2, u1 - p1, phi)
-    above = _added(u2 - p2, p1 - l1, phi)
-    return Interval(difference, difference - below, difference + above)
-
-
-def _added(one: float, other: float, phi: float) -> float:
-    return sqrt(max(one**2 - 2 * phi * one * other + other**2, 0.0))
-
-
-def _correlation(table: Table) -> float:
-    a, b, c, d = table.both, table.first, table.second, table.neither
-    margins = (a + b) * (c + d) * (a + c) * (b + d)
-    if margins <= 0:
-        return 0.0
-    excess = a * d - b * c
-    if excess > 0:
-        excess = max(excess - table.total / 2, 0.0)
-    return float(excess / sqrt(margins))
-
-
 def mean_interval(values: Floats) -> Interval:
     """The mean of `values` [n] with the normal 95 % interval; without bounds for a single one."""
     mean = float(values.mean())
@@ -392,32 +327,59 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], s
         return [Interval(float(mean), float("nan"), float("nan")) for mean in means]
     sums: Floats = np.stack([np.bincount(place, weights * column, count) for column in differences.T], 1).astype(float)
     mass: Floats = np.bincount(place, weights, count).astype(float)
-    drawn = _resampled(sums, mass, int(np.clip(_DRAWS // count, FEWEST_RESAMPLES, RESAMPLES)), seed)
-    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
+    low, high = _percentiles(sums, mass, seed)
     return [Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True)]
 
 
-def share_change(resampled: Interval, weights: Floats, groups: Ids) -> Interval:
+def rare_changes(
+    rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids, seed: int = 0
+) -> list[Interval]:
+    """`bootstrap`, with `share_change`, of `count` columns that are mostly 0: `changes` [m] stand in these `rows` and
+    `columns` [m]; `weights` and `groups` are [n], of all rows."""
+    from scipy.sparse import csc_array
+
+    if not count:
+        return []
+    names, place = np.unique(groups, return_inverse=True)
+    mass: Floats = np.bincount(place, weights, len(names)).astype(float)
+    sums = csc_array((changes * weights[rows], (place[rows], columns)), (len(names), count))
+    standing = mass > 0
+    sums, mass = sums[standing], mass[standing]
+    means = sums.sum(0) / mass.sum()
+    low, high = _percentiles(sums, mass, seed) if len(mass) > 1 else np.full((2, count), np.nan)
+    intervals = (Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True))
+    return [share_change(interval, weights, groups) for interval in intervals]
+
+
+def _percentiles(sums: Any, mass: Floats, seed: int) -> Floats:
+    """[2, k] the 2.5 % and 97.5 % percentiles of the weighted means over resampled games, by the sums of each game:
+    `sums` [games, k], which may be sparse, and `mass` [games]."""
+    resamples = int(np.clip(_DRAWS // len(mass), FEWEST_RESAMPLES, RESAMPLES))
+    blocks = resampled(len(mass), resamples, np.random.default_rng(seed))
+    drawn = np.concatenate([(times @ sums) / (times @ mass)[:, None] for times in blocks])
+    bounds: Floats = np.percentile(drawn, [2.5, 97.5], axis=0)
+    return bounds
+
+
+def share_change(change: Interval, weights: Floats, groups: Ids) -> Interval:
     """The change of a share by its `bootstrap`; where no row changed, with Wilson's bound of none in these groups.
 
     Resamples of rows without a change have none either, and an interval of no width would claim to know that. `weights`
     and `groups` are [n]; the number of groups is Kish's effective one.
     """
-    if (resampled.low, resampled.high) != (0, 0) or not weights.any():
-        return resampled
+    if (change.low, change.high) != (0, 0) or not weights.any():
+        return change
     mass = np.bincount(np.unique(groups, return_inverse=True)[1], weights)
     _, most = wilson_bounds(0.0, float(mass.sum() ** 2 / (mass**2).sum()))
-    return Interval(resampled.difference, -most, most)
+    return Interval(change.difference, -most, most)
 
 
-def _resampled(sums: Floats, mass: Floats, resamples: int, seed: int) -> Floats:
-    """[resamples, k] weighted means over games drawn with replacement."""
-    rng, count = np.random.default_rng(seed), len(mass)
-    block, parts = max(1, _BLOCK // count), []
+def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
+    """How often each of `groups` is drawn in draws of as many with replacement: `resamples` rows, in blocks [rows,
+    groups]. Every bootstrap over games rests on these draws; the size of the blocks does not change them."""
+    block = max(1, _BLOCK // groups)
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)
-        # One bincount for all rows: row r counts its games from r * count on.
-        picked = rng.integers(0, count, (rows, count)) + np.arange(rows)[:, None] * count
-        times = np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
-        parts.append((times @ sums) / (times @ mass)[:, None])
-    return np.concatenate(parts)
+        # One bincount for all rows: row r counts its games from r * groups on.
+        picked = rng.integers(0, groups, (rows, groups)) + np.arange(rows)[:, None] * groups
+        yield np.bincount(picked.ravel(), minlength=rows * groups).reshape(rows, groups)

@@ -181,30 +181,38 @@ def run(command: Sequence[str], *, given: str = "", timeout: float | None = None
     It has a session of its own: what is typed at the terminal reaches it through this process alone.
     """
     import subprocess
+    import tempfile
 
-    pipe, begun, first = subprocess.PIPE, time.monotonic(), [given]
-    with (
-        held(),
-        subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, encoding="utf-8", errors="replace"
-        ) as process,
-    ):
-        try:
-            while True:
-                try:
-                    out, err = process.communicate(first.pop() if first else None, _POLL_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    check()
-                    if timeout is not None and time.monotonic() - begun > timeout:
-                        raise subprocess.TimeoutExpired(command, timeout) from None
-            check()
-        except BaseException:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE_S)
-            process.kill()
-            raise
+    begun = time.monotonic()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin, held():
+        stdin.write(given)  # through a pipe, `communicate` would not go on with it after a timeout
+        stdin.seek(0)
+        process = subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        with process:
+            try:
+                while True:
+                    try:
+                        out, err = process.communicate(timeout=_POLL_S)
+                        break
+                    except subprocess.TimeoutExpired:
+                        check()
+                        if timeout is not None and time.monotonic() - begun > timeout:
+                            raise subprocess.TimeoutExpired(command, timeout) from None
+                check()
+            except BaseException:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_GRACE_S)
+                process.kill()
+                raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
+from valuerepair.engines.kinds import EngineKind
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, GoOn, Oracle
 from valuerepair.question import Question
 from valuerepair.screening import ladder as ladders
@@ -205,7 +206,7 @@ def main() -> None:
     with ExitStack() as patched:
         if given.without_package:
             patched.enter_context(patch.object(ladders, "package_rows", lambda *_: None))
-            patched.enter_context(patch.object(ladders, "SEARCHED_ALIKE", ()))
+            patched.enter_context(patch.object(EngineKind, "in_package", False))
         question = Question(threshold=given.threshold, calibration=given.calibration)
         print_table(given.stores, given.nodes, question, given.recall, given.seeds, given.first)
 

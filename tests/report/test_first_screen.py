@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.cli_tree import SAMPLE
 from tests.expanded_store import expanded_store
@@ -95,6 +98,31 @@ def test_on_a_phone_a_tap_on_a_point_goes_to_its_board(chromium: Browser, made: 
         )
         card, drawn = page.evaluate(BOX, "#detail"), page.evaluate(BOX, "#board svg")
         assert 0 <= card["top"] < drawn["top"] < drawn["bottom"] < PHONE[1]
+
+
+def test_on_a_phone_the_ring_around_a_point_at_the_edge_is_whole_and_stays_in_the_plot(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    asked = Question(threshold=0.4)
+    with Store.open(SAMPLE) as store:
+        worst = store.candidates(asked)
+    won = worst[worst["deep_q"] == 1].iloc[0]
+    with visit(
+        chromium, report_of(SAMPLE, tmp_path, asked), width=PHONE[0], height=PHONE[1], touch=True, scale=1
+    ) as page:
+        show_in_list(page, won["position_id"])
+        x, y = pixel(page, won)
+        right = {"x": x + 7, "y": y - 3, "width": 4, "height": 6}  # of the plot, and of the ring
+        assert darkest(page, right) < 80
+        page.evaluate("() => Plotly.relayout('scatter', {'xaxis.range': [-1.05, 0.9]})")
+        assert page.page.locator("#scatter .scatterlayer .point").count() == 1
+        assert not page.page.locator("#scatter .scatterlayer .point").is_visible()
+
+
+def darkest(page: Visit, clip: dict[str, float]) -> int:
+    """The darkest grey in a part of the screen: 0 is black."""
+    with Image.open(BytesIO(page.page.screenshot(clip=clip))) as picture:  # type: ignore[arg-type]  # a dict will do
+        return int(np.asarray(picture.convert("L")).min())
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Boards, moves and histories out of training records, as kernels: the inverse of lc0's input planes.
+"""Kernels that read boards, moves and histories from training records: the inverse of lc0's input planes.
 
-A record has its own board with castling rights and clock, and the men alone of up to seven boards before it. Moves are
-found as the legal ones that lead from each board to the next; where consecutive records follow each other so, the
-history of a later one goes back to the first board that the first one knew.
+A record has its own board with castling rights and clock, and of up to seven earlier boards only the men. A move is the
+legal move that leads from one board to the next. Where consecutive records are linked by such moves, the history of a
+later record goes back to the oldest board of the first record.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SAME = np.uint64(0xF) | ONE << BLACK_SHIFT | SIXTEEN_BITS << CLOCK_SHIFT  # of 
 
 @kernel
 def count_legal_moves(words: NDArray[np.uint32], legal: Index) -> None:
-    """How many moves of each record have a share of visits, which is -1 for the others: by the signs of the floats.
+    """Counts the moves of each record that have a share of visits, by the signs of the floats: illegal moves have -1.
 
     `words` are the records as 32-bit words.
     """
@@ -80,7 +80,7 @@ def count_legal_moves(words: NDArray[np.uint32], legal: Index) -> None:
 
 @kernel
 def plane(planes: Masks, i: int, k: int) -> np.uint64:
-    """Plane k of record i as a bitboard: the bits within each byte turned round."""
+    """Plane k of record i as a bitboard: reverses the bits within each byte."""
     bits = planes[i, k]
     bits = (bits >> ONE & _ODD) | (bits & _ODD) << ONE
     bits = (bits >> _TWO & _PAIRS) | (bits & _PAIRS) << _TWO
@@ -92,7 +92,7 @@ def plane(planes: Masks, i: int, k: int) -> np.uint64:
 def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
     """Puts the men of the board k plies before record i on row r, as the record's mover sees them.
 
-    False for what is no board: not one king a side, pawns on the first or last rank, two men on one square.
+    Returns False for an impossible board: not one king a side, pawns on the first or last rank, two men on a square.
     """
     for column in range(ROW):
         rows[r, column] = ZERO
@@ -110,14 +110,14 @@ def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
 
 @kernel
 def settle(rows: Boards, r: int, black: int, rights: int, clock: int) -> None:
-    """Gives the men of row r, seen from the side to move, a state and a key: move number 1, no en passant."""
+    """Sets state and key of row r, whose men stand as the side to move sees them: move number 1, no en passant."""
     rows[r, STATE] = np.uint64(rights | black << 4 | clock << 16 | 1 << 32)
     rows[r, KEY] = key_from_scratch(rows, r)
 
 
 @kernel
 def move_between(rows: Boards, a: int, b: int) -> int:
-    """The mover-relative move that can have led from row a to row b, by the squares that changed; -1 for none."""
+    """The mover-relative move that explains the squares that changed from row a to row b; -1 if no move does."""
     after = mirrored(rows[b, THEM])
     left, came = rows[a, US] & ~after, after & ~rows[a, US]
     if popcount(left) == 1 and popcount(came) == 1:
@@ -137,7 +137,7 @@ def move_between(rows: Boards, a: int, b: int) -> int:
 
 @kernel
 def play_legal(rows: Boards, a: int, r: int, move: int, buffer: Moves) -> bool:
-    """Plays the mover-relative move from row a to row r; False, and nothing done, when it is not legal."""
+    """Plays the mover-relative move from row a to row r; returns False and changes nothing if it is not legal."""
     known = is_legal(rows, a, move, buffer)
     if known:
         make(rows, a, r, move)
@@ -148,8 +148,9 @@ def play_legal(rows: Boards, a: int, r: int, move: int, buffer: Moves) -> bool:
 def known_boards(planes: Masks, i: int, rows: Boards, base: int, moves: Index) -> int:
     """Puts the boards 1, 2, ... plies before record i behind row `base`, which has its own, each as its mover sees it.
 
-    moves[k] is what was played on board k. Stops at an empty board, at one that repeats the board after it (lc0 fills
-    missing history so), and where no move leads on. Returns the number of boards, that of the record among them.
+    moves[k] is the move played on board k. Stops at an empty board, at a board that repeats the one after it (that is
+    how lc0 fills missing history), and where no move leads to the next board. Returns the number of boards, the
+    record's own included.
     """
     count = 1
     while count < HISTORY:
@@ -170,10 +171,10 @@ def known_boards(planes: Masks, i: int, rows: Boards, base: int, moves: Index) -
 
 @kernel
 def rewind(rows: Boards, base: int, count: int, moves: Index, black: int) -> None:
-    """Gives the oldest of the boards behind row `base` its state, by what was played from there.
+    """Sets the state of the oldest of the boards behind row `base`, from the moves played since.
 
-    A castling right that a move ended is taken to have been there before, where king and rook stood at home. The clock
-    is known only if nothing set it back since; else it is 0.
+    If a move ended a castling right, the right is assumed to have existed before, provided king and rook stood at home.
+    The clock is known only if no move reset it since; otherwise it is 0.
     """
     oldest = base + count - 1
     rights, clock = np.int64(rows[base, STATE] & RIGHTS), np.int64(rows[base, STATE] >> CLOCK_SHIFT & SIXTEEN_BITS)
@@ -192,9 +193,9 @@ def rewind(rows: Boards, base: int, count: int, moves: Index, black: int) -> Non
 
 @kernel
 def replay(rows: Boards, base: int, count: int, moves: Index, buffer: Moves) -> int:
-    """Plays the moves from the oldest board on to the row of scratch; returns 0 when all boards come out as recorded.
+    """Plays the moves from the oldest board on the scratch row; returns 0 if every board comes out as recorded.
 
-    Else the number of boards, from the newest on, that are worth another try.
+    Otherwise returns the number of boards, from the newest on, for the next attempt.
     """
     on = base + HISTORY
     copy_row(rows, base + count - 1, rows, on)
@@ -208,8 +209,8 @@ def replay(rows: Boards, base: int, count: int, moves: Index, buffer: Moves) -> 
 def history(planes: Masks, i: int, rows: Boards, base: int, moves: Index, buffer: Moves) -> int:
     """Finds the moves that led to record i, whose board and state are in row i: moves[1] the last, moves[2] before it.
 
-    Returns the number of boards known, with the oldest in row base + number - 1; row i is then the board as it comes
-    out of these moves, with en passant and move number.
+    Returns the number of boards, with the oldest in row base + number - 1; row i is then the board that these moves
+    lead to, with en passant and move number.
     """
     copy_row(rows, i, rows, base)
     count = known_boards(planes, i, rows, base, moves)
@@ -225,9 +226,9 @@ def history(planes: Masks, i: int, rows: Boards, base: int, moves: Index, buffer
 
 @kernel
 def read_board(planes: Masks, i: int, castling: Small, black: int, clock: int, rows: Boards) -> int:
-    """Row i from record i alone; returns the index in REASONS.
+    """Fills row i from record i alone; returns the index in REASONS.
 
-    `castling` [n, 4] are the rights, KQkq from the mover: 1 for one, 2 for one with a rook that is not at home.
+    `castling` [n, 4] are the rights, KQkq from the mover: 1 for a right, 2 for a right whose rook is not at home.
     """
     if not place(planes, i, 0, rows, i):
         return ILLEGAL
@@ -244,7 +245,7 @@ def read_board(planes: Masks, i: int, castling: Small, black: int, clock: int, r
 
 @kernel
 def fit_en_passant(rows: Boards, r: int, offered: int) -> None:
-    """Sets the en-passant file with which row r has so many legal moves as were recorded, if there is one."""
+    """Sets the en-passant file that gives row r the recorded number of legal moves (`offered`), if there is one."""
     plain = rows[r, STATE]
     file = 0
     while file < 8 and count_legal(rows, r) != offered:
@@ -275,10 +276,10 @@ def rebuild(
 ) -> int:
     """Boards and histories of the records of some chunks, in order; returns the number of starts.
 
-    In, per record: rights [n, 4] as for `read_board`, 1 where Black is to move, clock, en-passant file (-1 none,
-    `EP_UNKNOWN`), whether older boards are in its planes, whether it begins a chunk, and how many moves were legal.
-    Out: `rows` [n + SCRATCH, ROW] with the boards, `wrong` [n] indices in REASONS, and the history of record i: it
-    begins at starts[start[i]] and goes by moves[begin[i]:end[i]], in absolute squares; `moves` needs room for 8 n.
+    Input per record: rights [n, 4] as in `read_board`, 1 if Black is to move, clock, en-passant file (-1 none,
+    `EP_UNKNOWN`), whether its planes have older boards, whether it begins a chunk, and the number of legal moves.
+    Output: `rows` [n + SCRATCH, ROW] with the boards, `wrong` [n] indices in REASONS, and the history of record i: it
+    begins at starts[start[i]] and plays moves[begin[i]:end[i]], in absolute squares; `moves` needs room for 8 n.
     """
     n, at, found = len(planes), 0, 0
     buffer, back = np.empty(MAX_MOVES, np.uint16), np.empty(HISTORY + 1, np.int64)
@@ -314,7 +315,7 @@ def rebuild(
 
 @allocating_kernel
 def recorded_moves(rows: Boards, picked: Index, indices: Index, transforms: Small, policy: Moves, out: Moves) -> None:
-    """The moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for an illegal one."""
+    """Writes the moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for illegal ones."""
     buffer = np.empty(MAX_MOVES, np.uint16)
     for j in range(len(picked)):
         r, transform = picked[j], np.int64(transforms[j])
@@ -333,7 +334,7 @@ def recorded_moves(rows: Boards, picked: Index, indices: Index, transforms: Smal
 
 @kernel
 def forcing_moves(rows: Boards, picked: Index, moves: Moves, out: NDArray[np.bool_]) -> None:
-    """Whether moves[picked[j]], in absolute squares, is a capture (en passant too) or a promotion on that row."""
+    """Writes whether moves[picked[j]], in absolute squares, is a capture (en passant too) or a promotion on its row."""
     for j in range(len(picked)):
         r = picked[j]
         move = np.int64(moves[r]) ^ FLIP * black_to_move(rows, r)

@@ -44,9 +44,9 @@ MAX_RECORDS = 8192  # of one chunk; lc0 ends a game at 450
 
 @dataclass(slots=True)
 class ChunkBlock:
-    """Chunks as they lie in archives, packed: the archive of each, its number there, and the file.
+    """Packed chunks: (archive, number in it, file).
 
-    One block goes on through archives: a folder of files with one chunk each is read as fast as one tar of them.
+    A block may hold chunks of several archives, so that a folder of single chunks is read as fast as a tar of them.
     """
 
     chunks: list[tuple[Source, int, TarMember]] = field(default_factory=list)
@@ -54,17 +54,17 @@ class ChunkBlock:
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread."""
         rows, sources = Rows(self.chunks[0][0]), []
-        found: list[ChunkRecords] = []
+        readable: list[ChunkRecords] = []
         for source, number, member in self.chunks:
             chunk = _chunk(source, member, options, rows)
             if chunk is not None:
-                found.append(chunk)
+                readable.append(chunk)
                 sources.append(source)
                 rows.numbers.append(number)
                 rows.offsets.append(member.offset)
-        rows.parsed, rows.sources = len(found), sources
-        if found:
-            draw(found, options, rows)
+        rows.parsed, rows.sources = len(readable), sources
+        if readable:
+            draw(readable, options, rows)
         return rows
 
 
@@ -76,12 +76,12 @@ def holds_chunks(source: Source) -> bool:
         with open(source.path, "rb") as file:
             head = file.read(HEAD)
     except OSError:
-        return False  # reading it will say why
+        return False  # the error is reported when it is read
     beginning = unpacked(head)
     if chunk_version(beginning) is not None or looks_like_tar(head):
         return True
     if not beginning and named_as_chunk(os.path.basename(source.path)):
-        return True  # so short that nothing can be unpacked
+        return True  # too short to unpack anything
     if not bare_name(source.path).endswith(".tar"):
         return False
     with Stream(source) as stream:
@@ -94,7 +94,7 @@ def holds_chunks(source: Source) -> bool:
 def read_blocks(
     sources: Iterable[Source], options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
 ) -> Iterator[ChunkBlock]:
-    """The chunks of archives in the share to look at, in blocks; counts all others, and what is no chunk."""
+    """The chunks in the share to parse, in blocks; counts the other chunks, and files that are no chunks."""
     block = ChunkBlock()
     for source in sources:
         for number, member in _chunks(source, options, report, on_bytes):
@@ -109,7 +109,7 @@ def read_blocks(
 def _chunks(
     source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
 ) -> Iterator[tuple[int, TarMember]]:
-    """The chunks of one archive in the share to look at, with their numbers."""
+    """(number, file) of the chunks of one archive that are in the share to parse."""
     for number, member in enumerate(_members(source, options, report, on_bytes), 1):
         report.games += 1
         version = chunk_version(unpacked(member.content[:HEAD]))
@@ -121,23 +121,21 @@ def _chunks(
             report.reject(reason, source.path, member.offset, member.name)
         elif member.size > MAX_PACKED:
             report.reject("longer than a game", source.path, member.offset, member.name)
-        elif not _is_drawn(source, number, options):
+        elif options.game_share < 1 and not in_share(_game_hash(source, number, options), options.game_share)[0]:
             report.not_sampled += 1
         else:
             yield number, member
 
 
-def _is_drawn(source: Source, number: int, options: SampleOptions) -> bool:
-    """The chunk is in the share to look at."""
-    if options.game_share >= 1:
-        return True
-    return bool(in_share(game_hashes(options.seed, source.identity, np.array([number])), options.game_share)[0])
+def _game_hash(source: Source, number: int, options: SampleOptions) -> NDArray[np.uint64]:
+    """uint64[1] the hash of a chunk, which is one game."""
+    return game_hashes(options.seed, source.identity, np.array([number]))
 
 
 def _members(
     source: Source, options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
 ) -> Iterator[TarMember]:
-    """The files of a tar archive, or the one file that is a chunk itself."""
+    """The files of a tar archive, or the file itself if it is a chunk."""
     with open(source.path, "rb") as file:
         content = file.read(HEAD)
         tar = looks_like_tar(content) or bare_name(source.path).endswith(".tar")
@@ -156,7 +154,7 @@ def _members(
 
 
 def _unpack(content: bytes) -> tuple[bytes, str]:
-    """The records of a chunk, and how its gzip stream breaks off; empty when it does not."""
+    """The records of a chunk, and how its gzip stream breaks off (empty if it does not)."""
     if content[:2] != b"\x1f\x8b":
         return content, ""
     parts, room = [], MAX_RECORDS * v6.RECORD.itemsize + 1
@@ -177,17 +175,17 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 
 
 def _chunk(source: Source, member: TarMember, options: SampleOptions, rows: Rows) -> ChunkRecords | None:
-    """The whole records of a chunk; None, with the reason counted, where none can be used."""
+    """The complete records of a chunk; if they cannot be used, counts the reason and returns None."""
     data, broken = _unpack(member.content)
-    whole, rest = divmod(len(data), v6.RECORD.itemsize)
+    count, rest = divmod(len(data), v6.RECORD.itemsize)
     if broken or rest:
         how = broken or f"{rest:,} bytes behind the last whole record"
-        rows.truncated.append((_where(source, member), f"{how} ({whole:,} whole records)"))
-    reason = _bad_records(data, whole) or (
+        rows.truncated.append((_where(source, member), f"{how} ({count:,} whole records)"))
+    reason = _bad_records(data, count) or (
         OTHER_KIND if options.recorded is not None and options.recorded.kind != CHUNKS else None
     )
     if reason is None:
-        chunk = ChunkRecords.of(data, whole)
+        chunk = ChunkRecords.of(data, count)
         if options.filters_headers:
             reason = header_reject(f'[Result "{chunk.result}"]\n'.encode(), options)
         if reason is None:
@@ -201,25 +199,26 @@ def _where(source: Source, member: TarMember) -> str:
 
 
 def _bad_records(data: bytes, n: int) -> str | None:
-    """Why the records of a chunk cannot be used; None when they can."""
+    """Why the records of a chunk cannot be used; None if they can."""
     if not 0 < n <= MAX_RECORDS:
         return "longer than a game" if n else "cut off"
     records = np.frombuffer(data, v6.RECORD, n)
     formats = records["input_format"]
     if (records["version"] != v6.VERSION).any() or (formats != formats[0]).any():
         return "damaged records"
-    known = formats[0] in (*STANDARD_FORMATS, *CANONICAL_FORMATS)
-    return None if known else f"unknown input format {formats[0]}"
+    if formats[0] not in (*STANDARD_FORMATS, *CANONICAL_FORMATS):
+        return f"unknown input format {formats[0]}"
+    return None
 
 
 Index = NDArray[np.int64]
 Facts = NDArray[np.void]  # of v6.FACTS
 
-# lc0's input formats: those that say whose move it is, and those that are seen through a symmetry and say en passant.
+# lc0's input formats: the standard ones have the side to move, the canonical ones a symmetry and the e.p. file.
 STANDARD_FORMATS, CANONICAL_FORMATS = (1, 2), (3, 4, 132, 5, 133)
-_REPEATS_ONLY = (5, 133)  # their older boards are only those that occurred before
+_REPEATS_ONLY = (5, 133)  # their older boards are only those that repeat a position
 _RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
-_OUTSIDE = 1e-3  # by so much a value may leave its range: drift of 32-bit means
+_OUTSIDE = 1e-3  # how far a value may lie outside its range: 32-bit means drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +232,7 @@ class ChunkRecords:
 
     @staticmethod
     def of(data: bytes, n: int) -> ChunkRecords:
-        """The first n records of a chunk's bytes. The policy is most of them, and only counted."""
+        """The first n records of a chunk's bytes. Most of these are the policy, of which only the moves are counted."""
         size, records = v6.RECORD.itemsize, np.frombuffer(data, v6.RECORD, n)
         raw = np.frombuffer(data, np.uint8, n * size).reshape(n, size)
         legal = np.empty(n, np.int64)
@@ -243,7 +242,7 @@ class ChunkRecords:
 
     @property
     def result(self) -> str:
-        """The game's result; ``*`` for one that was ended undecided."""
+        """The game's result; ``*`` for a game that was ended undecided."""
         last = self.facts[-1]
         info, stm = int(last["invariance_info"]), int(last["side_to_move_or_enpassant"])
         if info & v6.TOO_LONG:
@@ -253,7 +252,7 @@ class ChunkRecords:
 
 
 class _Decoded:
-    """The records of some chunks, `cuts` saying where each begins, with boards and histories as arrays over records."""
+    """The records of several chunks, which begin at `cuts`, with boards and histories as arrays over records."""
 
     def __init__(self, chunks: Sequence[ChunkRecords]) -> None:
         lengths = [len(chunk.facts) for chunk in chunks]
@@ -292,7 +291,7 @@ class _Decoded:
         self.played = self.move(np.arange(n), "played_idx")
 
     def _planes(self, planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """[n, 104] as in the records, but without the symmetry that canonical formats are seen through."""
+        """[n, 104] as in the records, with the symmetry of canonical formats undone."""
         turned = np.flatnonzero(self.transform)
         if len(turned):
             bits = np.unpackbits(planes[turned].view(np.uint8), axis=1).reshape(-1, v6.HISTORY_PLANES, 8, 8)
@@ -304,7 +303,7 @@ class _Decoded:
         return planes
 
     def _castling(self) -> NDArray[np.uint8]:
-        """[n, 4] KQkq from the mover: 1 for a right, in rook-file formats that with the rook at home, 2 for another."""
+        """[n, 4] KQkq from the mover: 0 for no right, 1 for a right with the rook at home, 2 for other rights."""
         names = ("castling_us_oo", "castling_us_ooo", "castling_them_oo", "castling_them_ooo")
         given = np.stack([self.facts[name] for name in names], 1)
         at_home = np.array([128, 1, 128, 1], np.uint8)
@@ -312,7 +311,7 @@ class _Decoded:
         return np.where(given == 0, 0, np.where(given == usual, 1, 2)).astype(np.uint8)
 
     def _ep_files(self) -> Index:
-        """[n] en-passant files, -1 for none; only canonical formats say."""
+        """[n] en-passant files, -1 for none; `EP_UNKNOWN` for standard formats, which do not record them."""
         files = np.full(len(self.facts), chunk_boards.EP_UNKNOWN, np.int64)
         mask = self.facts["side_to_move_or_enpassant"][self.canonical].astype(np.int64)
         file = np.where(mask > 0, np.log2(np.maximum(mask, 1)).astype(np.int64), -1)
@@ -326,7 +325,7 @@ class _Decoded:
         return ((self.end - self.begin)[at] + begun_by_black).astype(np.int32)
 
     def move(self, at: Index, name: str) -> NDArray[np.uint16]:
-        """The moves that records name by a policy index, `NO_MOVE` where that is not legal."""
+        """The moves at the policy indices in field `name` of these records; `NO_MOVE` if the move is not legal."""
         out = np.empty(len(at), np.uint16)
         indices = self.facts[name][at].astype(np.int64)
         chunk_boards.recorded_moves(self.rows, at, indices, self.transform[at], v6.POLICY_MOVES, out)
@@ -334,7 +333,7 @@ class _Decoded:
 
 
 def _untransformed(bits: NDArray[np.uint8], transforms: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """[n, planes, rank, file] before flip, mirror and transposition, taken back in the opposite order."""
+    """Undoes transposition, mirror and flip of [n, planes, rank, file], in this order."""
     for i, transform in enumerate(transforms.tolist()):
         if transform & v6.TRANSPOSED:  # reflected in the diagonal h1-a8
             bits[i] = bits[i].swapaxes(1, 2)[:, ::-1, ::-1].copy()
@@ -346,17 +345,13 @@ def _untransformed(bits: NDArray[np.uint8], transforms: NDArray[np.uint8]) -> ND
 
 
 def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> None:
-    """Filters the records of some chunks, draws `per_game` of each, and fills the rows, which know their numbers."""
+    """Filters the records of chunks, draws `per_game` of each chunk, and fills the rows, which have its number."""
     decoded = _Decoded(chunks)
     rows.looked_at = len(decoded.facts)
     at = _eligible(decoded, options, rows)
     if options.per_game is not None:
-        hashes = np.concatenate(
-            [
-                game_hashes(options.seed, source.identity, np.array([number]))
-                for source, number in zip(rows.sources or [], rows.numbers, strict=True)
-            ]
-        )
+        games = zip(rows.sources or [], rows.numbers, strict=True)
+        hashes = np.concatenate([_game_hash(source, number, options) for source, number in games])
         c = decoded.chunk[at]
         priority = ply_priorities(hashes[c], at - decoded.cuts[c])
         drawn = at[lowest_of_each(c, priority, options.per_game)]
@@ -382,9 +377,9 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
 
 
 class RecordBoards(NamedTuple):
-    """What n records are of: `keys` uint64[n] of their positions, as `draw` gives them; `clock` int64[n], half-moves
-    since a capture or a pawn's move; `repeated` bool[n], the position occurred before; `usable` bool[n], it is a legal
-    position of standard chess, and no placeholder of lc0's rescorer."""
+    """The positions of n records: their `keys` uint64[n], as from `draw`; `clock` int64[n], half-moves since a capture
+    or a pawn's move; `repeated` bool[n], the position occurred before; `usable` bool[n], the position is legal in
+    standard chess and the record is no placeholder of lc0's rescorer."""
 
     keys: NDArray[np.uint64]
     clock: Index
@@ -393,7 +388,7 @@ class RecordBoards(NamedTuple):
 
 
 def boards_of(chunks: Sequence[ChunkRecords]) -> RecordBoards:
-    """The positions of all records of some chunks, one after the other."""
+    """The positions of all records of the chunks, in order."""
     decoded = _Decoded(chunks)
     facts = decoded.facts
     deleted = facts["invariance_info"] & v6.DELETED != 0
@@ -407,7 +402,7 @@ def boards_of(chunks: Sequence[ChunkRecords]) -> RecordBoards:
 
 
 def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
-    """The records whose positions pass all filters; each filter counts what it rejects of what it is given."""
+    """The records whose positions pass all filters; each filter counts the positions that it rejects."""
     facts = decoded.facts
     sieve = Sieve(np.arange(len(facts)), rows.rejected_positions)
     for code, reason in enumerate(chunk_boards.REASONS[1:], 1):
@@ -451,6 +446,6 @@ def _values(decoded: _Decoded, at: Index) -> QColumns:
 
 
 def per_mille(q: NDArray[np.float64], d: NDArray[np.float64]) -> Index:
-    """[n, 3] win, draw and loss of q = w - l and d, in whole per mille that add up to 1000; 0, 1000, 0 of NaN."""
+    """[n, 3] win, draw and loss for q = w - l and d, in whole per mille that add up to 1000; NaN gives 0, 1000, 0."""
     win, loss = (np.rint(1000 * np.clip(np.nan_to_num((1 - d + side * q) / 2), 0.0, 1.0)) for side in (1, -1))
     return np.stack([win, 1000 - win - loss, loss], 1).astype(np.int64)

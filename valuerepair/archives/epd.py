@@ -1,10 +1,10 @@
 """EPD and FEN files: one position a line, nearly always without history.
 
-A line is four FEN fields, two counters if it has them, and EPD opcodes behind them (``bm Nf3; id "x";``). Of the
-opcodes `hmvc` and `fmvn` are the counters of a line without any, `id` is kept, and `ce` (centipawns; a mate beyond
-±32,000), `dm` and ``bm #N`` (moves to mate) become the recorded evaluation, all from the side to move as the EPD
-standard has them, with `bm` (its first move), `acd` (depth), `acn` (nodes) and `acs` (seconds). A comment like
-``c3 "history startpos: e2e4 e7e5";``, which `vr export --format epd` writes, is the history of its position.
+A line has four FEN fields, perhaps two counters, and then EPD operations (``bm Nf3; id "x";``). `hmvc` and `fmvn` are
+the counters if the line has no others, and `id` is kept as a header. `ce` (centipawns; a mate beyond ±32,000), `dm` and
+``bm #N`` (moves to mate) become the recorded evaluation, from the side to move as in the EPD standard, together with
+`bm` (its first move), `acd` (depth), `acn` (nodes) and `acs` (seconds). A comment like
+``c3 "history startpos: e2e4 e7e5";``, which `vr export --format epd` writes, is the history of the position.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from valuerepair.chess.rows import Boards
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
 _COUNTER = re.compile(r"\d+")
-# A quoted text of another opcode is passed over: what it says is none.
+# Quoted text of other opcodes is skipped: an opcode inside it does not count.
 _OPCODE = re.compile(r'"[^"]*"|\b(id|ce|dm|bm|acd|acn|acs|hmvc|fmvn)\s+("[^"]*"|[^;]*)')
 _MARK = b"\xef\xbb\xbf"  # a byte-order mark, also where files were joined
 _HASH = 35
-MAX_LINE = 1 << 20  # bytes; a longer line is none
+MAX_LINE = 1 << 20  # bytes; a longer line is no position
 OVERLONG = b"(a line of more than a mebibyte)"
 _MATE = re.compile(r"#\s*([+-]?\d+)")
-# A `ce` of 32,767 less the plies is a mate, and so is its negative, as the standard has it.
+# In the EPD standard a `ce` of ±(32,767 - plies) is a mate.
 CE_MATE, CE_MOST = 32_767, 32_000
 
 
 def rejected_line(reason: str, offset: int, number: int) -> Rejected:
-    """A line of a file that is left out; a `reason` may go on with a detail behind a colon."""
+    """A line that is left out; `reason` may have a detail after a colon."""
     name, _, detail = reason.partition(": ")
     return Rejected(name, offset, f"line {number}: {detail}" if detail else f"line {number}")
 
@@ -57,8 +57,8 @@ class LineBlock:
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread.
 
-        `min_ply` and `max_ply` say nothing about bare positions. A filter by headers (a rating, a player) rejects all
-        lines, which have none.
+        `min_ply` and `max_ply` do not apply to bare positions. A filter by headers (a rating, a player) rejects every
+        line, because lines have no headers.
         """
         rows = Rows(self.source)
         lines: list[_Line] = []
@@ -79,7 +79,7 @@ class LineBlock:
 
 
 def looks_like_epd(head: bytes) -> bool:
-    """The first line that is neither empty nor a ``#`` comment begins like a FEN."""
+    """The first line that is not empty and no ``#`` comment begins like a FEN."""
     for line in head.removeprefix(b"\xef\xbb\xbf").splitlines():
         stripped = line.strip()
         if stripped and not stripped.startswith(b"#"):
@@ -88,20 +88,20 @@ def looks_like_epd(head: bytes) -> bool:
 
 
 class LineSplitter:
-    """Cuts pieces of a stream into lines; empty lines and ``#`` comments are no positions."""
+    """Cuts pieces of a stream into lines, and drops empty lines and ``#`` comments."""
 
     def __init__(self, source: Source, block: type[LineBlock] = LineBlock) -> None:
         self._source, self._block = source, block
         self._rest, self._offset, self._line = b"", 0, 0
-        self._passed = 0  # bytes of an unfinished line that is too long to be kept
+        self._passed = 0  # bytes of an unfinished line that is too long, and dropped
 
     @property
     def unfinished(self) -> int | None:
-        """The offset of a line whose end has not come; None when there is no such line."""
+        """The offset of the unfinished line; None if there is none."""
         return self._offset if self._passed or self._rest.strip() else None
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
-        """The lines that are complete now. `number` counts all lines of the file, from 1."""
+        """The lines that these bytes complete. Line numbers count all lines of the file, from 1."""
         lines = (self._rest + data).split(b"\n")
         lengths = [len(line) for line in lines]
         lengths[0] += self._passed
@@ -117,19 +117,22 @@ class LineSplitter:
         texts = [line.strip() for line in lines]
         if data.find(_MARK) >= 0:
             texts = [line.removeprefix(_MARK).strip() for line in lines]
-        kept = [i for i, text in enumerate(texts) if text and text[0] != _HASH]
+        positions = [i for i, text in enumerate(texts) if text and text[0] != _HASH]
         numbers = range(self._line + 1, self._line + 1 + len(lines))
         self._offset, self._line = starts[-1], self._line + len(lines)
-        if len(kept) == len(lines):
+        if len(positions) == len(lines):
             return self._block(self._source, texts, list(numbers), starts[:-1])
         return self._block(
-            self._source, [texts[i] for i in kept], [numbers[i] for i in kept], [starts[i] for i in kept]
+            self._source,
+            [texts[i] for i in positions],
+            [numbers[i] for i in positions],
+            [starts[i] for i in positions],
         )
 
 
 @dataclass(slots=True)
 class _Line:
-    """A position, with the moves that led to it from `start_fen`; without any where they are not known."""
+    """A position, with the moves that led to it from `start_fen` (empty if they are not known)."""
 
     fen: str
     headers: dict[str, str]
@@ -139,7 +142,7 @@ class _Line:
 
 
 def _read_line(text: str) -> tuple[_Line | None, str]:
-    """The line's position, or the reason why it is none."""
+    """The line's position, or None and the reason why it is left out."""
     if not _PLACEMENT.match(text):
         return None, "not a position"
     fields = text.replace(";", " ; ").split()
@@ -161,7 +164,7 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
         return None, f"illegal position: {reason}"
     try:
         board.parse_fens([fen])
-    except ValueError as error:  # what python-chess takes and boards have no room for: counters above 65,535
+    except ValueError as error:  # counters above 65,535: python-chess accepts them, boards have no room for them
         return None, f"illegal position: {str(error).split(': ')[1]}"
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
     try:
@@ -171,7 +174,10 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
 
 
 def _history(fen: str, text: str) -> dict[str, Any]:
-    """What a `_Line` has of the moves to `fen` that a comment tells; raises ValueError where they lead elsewhere."""
+    """`fen`, `start_fen` and `moves` of a `_Line`, from a comment with its history.
+
+    Raises ValueError if the moves lead to another position.
+    """
     history = commented_history(text)
     if history is None:
         return {"fen": fen, "start_fen": fen, "moves": np.empty(0, np.uint16)}
@@ -186,37 +192,35 @@ def _history(fen: str, text: str) -> dict[str, Any]:
 
 def _recorded(fen: str, opcodes: dict[str, str]) -> Recorded | None:
     mates = _MATE.search(opcodes.get("bm", ""))
-    mate = whole(mates[1]) if mates else _number(opcodes.get("dm"))
-    cp = _number(opcodes.get("ce"))
+    mate = whole(mates[1] if mates else opcodes.get("dm", ""))
+    cp = whole(opcodes.get("ce", ""))
     if cp is None and mate is None:
         return None
     if cp is not None and mate is None and CE_MOST < abs(cp) < CE_MATE:
         mate = (CE_MATE - cp + 1) // 2 if cp > 0 else -((CE_MATE + cp) // 2)
         cp = None
-    depth, nodes, seconds = (_number(opcodes.get(name)) or 0 for name in ("acd", "acn", "acs"))
-    found = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
-    if not fits(found):
+    depth, nodes, seconds = (whole(opcodes.get(name, "")) or 0 for name in ("acd", "acn", "acs"))
+    recorded = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
+    if not fits(recorded):
         return None
-    return replace(found, best_move=_best_move(fen, opcodes["bm"])) if "bm" in opcodes and mates is None else found
+    if "bm" in opcodes and mates is None:
+        return replace(recorded, best_move=_best_move(fen, opcodes["bm"]))
+    return recorded
 
 
 def _best_move(fen: str, sans: str) -> str | None:
-    """The first of the moves, in UCI; None where it is not legal."""
+    """The first of the moves, in UCI; None if it is not legal."""
     import chess
 
     try:
         move = chess.Board(fen).parse_san(sans.split()[0])
     except (ValueError, IndexError):
         return None
-    return move.uci() if move else None  # python-chess takes null moves, as --
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else whole(text)
+    return move.uci() if move else None  # python-chess reads -- as a null move
 
 
 def bare_sieve(boards: Boards, options: SampleOptions, rows: Rows) -> Sieve:
-    """The rows of positions without a game that pass the filters of boards."""
+    """The positions without a game that pass the filters by board."""
     sieve = Sieve(np.arange(len(boards)), rows.rejected_positions)
     sieve.keep(board.has_legal_move(boards), "no legal move")
     sieve.keep_pieces(lambda at: board.piece_counts(boards[at]), options)
@@ -231,7 +235,11 @@ def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
     if (wanted := options.recorded) is not None:
         for line in lines:
             line.recorded = _seen_from_mover(line, wanted)
-        sieve.keep_unless(_reject(lines[i].recorded, wanted) for i in sieve.at.tolist())
+        recorded = (lines[i].recorded for i in sieve.at.tolist())
+        if wanted.kind == EPD:
+            sieve.keep_unless(map(wanted.reject, recorded))
+        else:
+            sieve.keep_unless(OTHER_KIND if evaluation else wanted.reject(None) for evaluation in recorded)
     chosen = sieve.at
     picked = [lines[i] for i in chosen.tolist()]
     rows.boards = boards[chosen]
@@ -250,15 +258,11 @@ def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
 
 
 def _seen_from_mover(line: _Line, wanted: RecordedOptions) -> Recorded | None:
-    found, sign = line.recorded, wanted.sign(line.fen.split()[1] == "w")
-    if found is None or sign > 0:
-        return found
-    return replace(found, cp=None if found.cp is None else -found.cp, mate=None if found.mate is None else -found.mate)
-
-
-def _reject(found: Recorded | None, wanted: RecordedOptions) -> str | None:
-    """Why a line's evaluation is not to be used; None when it is."""
-    return OTHER_KIND if found and wanted.kind != EPD else wanted.reject(found)
+    recorded = line.recorded
+    if recorded is None or wanted.sign(line.fen.split()[1] == "w") > 0:
+        return recorded
+    cp, mate = (None if score is None else -score for score in (recorded.cp, recorded.mate))
+    return replace(recorded, cp=cp, mate=mate)
 
 
 def _ply(fen: str) -> int:

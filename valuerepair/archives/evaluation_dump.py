@@ -3,8 +3,8 @@
 ``{"fen": "... w - -", "evals": [{"pvs": [{"cp": 311, "line": "g2e4 f7f5"}], "knodes": 206765, "depth": 36}]}``
 
 Scores (`cp`, or `mate` in moves) are White's, lines are UCI with castling as king takes rook, FENs have four fields.
-The evaluations of a position differ in depth and number of lines; the deepest counts, and of equally deep ones that of
-most nodes.
+The evaluations of a position differ in depth and number of lines; the deepest one is used, or among equally deep ones
+the one with most nodes.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class DumpBlock(LineBlock):
 
 
 def looks_like_dump(head: bytes) -> bool:
-    """The first line that is not empty begins a JSON object with a FEN."""
+    """The first non-empty line begins a JSON object with a FEN."""
     return _FIRST_LINE.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()) is not None
 
 
 @dataclass(slots=True)
 class _Entries:
-    """Lines with a FEN, as bytes: the objects of all of them would take ten times as long as reading each once.
+    """Lines with a FEN, as bytes: decoding the JSON of all of them would take ten times as long as reading them.
 
-    `scored` says which have an evaluation.
+    `scored` [n]: the line has an evaluation.
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -80,11 +80,11 @@ class _Entries:
 
 
 def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
-    """The lines with a FEN, with number and offset of each in the rows; counts the others."""
+    """The lines with a FEN; adds their numbers and offsets to `rows`, and counts the other lines."""
     entries = _Entries()
     for i, line in enumerate(block.lines):
         fen, scored = line[8 : line.find(b'"', 8)], True
-        # As lichess writes them; other lines are read in full.
+        # Lines as lichess writes them; the JSON of other lines is decoded.
         usual = line.startswith(_PREFIX) and line.endswith(b"}]}") and (b'"cp":' in line or b'"mate":' in line)
         if not usual or _BACKSLASH in fen:
             entry = _object(line)
@@ -102,7 +102,7 @@ def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """The JSON object of a line, empty for what is none."""
+    """The JSON object of a line; empty if the line is not one."""
     try:
         return from_json(line, dict[str, Any], "")
     except ValueRepairError:
@@ -110,7 +110,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:
-    """The boards of the legal ones among these FENs and which these are; counts the others, and Chess960."""
+    """The boards of the legal FENs of standard chess, and their indices; counts the others by reason."""
     text = np.frombuffer(bytearray(b"".join(fens)) or bytearray(1), np.uint8)
     offsets = cuts_of([len(fen) for fen in fens])
     boards = np.empty((len(fens), ROW), np.uint64)
@@ -152,44 +152,44 @@ def _keep_recorded(entries: _Entries, sieve: Sieve, wanted: RecordedOptions) -> 
         return
     sieve.keep(np.array(entries.scored)[sieve.at], NONE_RECORDED)
     if wanted.min_depth is not None or wanted.min_nodes is not None:
-        best = (_best(_object(entries.lines[i])) for i in sieve.at.tolist())
-        sieve.keep_unless(wanted.reject(_extent(one)) for one in best)
+        evaluations = (_best(_object(entries.lines[i])) for i in sieve.at.tolist())
+        sieve.keep_unless(wanted.reject(_extent(evaluation)) for evaluation in evaluations)
 
 
-def _extent(found: dict[str, Any]) -> Recorded:
-    """Only how deep an evaluation looked."""
-    depth, knodes = _extent_of(found)
+def _extent(evaluation: dict[str, Any]) -> Recorded:
+    """Only depth and nodes of an evaluation."""
+    depth, knodes = _extent_of(evaluation)
     return Recorded(DUMP, depth=depth, nodes=1000 * knodes)
 
 
-def _extent_of(found: dict[str, Any]) -> tuple[int, int]:
-    """The depth, and thousands of nodes; 0 where the dump does not say, or no number that an engine could mean."""
-    depth, knodes = (whole_of(found.get(name)) or 0 for name in ("depth", "knodes"))
+def _extent_of(evaluation: dict[str, Any]) -> tuple[int, int]:
+    """(depth, thousands of nodes); 0 for a number that is missing or too large for any engine."""
+    depth, knodes = (whole_of(evaluation.get(name)) or 0 for name in ("depth", "knodes"))
     return depth, knodes if abs(knodes) < _MOST_KNODES else 0
 
 
-def _score(found: object) -> tuple[int | None, int | None]:
-    """Centipawns and moves to mate, as written, of the first line of an evaluation."""
+def _score(evaluation: object) -> tuple[int | None, int | None]:
+    """(centipawns, moves to mate) of the first line of an evaluation, as written."""
     try:
-        first = found["pvs"][0]  # type: ignore[index]  # whatever JSON holds: what cannot be indexed has no score
+        first = evaluation["pvs"][0]  # type: ignore[index]  # any JSON value: one without an index has no score
         return whole_of(first.get("cp")), whole_of(first.get("mate"))
     except (KeyError, IndexError, TypeError, AttributeError):
         return None, None
 
 
 def _scored(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The evaluations of a position that have a score."""
+    """Those evaluations of a position that have a score."""
     evaluations = entry.get("evals")
     return [one for one in evaluations if _score(one) != (None, None)] if isinstance(evaluations, list) else []
 
 
 def _best(entry: dict[str, Any]) -> dict[str, Any]:
-    """The deepest evaluation of a position, of equally deep ones that of most nodes; empty when there is none."""
+    """The deepest evaluation of a position, with most nodes among equally deep ones; empty if there is none."""
     return max(_scored(entry), key=_extent_of, default={})
 
 
 class _Evaluations(Sequence[Recorded | None]):
-    """The evaluations of rows, read when they are asked for: those of most rows never are."""
+    """The evaluations of rows, decoded on access: most rows are never accessed."""
 
     def __init__(self, entries: _Entries, boards: Boards, wanted: RecordedOptions) -> None:
         self._lines, self._boards, self._wanted = entries.lines, boards, wanted
@@ -204,15 +204,14 @@ class _Evaluations(Sequence[Recorded | None]):
     def __getitem__(self, i: int | slice) -> Recorded | Sequence[Recorded | None] | None:
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(len(self)))]
-        found = _best(_object(self._lines[i]))
-        if not found:
+        evaluation = _best(_object(self._lines[i]))
+        if not evaluation:
             return None
-        first = found["pvs"][0]
         sign = self._wanted.sign(not self._boards[i, STATE] >> BLACK_SHIFT & ONE)
-        cp, mate = _score(found)
-        line = _line(self._boards[i], str(first.get("line", "")))
+        cp, mate = _score(evaluation)
+        line = _line(self._boards[i], str(evaluation["pvs"][0].get("line", "")))
         return replace(
-            _extent(found),
+            _extent(evaluation),
             cp=None if cp is None else sign * cp,
             mate=None if mate is None else sign * mate,
             best_move=line[0] if line else None,
@@ -221,7 +220,7 @@ class _Evaluations(Sequence[Recorded | None]):
 
 
 def _line(row: NDArray[np.uint64], text: str) -> tuple[str, ...]:
-    """The legal beginning of a line, castling as the king's move."""
+    """The legal moves at the beginning of a line, with castling as the king's move."""
     try:
         moves = encode_moves(text.split())
     except ValueError:
@@ -231,9 +230,9 @@ def _line(row: NDArray[np.uint64], text: str) -> tuple[str, ...]:
 
 @kernel
 def standard_castling(text: Bytes, offsets: NDArray[np.int64], rows: Boards, standard: NDArray[np.bool_]) -> None:
-    """Whether each FEN text[offsets[i]:offsets[i + 1]] has the castling rights of row i, read from it.
+    """Writes whether the FEN text[offsets[i]:offsets[i + 1]] has exactly the castling rights of row i, read from it.
 
-    Reading drops rights without king and rook at home: positions of Chess960 have such ones, or other letters.
+    Reading drops rights without king and rook at home. Chess960 positions have such rights, or other letters.
     """
     for i in range(len(rows)):
         at, end = offsets[i], offsets[i + 1]
@@ -251,7 +250,7 @@ def standard_castling(text: Bytes, offsets: NDArray[np.int64], rows: Boards, sta
 
 @allocating_kernel
 def play_line(rows: Boards, moves: Moves) -> int:
-    """Plays a line in absolute squares on the only row, which is changed; returns how many of its moves are legal.
+    """Plays a line in absolute squares on row 0, which it changes; returns how many moves were legal.
 
     The dump writes castling as king takes own rook; such moves are rewritten in `moves` as the king's own.
     """

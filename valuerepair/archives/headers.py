@@ -1,4 +1,4 @@
-"""Headers of a game, read without parsing the game: for filters, and to leave variants out."""
+"""Reads the headers of a game without parsing the game: for filters, and to leave out variants."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from valuerepair.archives.open import read_text
 from valuerepair.archives.options import SampleOptions, matches
 from valuerepair.chess.origins import Recorded
 
-_DIGITS = 18  # below 2**63; and Python itself reads no more than 4,300
+_DIGITS = 18  # below 2**63; Python itself reads at most 4,300
 _MOST = 10**_DIGITS
 
 
 def whole(text: str) -> int | None:
-    """The whole number that a text is, with or without a sign; None where it is none, or has more than 18 digits."""
+    """A text with a whole number, with or without a sign, as an int; None for other text, or more than 18 digits."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if len(digits) <= _DIGITS and digits.isdecimal() else None
 
 
 def whole_of(value: object) -> int | None:
-    """The whole part of a number of JSON; None where it is no number, or too large."""
+    """The whole part of a JSON number; None for another value, or a number that is too large."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return int(value) if abs(value) < _MOST else None
 
 
-def fits(found: Recorded) -> bool:
-    """The evaluation has no number that is too large for any engine to mean it."""
-    numbers = (found.cp, found.mate, found.depth, found.seldepth, found.nodes, found.time_ms)
+def fits(recorded: Recorded) -> bool:
+    """No number of the evaluation is too large for an engine."""
+    numbers = (recorded.cp, recorded.mate, recorded.depth, recorded.seldepth, recorded.nodes, recorded.time_ms)
     return all(number is None or -_MOST < number < _MOST for number in numbers)
 
 
@@ -51,20 +51,20 @@ _LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")
 
 
 def read_headers(text: bytes) -> dict[str, str]:
-    """The tags of a game, names as written; of a repeated tag the last one counts, as with the Rust reader."""
-    found = _HEADER.match(text)
-    block = text[: found.end()] if found and found.end() else text.split(b"\n", 1)[0]
+    """The tags of a game, names as written; the last one of a repeated tag counts, as in the Rust reader."""
+    header = _HEADER.match(text)
+    block = text[: header.end()] if header and header.end() else text.split(b"\n", 1)[0]
     return _tags(read_text(block))
 
 
 def movetext(text: bytes) -> bytes:
-    """What follows the tags of a game."""
-    found = _HEADER.match(text)
-    return text[found.end() :] if found else text
+    """The text after the tags of a game."""
+    header = _HEADER.match(text)
+    return text[header.end() :] if header else text
 
 
 def kept_headers(header: bytes) -> dict[str, str]:
-    """The tags that positions keep, of a game's text before its moves."""
+    """The tags that positions keep, from a game's text before its moves."""
     return {_KEPT_NAMES[name]: value for name, value in _tags(read_text(header)).items() if name in _KEPT_NAMES}
 
 
@@ -77,7 +77,7 @@ def _tags(header: str) -> dict[str, str]:
 
 
 def header_reject(text: bytes, options: SampleOptions) -> str | None:
-    """Why the options leave a game out, judged by its headers alone; None when they do not."""
+    """Why the options leave a game out because of its headers; None if they do not."""
     headers = read_headers(text)
     if options.min_elo is not None:
         ratings = [_rating(headers.get(tag, "")) for tag in ("WhiteElo", "BlackElo")]
@@ -105,7 +105,7 @@ def header_reject(text: bytes, options: SampleOptions) -> str | None:
 
 
 def variant_reject(headers: Mapping[str, str]) -> str | None:
-    """Why a game is not standard chess: its Variant tag, or a start position with the castling rights of Chess960."""
+    """Why a game is not standard chess (its Variant tag, or castling rights of Chess960); None if it is."""
     tags = {name.lower(): value for name, value in headers.items()}
     variant = tags.get("variant", "").strip()
     if variant.lower() not in STANDARD_VARIANTS:
@@ -116,13 +116,13 @@ def variant_reject(headers: Mapping[str, str]) -> str | None:
 
 
 def _castles_960(fen: str) -> bool:
-    """The FEN grants castling in a way that standard chess does not know: other letters, or king or rook elsewhere."""
+    """The FEN has castling rights that standard chess does not have: other letters, or king or rook not at home."""
     fields = fen.split()
     if len(fields) < 3 or fields[2] == "-":
         return False
     ranks = ["".join("." * int(c) if c in "12345678" else c for c in rank) for rank in fields[0].split("/")]
     if len(ranks) != 8 or any(len(rank) != 8 for rank in ranks):
-        return False  # no FEN at all: the reader says so
+        return False  # not a FEN: the reader rejects it
     homes = {"K": (7, 4, "K", 7, "R"), "Q": (7, 4, "K", 0, "R"), "k": (0, 4, "k", 7, "r"), "q": (0, 4, "k", 0, "r")}
     for right in fields[2]:
         if right not in homes:
@@ -142,7 +142,7 @@ def _rating(text: str) -> int | None:
 
 
 def game_result(headers: Mapping[str, str], text: bytes) -> str | None:
-    """The game's result: the tag, or where it says nothing the end of the movetext."""
+    """The game's result from its tag, or without a result there from the end of the movetext."""
     result = headers.get("Result", "")
     if result in GAME_RESULTS:
         return result

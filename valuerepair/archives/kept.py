@@ -1,7 +1,7 @@
-"""A sample kept in a file while archives are read, so that a run that was stopped reads on where it was.
+"""Saves a sample while archives are read, so that a stopped run resumes reading where it was.
 
-A uniform sample of so many positions is known only when all has been read, which takes an hour for a month of a large
-database. Until then the file has the positions drawn so far, and how far the archives are read.
+A uniform sample of a given size is known only after all archives are read, which takes an hour for a month of a large
+database. Until then the file has the positions drawn so far, and how far the archives were read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import open_regular, written_whole
 from valuerepair.inputs import Record, from_json
 
-EVERY_S = 30.0  # what a kill loses at most of the reading; a save of 100,000 positions takes about a second
+EVERY_S = 30.0  # of reading that a kill loses at most; saving 100,000 positions takes about a second
 _TEXTS = ("fen", "start_fen")
 _NUMBERS = ("ply", "key", "history_known")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far archives are read: `source` of them wholly; of the next `offset` unpacked bytes, which are `games`."""
+    """How far archives were read: `source` of them in full, then `offset` unpacked bytes, or `games`, of the next."""
 
     source: int = 0
     offset: int = 0
@@ -44,9 +44,9 @@ class _About(Record):
 
 
 class KeptSample:
-    """The file of one run's sample. `identity` says what run that is: of another one nothing is taken.
+    """The file with the sample of the run `identity`; the file of another run is ignored.
 
-    After `load`, `place` is where to read on and `drawn` what was drawn before it, None where nothing is kept.
+    After `load`, `place` is where to resume and `drawn` the positions drawn before it (None if the file has none).
     """
 
     def __init__(self, path: str | Path, identity: str) -> None:
@@ -57,11 +57,11 @@ class KeptSample:
 
     @property
     def due(self) -> bool:
-        """The last save, or the beginning, is long enough ago."""
+        """The last save, or the start, was at least `EVERY_S` ago."""
         return time.monotonic() - self._saved >= EVERY_S
 
     def load(self, report: ReadReport) -> None:
-        """Takes up what the file has, and puts its counts into the report, which is new."""
+        """Reads the file, if there is one, and sets the counts of the report, which must be new."""
         try:
             with open_regular(self._path) as file:
                 table = pa.ipc.open_file(file).read_all()
@@ -74,39 +74,39 @@ class KeptSample:
         except (FileNotFoundError, ValueRepairError, msgspec.ValidationError, pa.ArrowException, KeyError, TypeError):
             return
         self.place, self.drawn = about.place, drawn
-        for each in fields(ReadReport):
-            setattr(report, each.name, getattr(counts, each.name))
+        for field in fields(ReadReport):
+            setattr(report, field.name, getattr(counts, field.name))
 
     def save(self, place: Place, drawn: PositionBatch, report: ReadReport) -> None:
-        """Keeps what is drawn of all before `place`, and the counts of it.
+        """Saves the positions drawn before `place` and their counts.
 
-        Raises ValueRepairError when the file cannot be written.
+        Raises ValueRepairError if the file cannot be written.
         """
         about = {"identity": self._identity, "place": place, "report": report}
         table = _table(drawn).replace_schema_metadata({"sample": msgspec.json.encode(about)})
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         try:
-            whole = written_whole(self._path, outputs.SAMPLE)
-            with whole as partial, pa.ipc.new_file(str(partial), table.schema, options=options) as file:
+            saving = written_whole(self._path, outputs.SAMPLE)
+            with saving as partial, pa.ipc.new_file(str(partial), table.schema, options=options) as file:
                 file.write_table(table)
         except OSError as error:
             raise ValueRepairError(f"{self._path}: cannot be written: {error.strerror or error}") from None
         self._saved = time.monotonic()
 
     def remove(self) -> None:
-        """The run is finished: nothing is to be taken up."""
+        """Deletes the file of a finished run."""
         self._path.unlink(missing_ok=True)
 
 
 def _table(batch: PositionBatch) -> pa.Table:
-    """The batch's columns; a game and a recorded evaluation as JSON, without centipawns, which the latter has too."""
+    """The columns of the batch, with games and recorded evaluations as JSON."""
     origins = batch.origins
     columns: dict[str, Any] = {name: getattr(batch, name) for name in (*_TEXTS, *_NUMBERS)}
     columns["moves"] = pa.LargeListArray.from_arrays(batch.offsets, batch.moves)
     columns["game"] = [msgspec.json.encode(game) for game in origins.game]
     columns["played"] = pa.array(origins.played, pa.string())
     if origins.recorded is not None:
-        columns["recorded"] = [msgspec.json.encode(found) for found in origins.recorded]
+        columns["recorded"] = [msgspec.json.encode(evaluation) for evaluation in origins.recorded]
     return pa.table(columns)
 
 

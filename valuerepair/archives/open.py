@@ -27,7 +27,7 @@ READ_SIZE = 1 << 18
 # Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor takes only what a frame asks for.
 MAX_WINDOW = 1 << 31
 
-# What decoders say of damaged streams.
+# What decoders raise for damaged streams.
 _DAMAGE = (zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, OSError, ValueError)
 
 OnBytes = Callable[[int], None]
@@ -35,14 +35,14 @@ OnBytes = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An archive: its path as the user named it (``-``: standard input), and what seeds its sampling on any machine."""
+    """An archive: its path as the user gave it (``-``: standard input), and the identity that seeds its sampling."""
 
     path: str
     identity: str
 
 
 def find_sources(paths: Sequence[str]) -> list[Source]:
-    """The archives behind the given paths; folders are searched recursively, in sorted order.
+    """The archives at the given paths; folders are searched recursively, in sorted order.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives.
     """
@@ -80,7 +80,7 @@ def bare_name(name: str) -> str:
 
 
 def total_bytes(paths: Sequence[str]) -> int | None:
-    """Bytes on disk of all archives, for progress; None when standard input or a pipe is among them."""
+    """Bytes on disk of all archives, for progress; None if standard input or a pipe is among them."""
     total = 0
     for source in find_sources(paths):
         if source.path == "-" or not os.path.isfile(source.path):
@@ -96,8 +96,8 @@ class _Decoder(Protocol):
 class Stream:
     """The decompressed bytes of one archive; a context manager.
 
-    `broken` is None, or after the end of the stream one line that says how it broke off. At most `most` bytes are
-    given; when there are more, the stream broke off there.
+    `broken` is None, or, after the end of a damaged stream, one line about where and why it broke off. The stream has
+    at most `most` bytes; an archive with more counts as broken off there.
     """
 
     def __init__(self, source: Source, on_bytes: OnBytes | None = None, most: int | None = None) -> None:
@@ -111,12 +111,12 @@ class Stream:
             raise ValueRepairError(f"{source.path}: {error.strerror or error}") from None
         self._raw = raw
         self._given = 0
-        # Of chunks there may be millions, a game each.
+        # There may be millions of chunks, one game each.
         if not counts_as_chunk(source.path):
             log.debug("reading %s", source.path)
 
     def read_into(self, target: memoryview) -> int:
-        """Fills `target` and returns the number of bytes; fewer than its size only at the end of the stream."""
+        """Fills `target` and returns the number of bytes, which is below its size only at the end of the stream."""
         filled, room = 0, len(target)
         if self._most is not None:
             room = min(room, self._most - self._given)
@@ -140,7 +140,7 @@ class Stream:
         return bytes(data[: self.read_into(memoryview(data))])
 
     def _look_for_more(self) -> None:
-        """As many bytes as may be given were given: says so when there are more."""
+        """Sets `broken` if the archive has more than `most` bytes."""
         if self.broken is None:
             with contextlib.suppress(*_DAMAGE):
                 if self._decoder.readinto(memoryview(bytearray(1))):
@@ -159,7 +159,7 @@ class Stream:
 
 
 class _Counted:
-    """A file that counts what is read of it and can be looked at before it is read."""
+    """A file that counts the bytes read, and whose beginning can be read in advance."""
 
     def __init__(self, file: BinaryIO, on_bytes: OnBytes | None) -> None:
         self._file, self._on_bytes, self.count = file, on_bytes, 0
@@ -183,7 +183,7 @@ class _Counted:
 
 
 def _decoder(raw: _Counted) -> _Decoder:
-    """The decoder for the compression that the first bytes name."""
+    """The decoder for the compression that the first bytes identify."""
     head = raw.peek(6)
     if head[:2] == b"\x1f\x8b":
         return _Members(raw, _Gzip, "gzip")
@@ -192,7 +192,7 @@ def _decoder(raw: _Counted) -> _Decoder:
     if head == b"\xfd7zXZ\x00":
         return _Members(raw, lzma.LZMADecompressor, "xz")
     magic = int.from_bytes(head[:4], "little")
-    if magic == 0xFD2FB528 or magic & 0xFFFFFFF0 == 0x184D2A50:
+    if magic == FRAME_MAGIC or magic & 0xFFFFFFF0 == SKIPPABLE_MAGIC:
         return _Zstd(raw)
     return _Plain(raw)
 
@@ -213,7 +213,7 @@ class _Zstd:
     def __init__(self, raw: _Counted) -> None:
         self._raw, self._outline = raw, ZstdOutline()
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
-        self._reader = decompressor.stream_reader(self, read_size=READ_SIZE, read_across_frames=True)  # type: ignore[arg-type]  # it calls nothing but read()
+        self._reader = decompressor.stream_reader(self, read_size=READ_SIZE, read_across_frames=True)  # type: ignore[arg-type]  # it only calls read()
 
     def read(self, size: int = -1) -> bytes:
         data = self._raw.read(size)
@@ -228,7 +228,7 @@ class _Zstd:
 
 
 class _PackedMember(Protocol):
-    """One gzip member, bzip2 stream or xz stream: the common ground of the standard library's decompressors."""
+    """One gzip member, bzip2 stream or xz stream: what the standard library's decompressors have in common."""
 
     @property
     def eof(self) -> bool: ...
@@ -240,7 +240,7 @@ class _PackedMember(Protocol):
 
 
 class _Gzip:
-    """zlib's decompressor with the interface of those of bz2 and lzma."""
+    """zlib's decompressor with the interface of the bz2 and lzma ones."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=31)
@@ -261,7 +261,7 @@ class _Gzip:
 
 
 class _Members:
-    """A sequence of members, each decoded by a decompressor of its own; padding behind the last one is ignored."""
+    """A sequence of members, each with its own decompressor; ignores padding behind the last one."""
 
     def __init__(self, raw: _Counted, member: Callable[[], _PackedMember], name: str) -> None:
         self._raw, self._new, self._name = raw, member, name
@@ -290,7 +290,7 @@ class _Members:
 
 
 def read_text(data: bytes) -> str:
-    """Text that is UTF-8, or else Latin-1."""
+    """Text in UTF-8, or otherwise in Latin-1."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -302,14 +302,14 @@ SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen values after it
 
 
 class ZstdOutline:
-    """Feed it the compressed bytes in order; `whole` says whether they end where a frame ends."""
+    """Follows the frames of compressed bytes, fed in order; `whole`: the bytes end where a frame ends."""
 
     def __init__(self) -> None:
         self._head = b""  # bytes of a header not yet complete
-        self._skip = 0  # bytes of content to pass over
-        self._state = "frame"  # what the next header is of: a frame, a block
+        self._skip = 0  # bytes of content to skip
+        self._state = "frame"  # what the next header belongs to: a frame or a block
         self._checksum = False
-        self._lost = False  # no zstd frame here: the decompressor says what is wrong
+        self._lost = False  # not a zstd frame: the decompressor reports the error
 
     @property
     def whole(self) -> bool:
@@ -331,21 +331,18 @@ class ZstdOutline:
                 self._read_header()
 
     def _header_size(self) -> int:
-        """Bytes of the next header, as far as those already here tell."""
+        """Bytes of the next header, as far as known from its beginning."""
         if self._state == "block":
             return 3
         if len(self._head) < 5:
             return 5
-        if self._magic() != FRAME_MAGIC:
+        if int.from_bytes(self._head[:4], "little") != FRAME_MAGIC:
             return 8
         descriptor = self._head[4]
         single = descriptor >> 5 & 1
         content_size = (single, 2, 4, 8)[descriptor >> 6]
         dictionary = (0, 1, 2, 4)[descriptor & 3]
         return 5 + (1 - single) + dictionary + content_size
-
-    def _magic(self) -> int:
-        return int.from_bytes(self._head[:4], "little")
 
     def _read_header(self) -> None:
         head, self._head = self._head, b""
@@ -369,19 +366,19 @@ class ZstdOutline:
 
 HEAD = 1024
 _GZIP = b"\x1f\x8b"
-_LARGEST_VERSION = 31  # the first byte of no text
+_LARGEST_VERSION = 31  # no text begins with a byte up to 31, but for blanks
 _CHUNK_NAME = re.compile(r"(?:game_|training[._])\d+(?:[._]\d+)*\.gz")
 _NO_INNER_ENDING = re.compile(r"[^.]+(?:\.\d+)*\.gz")
 
 
 def chunk_version(head: bytes) -> int | None:
-    """The version of the training record that unpacked bytes begin with; None when they are no such record."""
+    """The version of the training record at the beginning of unpacked bytes; None if there is no such record."""
     version = int.from_bytes(head[:4], "little")
     return version if len(head) >= 8 and 0 < version <= _LARGEST_VERSION else None
 
 
 def unpacked(head: bytes) -> bytes:
-    """The beginning of what is in a file that begins so: gzip is unpacked, anything else given as it is."""
+    """The first 64 bytes of the content of a gzip file that begins with `head`; of another file, `head` itself."""
     if head[:2] != _GZIP:
         return head
     try:
@@ -391,12 +388,12 @@ def unpacked(head: bytes) -> bytes:
 
 
 def named_as_chunk(name: str) -> bool:
-    """The file has a name as lc0 gives to chunks."""
+    """The name is one that lc0 gives to chunks."""
     return _CHUNK_NAME.fullmatch(name) is not None
 
 
 def counts_as_chunk(path: str | Path) -> bool:
-    """A file of a folder is a training chunk: by its name, or by content where the name says nothing."""
+    """A file in a folder is a training chunk, by its name or, without a telling name, by its content."""
     name = os.path.basename(path)
     if named_as_chunk(name) or _NO_INNER_ENDING.fullmatch(name) is None:
         return named_as_chunk(name)
@@ -409,13 +406,13 @@ _OCTAL = re.compile(rb"[0-7]*")
 _MAX_NAME = 1 << 16
 _REGULAR, _LONG_NAME, _PAX = (b"0", b"\0", b"7"), b"L", b"x"
 
-Read = Callable[[int], bytes]  # gives fewer bytes than asked for only at the end
+Read = Callable[[int], bytes]  # returns fewer bytes than requested only at the end
 
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """A file of the archive. `offset` is where its content begins; `size` is what the header says, which `content`
-    falls short of where the archive breaks off."""
+    """A file of the archive. `offset` is where its content begins, `size` the size in its header; `content` is shorter
+    if the archive breaks off."""
 
     name: str
     offset: int
@@ -424,18 +421,18 @@ class TarMember:
 
 
 class TarError(ValueError):
-    """The stream is no tar archive, or breaks off; the message says where."""
+    """The stream is no tar archive, or breaks off at the place in the message."""
 
 
 def looks_like_tar(head: bytes) -> bool:
-    """The first 512 bytes of an archive: POSIX and GNU archives both say ``ustar``."""
+    """`head`, the first 512 bytes, begins a tar archive: POSIX and GNU archives both have ``ustar`` there."""
     return head[257:262] == b"ustar"
 
 
 def members(read: Read, most: int) -> Iterator[TarMember]:
-    """The regular files in order; of one larger than `most` bytes only the beginning is given.
+    """The regular files in order, each with at most its first `most` bytes.
 
-    Raises TarError where the archive breaks off or is damaged, after all files before.
+    Raises TarError if the archive breaks off or is damaged, after it has yielded the files before.
     """
     at, name = 0, ""
     while True:
@@ -448,10 +445,10 @@ def members(read: Read, most: int) -> Iterator[TarMember]:
         kind, size = head[156:157], _number(head[124:136])
         if size is None or _number(head[148:156]) != _checksum(head):
             raise TarError(f"the tar archive is damaged at byte {at - _BLOCK:,}")
-        own = kind in _REGULAR
-        content = read(min(size, most if own else _MAX_NAME))
+        regular = kind in _REGULAR
+        content = read(min(size, most if regular else _MAX_NAME))
         skipped = _skip(read, size - len(content) + -size % _BLOCK) if len(content) == min(size, most) else 0
-        if own:
+        if regular:
             yield TarMember(name or _name(head), at, size, content)
             name = ""
         elif kind == _LONG_NAME:
@@ -474,7 +471,7 @@ def _skip(read: Read, count: int) -> int:
 
 
 def _number(field: bytes) -> int | None:
-    """Octal digits, or base 256 where the first bit is set."""
+    """A number in octal digits, or in base 256 if the first bit is set; None for other bytes."""
     if field[0] & 0x80:
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
     text = field.strip(b"\0 ")
@@ -482,7 +479,7 @@ def _number(field: bytes) -> int | None:
 
 
 def _checksum(head: bytes) -> int:
-    """Of all bytes of the header, its own field as blanks."""
+    """The sum of all bytes of the header, with blanks in place of the checksum."""
     return sum(head[:148]) + 8 * 32 + sum(head[156:])
 
 

@@ -1,4 +1,4 @@
-"""What to take from archives: the options of sampling, and of evaluations that archives already hold."""
+"""Options for sampling archives, and for the evaluations that archives already hold."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _PER_MOVE = re.compile(r"(?P<base>\d+(?:\.\d+)?)/move$")
 
 
 def parse_time_control(text: str) -> tuple[float, float] | None:
-    """(estimated seconds for 40 moves without increment, increment in seconds), or None when the text says nothing.
+    """(estimated seconds for 40 moves without increment, increment in seconds); None if the text is no time control.
 
-    Knows ``180+2``, ``300``, ``40/7200:3600`` (phases), ``0.25/move``, hourglass ``*180``. Days per move, as in
+    Reads ``180+2``, ``300``, ``40/7200:3600`` (phases), ``0.25/move``, hourglass ``*180``. Days per move, as in
     ``1/259200``, come out as 40 times as long.
     """
     text = text.strip().lstrip("*")
@@ -35,21 +35,21 @@ def parse_time_control(text: str) -> tuple[float, float] | None:
     if per_move:
         return EXPECTED_MOVES * float(per_move["base"]), 0.0
     phases = [_PHASE.match(phase) for phase in text.split(":")]
-    seconds, increment, left = 0.0, 0.0, float(EXPECTED_MOVES)
+    seconds, increment, moves_left = 0.0, 0.0, float(EXPECTED_MOVES)
     for number, phase in enumerate(phases, 1):
         if phase is None:
             return None
         increment = max(increment, float(phase["increment"] or 0))
-        moves = float(phase["moves"] or 0) or left
-        if left > 0:
-            # The last phase repeats until the game ends; of the first, all is there from the first move on.
-            seconds += float(phase["base"]) * (max(left / moves, 1.0) if number == len(phases) else 1.0)
-            left -= moves
+        moves = float(phase["moves"] or 0) or moves_left
+        if moves_left > 0:
+            # The last phase repeats until the game ends; the time of a phase is available from its first move on.
+            seconds += float(phase["base"]) * (max(moves_left / moves, 1.0) if number == len(phases) else 1.0)
+            moves_left -= moves
     return seconds, increment
 
 
 def speed(text: str) -> str | None:
-    """The class of a TimeControl tag, by lichess's estimate ``base + 40 * increment``; None when it is unknown."""
+    """The class of a TimeControl tag, by lichess's estimate ``base + 40 * increment``; None if unknown."""
     text = text.strip()
     if text == "-":
         return "correspondence"
@@ -64,7 +64,7 @@ def speed(text: str) -> str | None:
 
 
 def matches(text: str, wanted: str) -> bool | None:
-    """The tag is of one of the wanted classes or literal controls (joined by commas); None when it is unknown."""
+    """The tag fits one of the wanted classes or literal controls (joined by commas); None if the tag is unknown."""
     own = speed(text)
     if own is None:
         return None
@@ -80,22 +80,22 @@ RESULTS = ("1-0", "0-1", "1/2-1/2", "decisive")
 class SampleOptions:
     """Which positions of which games.
 
-    per_game: at most so many positions of a game, drawn evenly from its eligible plies; None takes all.
-    positions: so many of the whole run, uniform over all distinct positions that the other options leave; None takes
-      all. Usually goes with ``per_game=None``.
-    game_share: the share of games looked at, drawn by seed; the others are not parsed.
-    min_ply, max_ply: half-moves since move 1, inclusive. They bound plies of games; bare FENs have none.
+    per_game: at most n positions of each game, drawn uniformly from its eligible plies; None: all.
+    positions: at most n positions in total, drawn uniformly from all distinct positions that pass the other options;
+      None: all. Usually combined with ``per_game=None``.
+    game_share: the share of games to parse, drawn by seed.
+    min_ply, max_ply: half-moves since move 1, inclusive. They apply to games; bare FENs have no ply.
     min_elo: both players have at least this rating. result, time_control (a class such as ``blitz``, several joined
       by commas, or the literal ``180+2``), player (part of either name, any case): by the game's headers.
     no_check: the side to move is not in check. quiet: nor is the move played a capture or a promotion.
     min_pieces, max_pieces: men on the board, kings and pawns included, inclusive.
-    recorded: only positions with a recorded evaluation of this kind; None asks for none.
-    every_evaluation: evaluations in comments are brought along whatever kind they are of, one kind a game; else only
-      those of `recorded`, and without it those that lichess writes.
-    aside: the share of what is drawn that lies beside the games, 0.5 in the usual mixture of kinds, or the share of
-      each kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.aside`). None: all stood in games.
-    max_bytes: at most so many unpacked bytes of each archive are read, the rest counts as broken off; None: all.
-    seed: the same seed gives the same positions, whatever `threads` (parsing threads) is.
+    recorded: only positions with a recorded evaluation of this kind; None: all positions.
+    every_evaluation: positions keep the evaluations in comments, of any one kind a game; otherwise only evaluations of
+      the kind `recorded`, and without it those that lichess writes.
+    aside: the share of positions that lie beside the games: 0.5 in the default mixture of kinds, or a share for each
+      kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.aside`). None: all positions stood in games.
+    max_bytes: at most n unpacked bytes of each archive; the rest counts as broken off. None: all.
+    seed: the same seed gives the same positions, with any number of (parsing) `threads`.
 
     Raises UsageError for values that make no sense.
     """
@@ -141,15 +141,15 @@ class SampleOptions:
 
     @property
     def shares_beside(self) -> dict[Kind, float]:
-        """The share of each kind of position beside the games; empty where there are to be none."""
+        """The share of each kind of position beside the games; empty without any."""
         from valuerepair.archives.aside import parse_shares
 
         return {} if self.aside is None else parse_shares(self.aside)
 
     @property
     def filters_headers(self) -> bool:
-        """Some games are left out by their headers."""
-        return not (self.min_elo is None and self.result is None and self.time_control is None and self.player is None)
+        """There is a filter by headers."""
+        return (self.min_elo, self.result, self.time_control, self.player) != (None,) * 4
 
 
 def _option(name: str) -> str:
@@ -165,7 +165,7 @@ EPD, DUMP, CHUNKS = "epd", "dump", "chunks"
 
 @dataclass(frozen=True, slots=True)
 class RecordKind:
-    """A kind of record: what it is, for people, and whose view it is written in."""
+    """A kind of record, described in words (`what`), and the side from whose view it is written."""
 
     name: str
     what: str
@@ -192,11 +192,11 @@ NONE_RECORDED = "no recorded evaluation"
 
 @dataclass(frozen=True, slots=True)
 class RecordedOptions:
-    """Which recorded evaluations to take: those of one kind; positions without such a one are not sampled.
+    """Which recorded evaluations to use, all of one kind; positions without one are not sampled.
 
-    view: whose view they are written in, if not that of the kind. depth: whether they have a depth (None: it does not
-    matter); those of the other sort are left out. min_depth (plies) and min_nodes leave out shallower ones, and those
-    that do not say. by: a part of the name of the player whose evaluations to take (not of eval), in any case.
+    view: the side from whose view they are written, if not that of the kind. depth: True for evaluations with a depth,
+    False for those without, None for both. min_depth (plies) and min_nodes leave out smaller or unknown numbers. by:
+    part of the name, in any case, of the player whose evaluations to use (not for eval).
     """
 
     kind: str
@@ -213,19 +213,19 @@ class RecordedOptions:
             raise UsageError(f"by={self.by}: only cutechess, tcec and selfplay comments say which player evaluated")
 
     def sign(self, white_to_move: bool) -> int:
-        """1 where a score as written is the side to move's, -1 where it is the other's."""
+        """1 if a score is written from the view of the side to move, otherwise -1."""
         return 1 if white_to_move or (self.view or KINDS[self.kind].view) == "mover" else -1
 
-    def reject(self, found: Recorded | None) -> str | None:
-        """Why an evaluation is not to be used; None when it is."""
-        if found is None:
+    def reject(self, recorded: Recorded | None) -> str | None:
+        """Why an evaluation is not used; None if it is."""
+        if recorded is None:
             return NONE_RECORDED
-        if self.depth is not None and self.depth != (found.depth > 0):
+        if self.depth is not None and self.depth != (recorded.depth > 0):
             return "evaluation without a depth" if self.depth else "evaluation with a depth, unlike the first ones"
-        if self.min_depth is not None and found.depth < self.min_depth:
+        if self.min_depth is not None and recorded.depth < self.min_depth:
             return f"evaluation of less than depth {self.min_depth}"
-        if self.min_nodes is not None and found.nodes < self.min_nodes:
+        if self.min_nodes is not None and recorded.nodes < self.min_nodes:
             return f"evaluation of fewer than {self.min_nodes:,} nodes"
-        if self.by is not None and self.by.casefold() not in found.by.casefold():
+        if self.by is not None and self.by.casefold() not in recorded.by.casefold():
             return "evaluation by another player"
         return None

@@ -53,7 +53,7 @@ from valuerepair.chess.positions import cuts_of
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 
-# What `census` notices about a game's movetext.
+# Flags that `census` sets for a game's movetext.
 OPEN_COMMENT = 1  # a comment without its end
 OPEN_VARIATION = 2  # a variation without its end
 MOVES_AFTER_RESULT = 4
@@ -61,7 +61,7 @@ BLANK_LINE = 8  # an empty line between moves: where the Rust reader stops
 NULL_MOVE = 16
 NUL_BYTE = 32
 HAS_TAGS = 64
-HAS_START = 128  # a FEN or Variant tag, or one that might be
+HAS_START = 128  # a FEN or Variant tag, or a tag with the same initial
 
 _BLANKS = np.zeros(256, np.bool_)  # control characters too, but not NUL; and not the end of a line
 _BLANKS[1:33] = True
@@ -89,7 +89,7 @@ def _movetext_begin(data: Bytes, at: int, end: int) -> tuple[int, int]:
             at = _pass_line(data, at, end)
         elif tag_name_end(data, at, end) >= 0:
             noted |= HAS_TAGS
-            # [F, [f, [V and [v stand for FEN and Variant; whoever asks reads the tags themselves.
+            # [F, [f, [V and [v may be FEN or Variant; `_readable` then reads the tags themselves.
             initial = data[at + 1] | 32
             noted |= HAS_START if initial == 102 or initial == 118 or initial == SPACE else 0
             eol = _pass_line(data, at, end)
@@ -108,7 +108,7 @@ def _movetext_begin(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The tokens of the main line of the movetext data[at:end] that stand where moves stand, and the flags."""
+    """The number of tokens of the main line in data[at:end] that stand where moves stand, and the flags."""
     found, noted, depth = 0, 0, 0
     result, line_start, blank = False, False, False
     while at < end:
@@ -144,7 +144,7 @@ def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
                 if data[at] == 0:
                     noted |= NUL_BYTE
                 at += 1
-            if at == token:  # a control character: ends tokens, but is none itself
+            if at == token:  # a control character: it ends a token and is not one itself
                 at += 1
                 continue
             if depth > 0:
@@ -164,8 +164,8 @@ def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
 def census(data: Bytes, starts: Starts, ends: Starts, moves: Starts, flags: Starts, bodies: Starts) -> None:
     """Counts the moves of the main line of each game data[starts[i]:ends[i]] and notes what is odd in its text.
 
-    Writes the number of tokens that stand where moves stand (they need not be legal, or moves), the flags above, and
-    where the movetext begins.
+    Writes the number of tokens that stand where moves stand (legal or not), the flags above, and where the movetext
+    begins.
     """
     for g in range(len(starts)):
         body, tags = _movetext_begin(data, starts[g], ends[g])
@@ -175,7 +175,7 @@ def census(data: Bytes, starts: Starts, ends: Starts, moves: Starts, flags: Star
 
 @kernel
 def _pass_number(data: Bytes, at: int, end: int) -> int:
-    """Where a token goes on behind its move number (``12.``); castling may be written with zeros and is none."""
+    """Where a token continues behind its move number (``12.``); castling written with zeros is no number."""
     if data[at] == 48 and at + 1 < end and data[at + 1] == 45:
         return at
     while at < end and (48 <= data[at] <= 57 or data[at] == 46):
@@ -185,7 +185,7 @@ def _pass_number(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def _begins_move(data: Bytes, at: int, end: int) -> bool:
-    """Not an annotation: a move begins with a letter or a figurine, castling with zeros, a null move with ``--``."""
+    """The token begins as a move does: with a letter or a figurine, a zero (castling), or ``--`` (a null move)."""
     if at == end:
         return False
     byte = data[at]
@@ -217,16 +217,16 @@ _MOVE = re.compile(
 
 
 class _Strict(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Ends at the first error with a ValueError: behind one python-chess may lose count of the variations."""
+    """Raises ValueError at the first error: after one python-chess may lose count of the variations."""
 
     def handle_error(self, error: Exception) -> None:
         raise ValueError(str(error)) from error
 
 
 def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
-    """The game with its main line in strict SAN; None when it cannot be read, or not as `moves` moves.
+    """The game with its main line in strict SAN; None if it cannot be read as a main line of `moves` moves.
 
-    `body` is where the movetext begins; headers stay as they are, comments are kept, variations are not.
+    `body` is where the movetext begins. Headers and comments stay as they are, variations are dropped.
     """
     if len(text) > MAX_TEXT or not _only_moves(text[body:]):
         return None
@@ -243,23 +243,23 @@ def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
 
 
 def _only_moves(movetext: bytes) -> bool:
-    """Every word of the main line, all that has letters, is a move."""
+    """Every word of the main line that has letters is a move."""
     movetext = _ASIDE.sub(b" ", movetext)
-    inner, left = 1, movetext
-    while inner:
-        left, inner = _VARIATION.subn(b" ", left)
-    return all(_MOVE.fullmatch(word) for word in left.split() if _LETTERS.search(word))
+    removed = 1
+    while removed:  # the innermost variations first
+        movetext, removed = _VARIATION.subn(b" ", movetext)
+    return all(_MOVE.fullmatch(word) for word in movetext.split() if _LETTERS.search(word))
 
 
 # `0.17` in pawns or `#-3` in moves, perhaps with the depth behind a comma.
 _EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))(?:,\s*(?P<depth>\d+))?")
-# `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies. Pawns have decimals, or `{1/2-1/2 agreed}` would be one of them.
+# `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies. Pawns need decimals: `{1/2-1/2 agreed}` is no evaluation.
 _CUTECHESS = re.compile(
     r"\s*(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+\.\d+))/(?P<depth>\d+)(?:,?\s+(?P<seconds>\d+(?:\.\d+)?)s)?"
 )
 # `wv=-0.32`, `wv=M4`: M counts plies here too.
 _TCEC = re.compile(r"\bwv=(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+(?:\.\d+)?))")
-# `q=-0.0622 wdl=442/54/504 n=200 net=+0.0875` (play/pgn.py); what is no search of our own has no `net`.
+# `q=-0.0622 wdl=442/54/504 n=200 net=+0.0875` (play/pgn.py); only searches of our own have `net`.
 _SELFPLAY = re.compile(
     r"\bq=(?P<q>[+-]\d\.\d+)(?:\s+wdl=(?P<w>\d+)/(?P<d>\d+)/(?P<l>\d+))?(?:\s+n=(?P<nodes>\d+))?"
     r"\s+net=(?P<net>[+-]\d\.\d+)"
@@ -269,37 +269,40 @@ _MARKS = {
     EVAL: re.compile(rb"\[%eval\s"),
     CUTECHESS: re.compile(rb"\{\s*[+-]?(?:M\d+|\d+\.\d+)/\d+"),
     TCEC: re.compile(rb"[{, ]wv=[+-]?M?\d"),
-    # From the brace on, so that it comes before the [%eval] that such a comment may hold, too.
+    # From the brace on: the match then begins before an [%eval] inside the same comment.
     SELFPLAY: re.compile(rb"\{(?:\[%[^\]]*\]\s*)*q=[+-]\d[^}]*\snet=[+-]\d"),
 }
 
 
 def kind_in(text: bytes, wanted: str | None = None) -> tuple[str, int] | None:
-    """The kind of evaluation (or the wanted one) that comes first in PGN text, and where; None when there is none."""
+    """The first kind of evaluation in PGN text (any kind, or the wanted one) and its offset; None without any."""
     marks = [(kind, mark) for kind, mark in _MARKS.items() if wanted in (None, kind)]
-    found = [(match.start(), kind) for kind, mark in marks if (match := mark.search(text))]
-    return (min(found)[1], min(found)[0]) if found else None
+    matches = [(match.start(), kind) for kind, mark in marks if (match := mark.search(text))]
+    if not matches:
+        return None
+    at, kind = min(matches)
+    return kind, at
 
 
 def game_reject(text: bytes, kind: str) -> str | None:
-    """Why a game has no evaluation of this kind; None when it has."""
+    """Why a game is left out for lack of an evaluation of this kind; None if it has one."""
     if kind in _MARKS and _MARKS[kind].search(text):
         return None
     return OTHER_KIND if any(mark.search(text) for mark in _MARKS.values()) else NONE_RECORDED
 
 
 def read_comments(kind: str, comments: Iterable[str | None], signs: Iterable[int]) -> list[Recorded | None]:
-    """What the comments say of their positions; a sign turns a score as written into the side to move's."""
+    """The evaluations in the comments; the sign turns a score as written into the side to move's."""
     return [_read(kind, text, sign) if text else None for text, sign in zip(comments, signs, strict=True)]
 
 
 def _read(kind: str, text: str, sign: int) -> Recorded | None:
-    """What a comment says; None where it says nothing, or numbers that are none, as of five thousand digits."""
+    """The evaluation in a comment; None without one, or for a number that Python cannot read (5,000 digits)."""
     try:
-        found = _READERS[kind](text, sign)
+        recorded = _READERS[kind](text, sign)
     except (ValueError, OverflowError):
         return None
-    return found if found is not None and fits(found) else None
+    return recorded if recorded is not None and fits(recorded) else None
 
 
 def _read_eval(text: str, sign: int) -> Recorded | None:
@@ -332,12 +335,11 @@ def _read_cutechess(text: str, sign: int) -> Recorded | None:
 def _read_tcec(text: str, sign: int) -> Recorded | None:
     match = _TCEC.search(text)
     fields = dict(_FIELD.findall(text)) if match else {}
-    # An engine that has only one move plays it without a search, and its 0.00 says nothing.
+    # An engine with only one legal move plays it without a search, and its 0.00 means nothing.
     if match is None or fields.get("n") == "0":
         return None
     cp, mate = _score(match, sign)
-    numbers = (int(fields.get(name, 0)) for name in ("d", "sd", "n", "mt"))
-    depth, seldepth, nodes, milliseconds = numbers
+    depth, seldepth, nodes, milliseconds = (int(fields.get(name, 0)) for name in ("d", "sd", "n", "mt"))
     return Recorded(TCEC, cp, mate, depth=depth, seldepth=seldepth, nodes=nodes, time_ms=milliseconds)
 
 
@@ -353,7 +355,7 @@ def _read_selfplay(text: str, sign: int) -> Recorded | None:
 
 
 def _score(match: re.Match[str], sign: int) -> tuple[int | None, int | None]:
-    """Centipawns, or moves to mate of a number of plies, from the side to move."""
+    """(centipawns, moves to mate), one of them None, from the side to move; the text counts mates in plies."""
     if match["sign"] == "-":
         sign = -sign
     if match["plies"]:
@@ -418,9 +420,9 @@ class _Readable:
 
 
 def _readable(block: GameBlock, rows: Rows, recorded: RecordedOptions | None) -> _Readable:
-    """Leaves out what is no readable game of standard chess, or has no recorded evaluation where one is wanted.
+    """Rejects texts that are no readable game of standard chess, or that lack the recorded evaluation that is wanted.
 
-    Mends what can be mended in the block: empty lines between moves, and texts that are not UTF-8.
+    Repairs two faults in the block: empty lines between moves, and texts that are not UTF-8.
     """
     joined = b"".join(block.games)
     counts, flags, bodies = _census(block.games, joined)
@@ -448,7 +450,7 @@ def _readable(block: GameBlock, rows: Rows, recorded: RecordedOptions | None) ->
 
 
 def _as_utf8(text: bytes, body: int) -> tuple[bytes, int]:
-    """A game in UTF-8, and where its movetext begins then: letters of Latin-1 become two bytes each."""
+    """A game in UTF-8, and where its movetext then begins: letters of Latin-1 become two bytes each."""
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -457,7 +459,7 @@ def _as_utf8(text: bytes, body: int) -> tuple[bytes, int]:
 
 
 def _mend(block: GameBlock, readable: _Readable, parsed: _Parsed) -> bool:
-    """Rewrites the games that the reader rejected where a second reading can; says whether there are any."""
+    """Rewrites those rejected games that python-chess can read; returns whether there are any."""
     mended = False
     for g in np.flatnonzero(~parsed.good).tolist():
         i = readable.games[g]
@@ -478,10 +480,10 @@ def _census(texts: list[bytes], joined: bytes) -> tuple[Index, Index, Index]:
 
 
 class _Parsed:
-    """What the reader made of the readable games, as arrays over games (g), over their moves (m), over positions.
+    """The reader's results for the readable games, as arrays over games (g), moves (m) and positions.
 
-    A game has one position more than moves, or none at all where its start position is illegal: `at` says in which
-    position a move is played.
+    A game has one position more than moves, but none if its start position is illegal: `at` gives the position in which
+    a move is played.
     """
 
     def __init__(self, block: GameBlock, readable: _Readable, options: SampleOptions) -> None:
@@ -510,18 +512,18 @@ class _Parsed:
         self.ply_in_game = np.arange(len(self.moves)) - self.cuts[self.game_of_move]
         starts = self.chunk.position_offsets[:-1].astype(np.int64)
         self.first_positions = starts
-        # A game without a legal start has no positions, and none of its rows is ever looked at.
+        # A game without a legal start has no positions, and nothing reads its rows.
         self.black_start = np.zeros(len(games), np.bool_)
         legal = np.diff(self.chunk.position_offsets) > 0
         self.black_start[legal] = ~self.chunk.turn[starts[legal]]
         self.start_numbers = np.array([_start_number(headers) for headers in self.headers], np.int64)
 
     def length(self, g: int) -> int:
-        """The moves that the reader saw of a game."""
+        """The number of moves that the reader found in a game."""
         return int(self.cuts[g + 1] - self.cuts[g])
 
     def start_is_legal(self, g: int) -> bool:
-        """The reader gives no positions at all of a game whose FEN it refuses."""
+        """False for a game whose FEN the reader refuses: it then returns no positions."""
         return bool(self.chunk.position_offsets[g + 1] > self.chunk.position_offsets[g])
 
     def count(self, rows: Rows) -> None:
@@ -594,7 +596,7 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
 
 
 def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
-    """The moves whose positions pass all filters; each filter counts what it rejects of what it is given."""
+    """The moves whose positions pass all filters; each filter counts the positions that it rejects."""
     sieve = Sieve(moves, rows.rejected_positions)
     ply = 2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[parsed.at(moves)]
     sieve.keep(ply >= options.min_ply, f"before ply {options.min_ply}")
@@ -623,7 +625,7 @@ def _forcing(parsed: _Parsed, moves: Index) -> NDArray[np.bool_]:
 
 
 def _lowest_per_game(parsed: _Parsed, moves: Index, options: SampleOptions) -> Index:
-    """Of each game the `per_game` moves of lowest priority, in game order."""
+    """The `per_game` moves of lowest priority of each game, in game order."""
     numbers = np.array(parsed.block.numbers, np.int64)[parsed.games]
     hashes = game_hashes(options.seed, parsed.block.source.identity, numbers)
     g = parsed.game_of_move[moves]
@@ -639,14 +641,14 @@ def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
 
 
 def _start_number(headers: dict[str, str]) -> int:
-    """The full-move number of the game's start position, 1 where its FEN says nothing, or what no game reaches."""
+    """The full-move number of the game's start position; 1 if its FEN has none, or one that no game reaches."""
     fields = headers.get("FEN", "").split()
     number = whole(fields[5]) if len(fields) > 5 else None
     return number if number is not None and 0 < number <= MAX_NUMBER else 1
 
 
 def _reason(error: str | None) -> tuple[str, str]:
-    """The reader's message as a reason to count and a detail to show."""
+    """The reader's message as a reason, by which games are counted, and a detail to show."""
     if error is None:
         return "reader stopped before the end", ""
     detail = error.split(" (")[0]
@@ -658,13 +660,13 @@ def _reason(error: str | None) -> tuple[str, str]:
 
 
 def _result(headers: dict[str, str], outcome: str | None) -> str:
-    """The Result tag where it is a result, else the one that ends the movetext, else ``*``."""
+    """The Result tag if it is a result, otherwise the result at the end of the movetext, otherwise ``*``."""
     tag = headers.get("Result", "")
     return tag if tag in _RESULTS.values() else _RESULTS.get(outcome or "", "*")
 
 
 def _wanted_evaluations(texts: Sequence[bytes], joined: bytes, options: SampleOptions) -> list[RecordedOptions | None]:
-    """What to look for in the comments of each game; without a wish, evaluations as lichess writes them."""
+    """Which evaluations to read from the comments of each game; by default those that lichess writes."""
     if options.every_evaluation and options.recorded is None:
         kinds = [kind_in(text) if b"{" in text else None for text in texts]
         return [None if kind is None else RecordedOptions(kind[0]) for kind in kinds]
@@ -673,17 +675,17 @@ def _wanted_evaluations(texts: Sequence[bytes], joined: bytes, options: SampleOp
 
 def _recorded(parsed: _Parsed, moves: Index) -> list[Recorded | None]:
     """The evaluations recorded of the positions in which these moves are played."""
-    wishes = list(dict.fromkeys(parsed.wanted))
-    if len(wishes) == 1 and wishes[0] is not None:
-        return _recorded_as(parsed, moves, wishes[0])
-    found: list[Recorded | None] = [None] * len(moves)
-    number = np.array([wishes.index(wanted) for wanted in parsed.wanted])[parsed.game_of_move[moves]]
-    for i, wanted in enumerate(wishes):
+    kinds = list(dict.fromkeys(parsed.wanted))
+    if len(kinds) == 1 and kinds[0] is not None:
+        return _recorded_as(parsed, moves, kinds[0])
+    evaluations: list[Recorded | None] = [None] * len(moves)
+    number = np.array([kinds.index(wanted) for wanted in parsed.wanted])[parsed.game_of_move[moves]]
+    for i, wanted in enumerate(kinds):
         rows = np.flatnonzero(number == i)
         if wanted is not None and len(rows):
             for row, evaluation in zip(rows.tolist(), _recorded_as(parsed, moves[rows], wanted), strict=True):
-                found[row] = evaluation
-    return found
+                evaluations[row] = evaluation
+    return evaluations
 
 
 def _recorded_as(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Recorded | None]:
@@ -692,19 +694,19 @@ def _recorded_as(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list
     signs = [wanted.sign(side) for side in white]
     comments: list[str | None] = parsed.chunk.comments
     if wanted.kind != EVAL:
-        found = read_comments(wanted.kind, [comments[m] for m in moves.tolist()], signs)
+        recorded = read_comments(wanted.kind, [comments[m] for m in moves.tolist()], signs)
         names = [parsed.headers[g] for g in parsed.game_of_move[moves].tolist()]
         return [
             r and replace(r, by=headers.get("White" if side else "Black", ""))
-            for r, headers, side in zip(found, names, white, strict=True)
+            for r, headers, side in zip(recorded, names, white, strict=True)
         ]
     first = (parsed.ply_in_game[moves] == 0).tolist()
     before = [None if start else comments[m - 1] for m, start in zip(moves.tolist(), first, strict=True)]
-    found = read_comments(EVAL, before, signs)
-    # The reader keeps the last comment of a move, but gives evaluations in pawns apart, of earlier comments too.
-    apart = parsed.chunk.evals[np.maximum(moves - 1, 0)]
-    for i in np.flatnonzero(np.isfinite(apart)).tolist():
-        if found[i] is None and not first[i]:
-            pawns = Recorded(EVAL, cp=signs[i] * round(100 * float(apart[i])))
-            found[i] = pawns if fits(pawns) else None
-    return found
+    recorded = read_comments(EVAL, before, signs)
+    # The reader returns only the last comment of a move, but evaluations in pawns from earlier comments too.
+    pawns = parsed.chunk.evals[np.maximum(moves - 1, 0)]
+    for i in np.flatnonzero(np.isfinite(pawns)).tolist():
+        if recorded[i] is None and not first[i]:
+            evaluation = Recorded(EVAL, cp=signs[i] * round(100 * float(pawns[i])))
+            recorded[i] = evaluation if fits(evaluation) else None
+    return recorded

@@ -1,4 +1,4 @@
-"""Positions drawn from a block of games or lines, still as arrays; what was left out, and why."""
+"""Positions drawn from a block of games or lines, as arrays, and reports on what was left out and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A game that was not used: why, and where it begins. `source` is None where it is that of all."""
+    """A game that was left out: why, and where it begins. `source` is None if it is the source of the block."""
 
     reason: str
     offset: int
@@ -32,9 +32,9 @@ class Rejected:
 @dataclass(slots=True)
 class Rows:
     """n positions of one block. Per row: boards, keys, ply, `game` (an index into the lists per game), `played`
-    (empty for bare positions), the moves before it, ``moves[begin:end]``, what is `recorded` of its value, and whether
-    its history is known (by default where there is a game). Per game: numbers, offsets, headers, results, and
-    the archive where not all are of one. Only rows that are not seen before become records: `batch`."""
+    (None for bare positions), the moves before it, ``moves[begin:end]``, its `recorded` evaluation, and whether its
+    history is known (by default, if there is a game). Per game: numbers, offsets, headers, results, and the archives if
+    there are several. `batch` makes records of those rows that are new."""
 
     source: Source
     parsed: int = 0
@@ -62,11 +62,11 @@ class Rows:
 
     @property
     def bare(self) -> bool:
-        """Positions without a game: nothing is known of what came before."""
+        """These are positions without a game and without known history."""
         return self.played is None and not len(self.moves)
 
     def count(self, report: ReadReport) -> None:
-        """Adds what was parsed and left out to the report; the rows themselves are counted where they are used."""
+        """Adds the parsed and rejected games and positions to the report; the caller counts the rows that it uses."""
         report.parsed += self.parsed
         for game in self.rejected:
             report.reject(game.reason, (game.source or self.source).path, game.offset, game.detail)
@@ -92,17 +92,17 @@ class Rows:
         )
 
     def _origins(self, index: Index, games: list[int]) -> Origins:
-        known = {g: self.origin_of(g) for g in dict.fromkeys(games)}
+        origins = {g: self.origin_of(g) for g in dict.fromkeys(games)}
         played: list[str | None] = [None] * len(index)
         if self.played is not None:
             played = [decode_move(m) for m in self.played[index].tolist()]
         recorded = self.recorded
         if recorded is not None:
             recorded = recorded.take(index) if isinstance(recorded, QColumns) else picked(recorded, index)
-        return Origins([known[g] for g in games], played, recorded)
+        return Origins([origins[g] for g in games], played, recorded)
 
     def origin_of(self, g: int) -> OriginGame:
-        """Where a game was found."""
+        """The origin of game `g`."""
         source = self.sources[g] if self.sources else self.source
         return OriginGame(source.path, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
 
@@ -121,28 +121,28 @@ class ReadReport:
 
     bytes_read: int = 0  # decompressed
     games: int = 0  # found by the splitter
-    not_sampled: int = 0  # games that `game_share` passed over, unparsed
+    not_sampled: int = 0  # games outside `game_share`, not parsed
     parsed: int = 0
     rejected: Counter[str] = field(default_factory=Counter)  # games, by reason
     looked_at: int = 0  # positions of parsed games in which a move was played
     rejected_positions: Counter[str] = field(default_factory=Counter)  # by filter
     not_drawn: int = 0  # eligible positions beyond `per_game` or `positions`
     duplicates: int = 0
-    positions: int = 0  # handed out
-    without_history: int = 0  # of these: known by their board alone
+    positions: int = 0  # sampled
+    without_history: int = 0  # of these: bare positions
     examples: list[tuple[str, int, str]] = field(default_factory=list)  # (source, byte offset, reason)
-    truncated: list[tuple[str, str]] = field(default_factory=list)  # (source, how it broke off)
-    empty: list[str] = field(default_factory=list)  # sources without a single byte
+    truncated: list[tuple[str, str]] = field(default_factory=list)  # (source, where and why it broke off)
+    empty: list[str] = field(default_factory=list)  # sources of 0 bytes
 
     def reject(self, reason: str, source: str, offset: int, detail: str = "") -> None:
-        """Counts a rejected game; the first few of each reason are kept with their place."""
+        """Counts a rejected game; the first few of each reason become examples."""
         self.rejected[reason] += 1
         if self.rejected[reason] <= EXAMPLES_PER_REASON:
             self.examples.append((source, offset, f"{reason}: {detail}" if detail else reason))
 
     @property
     def adds_up(self) -> bool:
-        """No game and no position was lost on the way (true when the run is finished)."""
+        """Every game and every position is counted once (true at the end of a run)."""
         games = self.parsed + sum(self.rejected.values()) + self.not_sampled
         positions = sum(self.rejected_positions.values()) + self.not_drawn + self.duplicates + self.positions
         return self.games == games and self.looked_at == positions
@@ -171,28 +171,28 @@ class ReadReport:
 
 
 class Sieve:
-    """`at` [n] are the rows that passed all filters so far; a filter has one entry for each of them."""
+    """Filters rows: `at` [n] are the rows that have passed so far; each filter has one entry for each of them."""
 
     def __init__(self, at: Index, rejected: Counter[str]) -> None:
         self.at, self._rejected = at, rejected
 
     def keep(self, fits: NDArray[np.bool_], reason: str) -> None:
-        """Goes on with the rows that fit, and counts the others under the reason."""
+        """Keeps the rows that fit, and counts the others under the reason."""
         rejected = len(fits) - int(np.count_nonzero(fits))
         if rejected:
             self._rejected[reason] += rejected
             self.at = self.at[fits]
 
     def keep_unless(self, reasons: Iterable[str | None]) -> None:
-        """Goes on with the rows for which there is no reason against it."""
-        given = np.array([reason or "" for reason in reasons], np.str_)
-        for reason in sorted(set(given.tolist()) - {""}):
-            fits = given != reason
+        """Keeps the rows whose reason to reject is None, and counts the others by reason."""
+        remaining = np.array([reason or "" for reason in reasons], np.str_)
+        for reason in sorted(set(remaining.tolist()) - {""}):
+            fits = remaining != reason
             self.keep(fits, reason)
-            given = given[fits]
+            remaining = remaining[fits]
 
     def keep_pieces(self, count: Callable[[Index], NDArray[np.integer]], options: SampleOptions) -> None:
-        """Goes on with the rows that have not too few and not too many men, of which `count` gives the numbers."""
+        """Keeps the rows whose number of men, from `count`, is within the bounds of the options."""
         least, most = options.min_pieces, options.max_pieces
         if least is not None:
             self.keep(count(self.at) >= least, f"fewer than {least} pieces")

@@ -1,4 +1,4 @@
-"""Archives in, batches of sampled positions out: the pipeline of splitting, parsing, drawing and deduplication."""
+"""From archives to batches of sampled positions: splitting, parsing, drawing and deduplication."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from valuerepair.errors import UsageError, ValueRepairError
 
 BLOCK_GAMES = 256
 BLOCK_BYTES = 1 << 21
-FIRST_BATCH_ROWS = 64  # the first comes soon: engines wait for it
+FIRST_BATCH_ROWS = 64  # the first batch is small: engines wait for it
 BATCH_ROWS = 1024
 RESULT_ROWS = 4096
-_HEAD = 1 << 16  # bytes that tell what an archive of text is
+_HEAD = 1 << 16  # bytes that identify the format of a text archive
 NO_GAME = "a position without a game"
 _EMPTY_REASONS = ("not a game", "not text", "not a position")
 
@@ -51,37 +51,38 @@ def sample(
     kept: KeptSample | None = None,
     net: NetLines | None = None,
 ) -> Iterator[PositionBatch]:
-    """Positions drawn from archives, in batches of one to some thousand rows; `report` is filled on the way.
+    """Draws positions from archives, in batches of one to a few thousand rows, and fills `report`.
 
     `paths` are files (PGN, EPD, FEN or lichess's evaluation dump, packed or not, lc0's training chunks, tar archives of
-    these, all told by content), folders, or ``-`` for standard input, where no chunks can come.
-    `on_bytes` is told, from another thread, of every so many bytes read of the (packed) files. The batches depend on
+    chunks; the content identifies the format), folders, or ``-`` for standard input, which cannot have chunks.
+    `on_bytes` is called from another thread with the number of (packed) bytes after each read. The batches depend on
     the archives, the seed and the other options, not on threads or timing. No two rows have the same key, unless a
-    position that was reached beside a game (`options.aside`) stands in a game that is drawn later. `net` says what it
-    would look at there; only the kinds ``policy`` and ``search`` ask it.
-    With ``options.positions`` what is drawn is `kept` from time to time, and reading goes on where that was done last;
-    not where there are training chunks or standard input, and within PGN only.
+    position reached beside a game (`options.aside`) also stands in a game that is drawn later. `net` is needed for the
+    kinds ``policy`` and ``search`` only.
+    With ``options.positions`` the sample is saved in `kept` from time to time, and a later call resumes there; but not
+    with training chunks or standard input, and only within PGN.
 
-    Raises UsageError for a missing path, at once; ValueRepairError for a folder without archives, at once, and for
-    files in which there is not a single game, at the end. A stream that breaks off is no error here: it is in
+    Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and
+    ValueRepairError at the end if the files have no game. A stream that breaks off is no error: it is listed in
     ``report.truncated``.
     """
     sources = find_sources(paths)
-    again = options.positions is not None and not any(source.path == "-" or holds_chunks(source) for source in sources)
-    batches = _sample(sources, options, report, on_bytes, kept if again else None)
+    resumable = options.positions is not None
+    resumable = resumable and not any(source.path == "-" or holds_chunks(source) for source in sources)
+    batches = _sample(sources, options, report, on_bytes, kept if resumable else None)
     return _beside(batches, options, report, net) if options.shares_beside else batches
 
 
 def read_games(
     wanted: Mapping[str, Collection[int]], recorded: RecordedOptions | None, report: ReadReport
 ) -> Iterator[PositionBatch]:
-    """All positions of some games in which a move was played, in batches of whole games, in their order.
+    """All positions of the wanted games in which a move was played, in batches of whole games, in order.
 
-    `wanted` are archives by the names that games in a store have as their source, and the numbers of games in each,
-    from 1; of archives that are no PGN nothing comes. With `recorded` only positions that have such an evaluation,
-    which they bring along. All other games are passed over, unparsed.
+    `wanted` maps archives, named as in the `source` of a store's games, to the numbers of games, from 1; archives that
+    are not PGN yield nothing. With `recorded`, only positions with such an evaluation, and the evaluation with them.
+    All other games are skipped without parsing.
 
-    Raises UsageError for a file that is not there.
+    Raises UsageError for a missing file.
     """
     options = SampleOptions(per_game=None, min_ply=0, recorded=recorded)
     sources = [Source(name, name) for name in wanted]
@@ -89,7 +90,7 @@ def read_games(
         if not os.path.isfile(source.path):
             raise UsageError(f"{source.path}: no such file")
     sources = [source for source in sources if _has_games(source)]
-    numbers = {name: np.array(sorted(which), np.int64) for name, which in wanted.items()}
+    numbers = {name: np.array(sorted(games), np.int64) for name, games in wanted.items()}
     with closing(_blocks(sources, options, report, None, numbers)) as blocks:
         for rows in _parse(blocks, options):
             rows.count(report)
@@ -105,10 +106,10 @@ def read_whole_games(
     *,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Rows]:
-    """All games of archives in order, in blocks whose rows are all positions in which a move was played.
+    """All games of archives in order, in blocks; the rows of a block are all positions in which a move was played.
 
-    `paths` are as in `sample`, `options` those that choose games: `game_share`, the headers' filters, `max_bytes`. What
-    is no game (lines of EPD, evaluation dumps) is rejected. A game that comes twice is given twice.
+    `paths` are as in `sample`; of the `options` those apply that choose games: `game_share`, the filters by header,
+    `max_bytes`. Lines of EPD and evaluation dumps are rejected. Repeated games are not removed.
 
     Raises UsageError for a missing path and for training chunks, ValueRepairError as `sample`.
     """
@@ -132,21 +133,21 @@ def read_whole_games(
 def _beside(
     drawn: Generator[PositionBatch], options: SampleOptions, report: ReadReport, net: NetLines | None
 ) -> Generator[PositionBatch]:
-    """The positions, of which shares are followed by moves. What a game has and is reached beside one is the game's."""
+    """The positions, with shares of them followed by moves; a position both in a game and beside one is the game's."""
     seen = KeySet()
     with closing(drawn) as batches:
         for batch in _growing(batches):
-            found, _, lost = beside(batch, options.shares_beside, options.seed, net)
-            wanted = seen.add(found.key) | stood_in_game(found)
+            moved, _, lost = beside(batch, options.shares_beside, options.seed, net)
+            wanted = seen.add(moved.key) | stood_in_game(moved)
             report.rejected_positions.update(+lost)
             report.duplicates += int((~wanted).sum())
             report.positions -= len(batch) - int(wanted.sum())
-            report.without_history -= int((~batch.history_known).sum() - (~found.history_known[wanted]).sum())
-            yield found.take(np.flatnonzero(wanted))
+            report.without_history -= int((~batch.history_known).sum() - (~moved.history_known[wanted]).sum())
+            yield moved.take(np.flatnonzero(wanted))
 
 
 def _growing(batches: Iterator[PositionBatch]) -> Iterator[PositionBatch]:
-    """The batches, the first ones in pieces: engines wait for them, and a search with the net takes its time."""
+    """The batches, with the first ones in small parts: engines wait for them, and a search with the net takes long."""
     size = FIRST_BATCH_ROWS
     for batch in batches:
         begin = 0
@@ -157,7 +158,7 @@ def _growing(batches: Iterator[PositionBatch]) -> Iterator[PositionBatch]:
 
 
 def _has_games(source: Source) -> bool:
-    """The archive is PGN, by its beginning; others can be large, and are not read through for nothing."""
+    """The archive is PGN, by its beginning. Others may be large, and nothing would be read from them."""
     if holds_chunks(source):
         return False
     with Stream(source) as stream:
@@ -183,7 +184,7 @@ def _sample(
 
 
 def _check_any_read(sources: Sequence[Source], report: ReadReport) -> None:
-    """Raises ValueRepairError where there was not a single game."""
+    """Raises ValueRepairError if the archives had no game."""
     names = _names(sources)
     unread = {reason: count for reason, count in report.rejected.items() if reason.startswith(UNREADABLE)}
     if unread and report.games == sum(unread.values()):
@@ -208,9 +209,9 @@ def _blocks(
     only: Mapping[str, NDArray[np.int64]] | None = None,
     kept: KeptSample | None = None,
 ) -> Generator[Block | Place, None, None]:
-    """Games that are worth parsing, in blocks; counts all others. A `Place` where what is drawn so far is to be kept.
+    """The games to parse, in blocks; counts all others. A `Place` is where the sample so far is to be saved.
 
-    `only` are numbers of games by the name of their archive, None where all may be wanted.
+    `only` maps names of archives to the numbers of the wanted games; None: all games.
     """
     begin = Place() if kept is None else kept.place
     if on_bytes is not None:
@@ -230,7 +231,7 @@ def _text_blocks(
     only: Mapping[str, NDArray[np.int64]] | None,
     kept: KeptSample | None,
 ) -> Iterator[Block | Place]:
-    """The games or lines of archives of text."""
+    """The games or lines of text archives."""
     begin = Place() if kept is None else kept.place
     source, games = begin.source - 1, Splitter()
     lines: LineSplitter | None = None
@@ -247,12 +248,12 @@ def _text_blocks(
         if piece.broken:
             report.truncated.append((piece.source.path, piece.broken))
         if lines is not None:
-            whole = piece.last and not piece.broken
-            found = lines.feed(piece.buffer[HEADROOM : HEADROOM + piece.length].tobytes(), last=whole)
+            data = piece.buffer[HEADROOM : HEADROOM + piece.length].tobytes()
+            complete = lines.feed(data, last=piece.last and not piece.broken)
             if piece.broken and lines.unfinished is not None:
                 report.games += 1
                 report.reject("cut off", piece.source.path, lines.unfinished)
-            yield _shared_lines(found, options, report)
+            yield _shared_lines(complete, options, report)
             continue
         for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
             for i in _wanted(cut, piece, options, report, only):
@@ -278,7 +279,7 @@ def _text_blocks(
 
 
 def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
-    """For files of one position a line; None where there are games."""
+    """The splitter for a file with one position a line; None for a file of games."""
     if looks_like_dump(head):
         return LineSplitter(source, DumpBlock)
     if chunk_version(head) is not None or looks_like_tar(head):
@@ -293,7 +294,7 @@ def _wanted(
     report: ReadReport,
     only: Mapping[str, NDArray[np.int64]] | None,
 ) -> list[int]:
-    """The games (indices) that are whole and in the share to look at, and among those asked for."""
+    """The indices of the complete games that are in the share to parse, and in `only`."""
     report.games += len(games)
     numbers = np.arange(games.first, games.first + len(games))
     chosen = in_share(game_hashes(options.seed, piece.source.identity, numbers), options.game_share)
@@ -310,7 +311,7 @@ def _wanted(
 
 
 def _shared_lines(block: LineBlock, options: SampleOptions, report: ReadReport) -> LineBlock:
-    """The lines in the share to look at."""
+    """The lines in the share to parse."""
     report.games += len(block.lines)
     if options.game_share >= 1:
         return block
@@ -328,8 +329,8 @@ def _shared_lines(block: LineBlock, options: SampleOptions, report: ReadReport) 
 def _parse(
     blocks: Iterator[Block | Place], options: SampleOptions, keep: Callable[[Place], None] | None = None
 ) -> Iterator[Rows]:
-    """Parses blocks in threads; the results come in the order of the blocks. `keep` is called at a place when those
-    before it have been taken."""
+    """Parses blocks in threads and yields the results in the order of the blocks. Calls `keep` with a place once all
+    blocks before it have been yielded."""
     pool = ThreadPoolExecutor(options.threads, thread_name_prefix="pgn")
     pending: deque[Future[Rows]] = deque()
     try:
@@ -350,7 +351,7 @@ def _parse(
 
 
 def _distinct(parsed: Iterator[Rows], report: ReadReport) -> Iterator[PositionBatch]:
-    """Batches of the positions not seen before."""
+    """The positions in batches, without repeated ones."""
     seen = KeySet()
     ready: list[PositionBatch] = []
     count, enough = 0, FIRST_BATCH_ROWS
@@ -373,7 +374,7 @@ def _distinct(parsed: Iterator[Rows], report: ReadReport) -> Iterator[PositionBa
 def _lowest(
     blocks: Iterator[Block | Place], options: SampleOptions, report: ReadReport, kept: KeptSample | None
 ) -> Iterator[PositionBatch]:
-    """A uniform sample of all distinct positions, known when the last one was seen; until then it is `kept`."""
+    """A uniform sample of all distinct positions, known after the last one is read; until then saved in `kept`."""
     lowest = LowestPriorities(options.positions or 0, options.seed)
     if kept is not None and kept.drawn is not None:
         lowest.add(kept.drawn)
@@ -398,9 +399,9 @@ def _lowest(
         yield chosen.take(np.arange(begin, min(begin + RESULT_ROWS, len(chosen))))
 
 
-MOST = 1 << 26  # bytes of an archive that are looked through
+MOST = 1 << 26  # bytes of an archive that are searched for evaluations
 _PIECE = 1 << 20
-_OVERLAP = 256  # no mark of an evaluation is longer, and hardly a line of EPD
+_OVERLAP = 256  # the mark of an evaluation is shorter, and so are most lines of EPD
 _EPD_SCORE = re.compile(rb"[\s;](?:ce|dm)\s+[+-]?\d+|\bbm\s+#")
 _DEPTH_IN_EVAL = re.compile(rb"\[%eval\s+[^\],]+,\s*\d")
 _DEPTH_IN_EPD = re.compile(rb"[\s;]acd\s+[1-9]")
@@ -408,7 +409,7 @@ _DEPTH_IN_EPD = re.compile(rb"[\s;]acd\s+[1-9]")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A kind of `options.KINDS`, whether its evaluations have a depth, and the archive of the first one."""
+    """A kind of `options.KINDS`, whether its first evaluation has a depth, and the archive of that evaluation."""
 
     kind: str
     depth: bool
@@ -418,7 +419,7 @@ class Found:
 def depth_of(paths: Sequence[str], kind: str) -> bool | None:
     """Whether the first evaluation of this kind has a depth.
 
-    None when that is not known: there is none in the first `MOST` bytes of an archive, or standard input comes first.
+    None if unknown: the first `MOST` bytes of the archives have no such evaluation, or standard input comes first.
     """
     for source in find_sources(paths):
         if source.path == "-":
@@ -431,7 +432,7 @@ def depth_of(paths: Sequence[str], kind: str) -> bool | None:
 def detect(paths: Sequence[str]) -> Found:
     """The kind of the first recorded evaluation in the archives.
 
-    Raises UsageError for standard input, which cannot be looked at beforehand, and ValueRepairError when there is none.
+    Raises UsageError for standard input, which cannot be searched in advance, and ValueRepairError without evaluations.
     """
     sources = find_sources(paths)
     for source in sources:
@@ -447,7 +448,7 @@ def detect(paths: Sequence[str]) -> Found:
 
 
 def _in_text(source: Source, wanted: str | None = None) -> Found | None:
-    """The first evaluation of an archive of text, or the first of the wanted kind."""
+    """The first evaluation of a text archive (any kind, or the wanted one); None without any."""
     lines = False
     for i, text in enumerate(_pieces(source)):
         if i == 0:
@@ -470,7 +471,7 @@ def _line_at(text: bytes, at: int) -> bytes:
 
 
 def _pieces(source: Source) -> Iterator[bytes]:
-    """The beginning of an archive in pieces that overlap a little."""
+    """The first `MOST` bytes of an archive in overlapping pieces."""
     rest = b""
     with Stream(source) as stream:
         for _ in range(MOST // _PIECE):

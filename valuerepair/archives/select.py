@@ -1,7 +1,7 @@
-"""Seeded choice without state: every game and every position has a priority that depends only on seed and identity.
+"""Seeded choice without state: the priority of a game or position depends only on the seed and on its identity.
 
-So the choice is the same in any order and on any number of threads, and the lowest N priorities of a stream are a
-uniform sample of it in one pass (bottom-k sampling). Mixing is SplitMix64's finaliser (Steele, Lea, Flood 2014).
+The choice is therefore the same in any order and on any number of threads, and the lowest N priorities of a stream are
+a uniform sample of it in one pass (bottom-k sampling). Mixing is SplitMix64's finaliser (Steele, Lea, Flood 2014).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from valuerepair.chess.positions import PositionBatch
 U64 = NDArray[np.uint64]
 
 
-def mix(values: U64) -> U64:
+def scrambled(values: U64) -> U64:
     """A bijection of 64-bit numbers whose output bits all depend on all input bits."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -33,25 +33,25 @@ def salt(*parts: object) -> U64:
 
 def game_hashes(seed: int, identity: str, numbers: NDArray[np.int64]) -> U64:
     """uint64[n] for the games of these numbers in the archive of this identity."""
-    return mix(numbers.astype(np.uint64) ^ salt(seed, identity))
+    return scrambled(numbers.astype(np.uint64) ^ salt(seed, identity))
 
 
 def in_share(hashes: U64, share: float) -> NDArray[np.bool_]:
     """bool[n]: the games to look at, so that a smaller share is part of a larger one."""
     if share >= 1:
         return np.ones(len(hashes), np.bool_)
-    chosen: NDArray[np.bool_] = mix(hashes) < np.uint64(share * 2.0**64)
+    chosen: NDArray[np.bool_] = scrambled(hashes) < np.uint64(share * 2.0**64)
     return chosen
 
 
 def ply_priorities(hashes: U64, plies: NDArray[np.int64]) -> U64:
-    """uint64[n]: of each position, by its game's hash and its number in the game."""
-    return mix(hashes ^ mix(plies.astype(np.uint64)))
+    """uint64[n]: the priority of each position, from its game's hash and its number in the game."""
+    return scrambled(hashes ^ scrambled(plies.astype(np.uint64)))
 
 
 def key_priorities(seed: int, keys: U64) -> U64:
-    """uint64[n]: of each position by its board key alone, so that equal positions have one priority."""
-    return mix(keys ^ salt(seed, "positions"))
+    """uint64[n]: the priority of each position, from its board key alone: equal positions have the same priority."""
+    return scrambled(keys ^ salt(seed, "positions"))
 
 
 def lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int) -> NDArray[np.int64]:
@@ -84,7 +84,7 @@ class KeySet:
         self.size = 0
 
     def add(self, keys: U64) -> NDArray[np.bool_]:
-        """Adds the keys and returns bool[n]: which were not in the set before (of equal ones only the first)."""
+        """Adds the keys and returns bool[n]: which keys are new to the set (of equal keys, only the first)."""
         while (self.size + len(keys)) * 5 > len(self._table) * 4:
             grown = np.zeros(2 * len(self._table), np.uint64)
             _insert(grown, self._table[self._table != 0])
@@ -112,31 +112,31 @@ def _insert(table: U64, keys: U64) -> NDArray[np.bool_]:
 
 
 class LowestPriorities:
-    """Keeps the N distinct positions of lowest priority of a stream of batches, whatever its length."""
+    """Keeps the N distinct positions of lowest priority of a stream of batches of any length."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._count, self._seed = count, seed
         self._batches: list[PositionBatch] = []
         self._rows = 0
         self._limit = np.uint64(0xFFFFFFFFFFFFFFFF)
-        self.duplicates = 0  # of kept positions
+        self.duplicates = 0  # among the positions that were added
         self.dropped = 0
 
     def wanted(self, keys: U64) -> NDArray[np.bool_]:
-        """bool[n]: positions that may still be among the lowest; the others are counted as dropped."""
+        """bool[n]: which positions may still be among the lowest; counts the others as dropped."""
         low: NDArray[np.bool_] = key_priorities(self._seed, keys) <= self._limit
         self.dropped += int((~low).sum())
         return low
 
     def add(self, batch: PositionBatch) -> None:
-        """Takes positions that `wanted` let through."""
+        """Adds positions that `wanted` accepted."""
         self._batches.append(batch)
         self._rows += len(batch)
         if self._rows > 2 * self._count + 4096:
             self._settle()
 
     def result(self) -> PositionBatch:
-        """The chosen positions by rising priority: every beginning of them is a uniform sample too."""
+        """The chosen positions by rising priority: the first n of them are a uniform sample for every n."""
         self._settle()
         return PositionBatch.concat(self._batches)
 

@@ -16,7 +16,7 @@ from valuerepair.chess.bits import ALL, ZERO, lowest
 from valuerepair.chess.jit import inlined_kernel, kernel
 
 HEADROOM = 1 << 18  # bytes before a piece, a multiple of 8
-MAX_GAME = 1 << 23  # bytes; a "game" longer than this is none
+MAX_GAME = 1 << 23  # bytes; anything longer is not a game
 _STARTS = 1 << 15
 
 Bytes = NDArray[np.uint8]
@@ -26,9 +26,9 @@ Bytes = NDArray[np.uint8]
 class SplitGames:
     """Consecutive games in a buffer: game i is ``data[cuts[i]:cuts[i + 1]]``.
 
-    `first` is the 1-based number of game 0 in its archive, `base` the stream offset of ``data[0]``. `unfinished` says
-    that the last game ends where the stream was cut, `overlong` that the only game here is longer than `MAX_GAME`
-    and only its beginning is given.
+    `first` is the 1-based number of game 0 in its archive, `base` the stream offset of ``data[0]``. `unfinished`: the
+    last game ends where the stream was cut. `overlong`: the only game here is longer than `MAX_GAME`, and `data` has
+    only its beginning.
     """
 
     data: Bytes
@@ -58,27 +58,27 @@ class Splitter:
     """Finds the games of one archive. Feed its pieces in order; the last one (it may be empty) with ``last=True``."""
 
     def __init__(self, games: int = 0, offset: int = 0) -> None:
-        """The first piece begins after so many games, at this offset of the stream."""
+        """The first piece begins at byte `offset` of the stream, after `games` games."""
         self.games = games
         self._carry = np.empty(0, np.uint8)
         self._offset = offset  # stream offset of the next piece
-        self._inside = False  # the next piece begins inside a game that was given up as overlong
+        self._inside = False  # the next piece begins inside an overlong game, which is skipped
         self._starts = np.empty(_STARTS, np.int64)
 
     @property
     def unfinished(self) -> int | None:
-        """The bytes at the end of what was fed that belong to a game not given yet; None within one given up."""
+        """How many of the bytes fed so far belong to a game that has not ended; None inside an overlong game."""
         return None if self._inside else len(self._carry)
 
     @property
     def given(self) -> int:
-        """Where in the stream the games given so far end."""
+        """The offset in the stream at which the games returned so far end."""
         return self._offset - len(self._carry)
 
     def feed(self, buffer: Bytes, length: int, *, last: bool = False, cut: bool = False) -> list[SplitGames]:
-        """The games that are complete now. They refer to `buffer`; use them before it is filled again.
+        """The games that this piece completes. They refer to `buffer`; use them before it is filled again.
 
-        `buffer` holds the piece in ``[HEADROOM:HEADROOM + length]``. `cut` says that the stream broke off there.
+        `buffer` holds the piece in ``[HEADROOM:HEADROOM + length]``. `cut`: the stream broke off there.
         """
         begin = HEADROOM - len(self._carry)
         if begin < 0:
@@ -121,10 +121,10 @@ class Splitter:
         return found
 
     def _give_up(self, data: Bytes, at: int, end: int, base: int, words: NDArray[np.uint64]) -> list[SplitGames]:
-        """More bytes without the end of a game than a game has: look again as if the stream ended here.
+        """Splits more than `MAX_GAME` bytes without the end of a game, as if the stream ended here.
 
-        An unclosed comment then lets go of the games it swallowed. Where there is really one endless game, it is
-        given once, marked, and skipped up to the next header.
+        This finds the games that an unclosed comment hides. One endless game is returned once, marked as overlong, and
+        skipped up to the next header.
         """
         found: list[SplitGames] = []
         n = 0 if self._inside else find_games(data, words, at, end, True, False, self._starts)
@@ -142,7 +142,7 @@ class Splitter:
 
     @staticmethod
     def _line(data: Bytes, at: int, end: int) -> Bytes:
-        """The unfinished line at the end: all that is kept of text which belongs to no game."""
+        """The unfinished last line, the only part to keep of text that belongs to no game."""
         tail = data[max(at, end - HEADROOM // 2) : end]
         breaks = np.flatnonzero(tail == 10)
         line: Bytes = tail[breaks[-1] + 1 if len(breaks) else len(tail) :].copy()
@@ -161,20 +161,20 @@ NEWLINE, RETURN, SPACE, TAB = 10, 13, 32, 9
 OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 OPEN_PAREN, CLOSE_PAREN, SEMICOLON, PERCENT, QUOTE = 40, 41, 59, 37, 34
 _ONES, _LOWS = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
-_NOTHING, _TAGS, _MOVES = 0, 1, 2  # what was seen of a game
+_NOTHING, _TAGS, _MOVES = 0, 1, 2  # the section of a game in which a line lies
 
 
 @kernel
 def _zeros(word: Any) -> Any:
-    """The high bit of each byte that is zero, and of no other (Hacker's Delight, section 6-1)."""
+    """Sets the high bit of each byte that is zero, and no other bit (Hacker's Delight, section 6-1)."""
     return ~(((word & _LOWS) + _LOWS) | word | _LOWS)
 
 
 @inlined_kernel
 def _find(words: Words, at: int, end: int, a: int, b: int, c: int) -> int:
-    """The first place of one of three bytes in [at:end) of the memory that `words` is by eight bytes, or -1.
+    """The first index in [at:end) of one of three bytes, or -1; `words` is the memory in groups of eight bytes.
 
-    Built into its callers, where the bytes are constants: to look for one of them, given three times, costs no more.
+    It is inlined where the bytes are constants, so searching for one byte, given three times, costs no more.
     """
     wide_a, wide_b, wide_c = _ONES * np.uint64(a), _ONES * np.uint64(b), _ONES * np.uint64(c)
     i = at >> 3
@@ -208,7 +208,7 @@ def is_blank(byte: int) -> bool:
 
 @kernel
 def tag_name_end(data: Bytes, at: int, end: int) -> int:
-    """The end of the tag name when a tag line begins at `at` (``[Name``), -1 when none does."""
+    """The end of the tag name if a tag line begins at `at` (``[Name``), otherwise -1."""
     if data[at] != OPEN_BRACKET:
         return -1
     name = at + 1
@@ -233,7 +233,7 @@ def _same_tag(data: Bytes, at: int, eol: int, tag: int, tag_end: int) -> bool:
 
 @kernel
 def tag_line_rest(data: Bytes, at: int, eol: int) -> int:
-    """Where movetext begins behind the tag of the line data[at:eol], or `eol` when nothing but the tag is there."""
+    """Where movetext begins behind the tag of the line data[at:eol]; `eol` if the line has only the tag."""
     last = eol - 1
     while last > at and is_blank(data[last]):
         last -= 1
@@ -290,10 +290,10 @@ def _tags_inside(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def _comment_end(data: Bytes, words: Words, brace: int, end: int, last: bool) -> int:
-    """Where scanning goes on after the comment that opens at `brace`; -1 when its end is not in the data.
+    """Where to continue after the comment that opens at `brace`; -1 if its end is not in the data.
 
-    PGN comments do not nest. So another opening brace before the closing one, with a header between them, means that
-    this comment was never closed and a new game begins at the header: that place is returned.
+    PGN comments do not nest. Another opening brace before the closing one, with a header between them, therefore means
+    that this comment was never closed and a new game begins at the header, which is then returned.
     """
     close = _find(words, brace + 1, end, OPEN_BRACE, CLOSE_BRACE, CLOSE_BRACE)
     if close >= 0 and data[close] == CLOSE_BRACE:
@@ -313,7 +313,7 @@ def _comment_end(data: Bytes, words: Words, brace: int, end: int, last: bool) ->
 def _pass_movetext(data: Bytes, words: Words, at: int, end: int, last: bool) -> tuple[int, int]:
     """Passes over the rest of a movetext line, and over all lines of comments that begin in it.
 
-    Returns where to go on, and the line's end; (-1, -1) when the data ends in the middle of a comment.
+    Returns where to continue, and the line's end; (-1, -1) if the data ends inside a comment.
     """
     while True:
         hit = _find(words, at, end, NEWLINE, OPEN_BRACE, SEMICOLON)
@@ -331,8 +331,8 @@ def _pass_movetext(data: Bytes, words: Words, at: int, end: int, last: bool) -> 
 
 @kernel
 def _next_tag(data: Bytes, words: Words, at: int, end: int, last: bool) -> int:
-    """The next tag line behind the movetext that goes on at `at`; `end` when there is none; -1 when the data ends in a
-    comment. Lines as such are not looked at, which makes this fast; so an escape line (``%``) counts as movetext."""
+    """The next tag line after the movetext at `at`; `end` if there is no tag line; -1 if the data ends inside a
+    comment. It does not look at single lines, which makes it fast; an escape line (``%``) counts as movetext."""
     while True:
         hit = _find(words, at, end, OPEN_BRACKET, OPEN_BRACE, SEMICOLON)
         if hit < 0:
@@ -373,13 +373,13 @@ def pass_blanks(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside: bool, starts: Starts) -> int:
-    """Finds where games begin in data[at:end] and writes those places to `starts`; returns how many.
+    """Writes to `starts` where games begin in data[at:end]; returns the number of games.
 
     A game begins at a tag line that follows movetext, at a tag line that repeats the game's first tag (a game
     without moves), and, where games have no tags at all, behind a line that ends with a result. Tag lines inside
-    braces begin nothing. `at` is the start of a line. `inside` says that it lies in the movetext of a game begun
-    before. The last start is that of a game whose end was not seen; unless `last`, it may be about to grow. Stops
-    when `starts` is full.
+    braces begin nothing. `at` is the start of a line. `inside`: it lies in the movetext of an earlier game.
+    The last start belongs to a game whose end is not in the data; unless `last`, more of it may follow. Stops when
+    `starts` is full.
     """
     n = 0
     section = _MOVES if inside else _NOTHING
@@ -434,7 +434,7 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
 
 @kernel
 def is_mark(data: Bytes, at: int, end: int) -> bool:
-    """A byte-order mark; also in the middle, where files were joined."""
+    """A byte-order mark begins here; in joined files it also occurs in the middle."""
     return data[at] == 0xEF and at + 3 <= end and data[at + 1] == 0xBB and data[at + 2] == 0xBF
 
 
@@ -444,7 +444,7 @@ AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`length` bytes of a source in ``buffer[HEADROOM:]``. `broken` (last piece only) says how the stream broke off."""
+    """`length` bytes of a source in ``buffer[HEADROOM:]``. `broken` (last piece only): how the stream broke off."""
 
     source: Source
     buffer: Bytes
@@ -455,9 +455,9 @@ class Piece:
 
 
 class Pieces:
-    """The pieces of all sources in order, of each at most `most` bytes; a context manager that ends its thread.
+    """The pieces of all sources in order, at most `most` bytes of each source; a context manager that ends its thread.
 
-    The first `skip` bytes of the first source are passed over.
+    Skips the first `skip` bytes of the first source.
     """
 
     def __init__(
@@ -482,7 +482,7 @@ class Pieces:
         self._thread.join(timeout=1.0)
 
     def __iter__(self) -> Iterator[Piece]:
-        """Each piece's buffer is used again once the next piece is asked for."""
+        """Yields the pieces; requesting the next one frees the buffer of the last one."""
         while True:
             item = self._full.get()
             if item is None:
@@ -499,19 +499,15 @@ class Pieces:
                 if self._stop:
                     return
             self._full.put(None)
-        except BaseException as error:  # handed to the user of the pieces, in its own thread
+        except BaseException as error:  # `__iter__` raises it in the thread that reads the pieces
             self._full.put(error)
-
-    def _pass_over(self, stream: Stream) -> None:
-        """Reads what is to be skipped, once."""
-        while self._skip and not self._stop:
-            wanted = min(self._skip, PIECE)
-            self._skip = self._skip - wanted if len(stream.read(wanted)) == wanted else 0
 
     def _read(self, source: Source) -> None:
         with Stream(source, self._on_bytes, self._most) as stream:
             first, last = True, False
-            self._pass_over(stream)
+            while self._skip and not self._stop:
+                size = min(self._skip, PIECE)
+                self._skip = self._skip - size if len(stream.read(size)) == size else 0
             while not last:
                 buffer = self._free.get()
                 if buffer is None or self._stop:

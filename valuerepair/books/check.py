@@ -1,6 +1,6 @@
-"""`check_book`: does lc0 read this book, and does it read the lines that were meant? Streaming, for PGN and EPD.
+"""`check_book`: does lc0 read this book, and does it read the intended lines? Streaming, for PGN and EPD.
 
-The PGN half walks the file exactly as lc0's reader does (lines, comments, words) and names every place where lc0
+The PGN check walks the file exactly as lc0's reader does (lines, comments, words) and reports every place where lc0
 would throw, silently read something else, or play no game.
 """
 
@@ -31,7 +31,7 @@ _STANDARD_VARIANTS = {"", "standard", "chess", "normal", "from position"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong: `line` is 1-based; 0 means the file as a whole."""
+    """A problem in a 1-based `line`; 0 means the file as a whole."""
 
     line: int
     reason: str
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntry:
-    """One entry as it is written: the line where it begins, its start, its moves (UCI) and the position reached."""
+    """An entry of a book: the line where it begins, its start, its moves (UCI) and the position that they reach."""
 
     line: int
     start_fen: str
@@ -48,17 +48,17 @@ class ReadEntry:
 
 
 def check_book(path: str | Path) -> list[Problem]:
-    """All problems of a `.pgn`, `.pgn.gz`, `.epd` or `.epd.gz` book; an empty list for a book that lc0 reads right.
+    """All problems of a `.pgn`, `.pgn.gz`, `.epd` or `.epd.gz` book; an empty list for a book that lc0 reads correctly.
 
-    Raises UsageError for another kind of file and ValueRepairError when there is no such file.
+    Raises UsageError for another kind of file and ValueRepairError for a missing file.
     """
     return list(BookCheck(path))
 
 
 class BookCheck:
-    """Iterates over a book's problems while it counts entries and sides to move.
+    """Iterates over a book's problems and counts its entries and sides to move.
 
-    Iterate once; the counts are complete at the end. `on_entry` is called with every entry that can be read.
+    Iterate once; the counts are complete at the end. Calls `on_entry` with every readable entry.
     """
 
     def __init__(self, path: str | Path, on_entry: Callable[[ReadEntry], None] | None = None) -> None:
@@ -98,7 +98,7 @@ class BookCheck:
         yield from problems
 
     def count(self, line: int, start_fen: str, moves: tuple[str, ...], board: chess.Board) -> None:
-        """One readable entry whose last position is `board`."""
+        """Counts a readable entry whose last position is `board`."""
         if board.turn == chess.WHITE:
             self.white_to_move += 1
         else:
@@ -122,13 +122,13 @@ def _open_book(path: Path) -> BinaryIO | gzip.GzipFile:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of the entry being read: its tags, then its moves."""
+    """The entry being read: its tags, then its moves."""
 
     tags_line: int = 0  # first tag line, 0 for none
     tags_closed: bool = False  # a blank line came after them
     fen_line: int = 0
     line: int = 0  # first movetext line, 0 before it
-    failed: bool = False  # a move could not be read: what follows has no meaning
+    failed: bool = False  # a move could not be read: the rest has no meaning
     result: bool = False
     joined: bool = False
     first_word: str = ""
@@ -139,7 +139,7 @@ class _Entry:
 
 
 class _PgnCheck:
-    """lc0's `PgnReader::AddPgnFile`, line by line, and the faults that it does not notice itself."""
+    """lc0's `PgnReader::AddPgnFile`, line by line, and the faults that it does not notice."""
 
     def __init__(self, book: BookCheck, problem: Callable[[int, str], None]) -> None:
         self._book, self._problem = book, problem
@@ -313,7 +313,7 @@ class _PgnCheck:
         self._board, self._start_fen, self._fen_line = chess.Board(), chess.STARTING_FEN, 0
 
     def _split(self, entry: _Entry) -> None:
-        """An entry that only an empty line or blanks made: lc0 starts it from the initial position."""
+        """Reports an entry that exists only because of an empty line: lc0 starts it from the initial position."""
         if not entry.tags_line and not entry.first_word:
             self._problem(entry.line, "blanks or a comment on their own: lc0 adds an entry from the initial position")
         elif not self._fen_line and entry.first_number not in (None, 1):
@@ -362,8 +362,8 @@ _MOVE_OPCODES = frozenset({"am", "bm", "pm", "pv", "sm"})
 def epd_board(text: str) -> chess.Board:
     """The position of an EPD or FEN line, its clocks from the FEN or from `hmvc` and `fmvn`.
 
-    Raises `Refused` for an illegal position, an operation without a name, an open quote, a clock that is no number,
-    and for a `bm`, `am`, `pm`, `sm` or `pv` that is illegal in the position.
+    Raises `Refused` for an illegal position, an operation without a name, an open quote, a clock that is not a number,
+    and a `bm`, `am`, `pm`, `sm` or `pv` that is illegal in the position.
     """
     control = next((c for c in text if ord(c) < 32 and c != "\t"), None)
     if control is not None:
@@ -381,12 +381,12 @@ def epd_board(text: str) -> chess.Board:
 
 
 def _apply(board: chess.Board, operations: str) -> None:
-    position, text = 0, operations.strip().lstrip("; ")
-    while position < len(text):
-        operation = _OPERATION.match(text, position)
+    at, text = 0, operations.strip().lstrip("; ")
+    while at < len(text):
+        operation = _OPERATION.match(text, at)
         if operation is None:
-            raise Refused(f"cannot read the operations from {text[position : position + 20]!r}")
-        position = operation.end()
+            raise Refused(f"cannot read the operations from {text[at : at + 20]!r}")
+        at = operation.end()
         _operation(board, operation[1], (operation[2] or "").strip())
 
 
@@ -405,7 +405,7 @@ def _operation(board: chess.Board, opcode: str, operand: str) -> None:
                 move = line.parse_san(san)
             except ValueError:
                 move = chess.Move.null()
-            if not move:  # python-chess takes null moves, as --
+            if not move:  # python-chess reads -- as a null move
                 raise Refused(f"{opcode} {san[:20]}: no legal move")
             if opcode == "pv":
                 line.push(move)

@@ -1,9 +1,9 @@
-"""PGN and EPD text that lc0's book reader and other tools read as it is meant.
+"""PGN and EPD text that lc0's book reader and other tools read as intended.
 
-The default entry is all moves from the initial position. Where lc0 would misread that, the entry begins later: at the
-first position after the obstacle with White to move, given by a FEN tag, or at the position itself, as a FEN tag and
-``*``. Obstacles: a FEN start with Black to move (the moves come out mirrored) and a piece's move to the square of a
-possible e.p. capture (`Nd6` after `d7d5` beside a pawn on e5: lc0 0.32.1 throws).
+The default entry has all moves from the initial position. If lc0 would misread that, the entry begins later: at the
+first position after the obstacle with White to move, as a FEN tag, or at the position itself, as a FEN tag and ``*``.
+Obstacles are a FEN start with Black to move (lc0 mirrors the moves) and a piece's move to the square of a possible e.p.
+capture (`Nd6` after `d7d5` beside a pawn on e5: lc0 0.32.1 throws).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_TAG_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class BookLine:
-    """One entry's moves: where they start (a FEN with legal e.p. only), the SAN moves, and the position reached."""
+    """The moves of an entry: their start (a FEN with legal e.p. only), the SAN moves, and the position they reach."""
 
     start_fen: str
     sans: tuple[str, ...]
@@ -56,15 +56,15 @@ class BookLine:
 
 
 class LineWriter:
-    """Turns moves into SAN lines. Consecutive lines share the work on their common beginning, so send them sorted."""
+    """Turns moves into SAN lines. Consecutive lines reuse their common beginning, so pass them in sorted order."""
 
     def __init__(self) -> None:
-        self._given = ""  # the start as it came, and as python-chess writes it
+        self._given = ""  # the start as passed, and as python-chess writes it
         self._start = ""
         self._board = chess.Board()
         self._moves: list[str] = []
         self._sans: list[str] = []
-        self._first: list[int] = [0]  # after n moves: the ply from which lc0 reads all of them rightly
+        self._first: list[int] = [0]  # after n moves: the ply from which lc0 reads all of them correctly
 
     def line(self, start_fen: str, moves: list[str], fen: str, *, with_moves: bool = True) -> BookLine:
         """The entry for `fen`, reached from `start_fen` by `moves` (UCI).
@@ -91,9 +91,7 @@ class LineWriter:
             self._moves, self._sans = [], []
             self._first = [0 if self._board.turn == chess.WHITE else 1]
         common = 0
-        for known, wanted in zip(self._moves, moves, strict=False):
-            if known != wanted:
-                break
+        while common < min(len(self._moves), len(moves)) and self._moves[common] == moves[common]:
             common += 1
         while len(self._moves) > common:
             self._board.pop()
@@ -112,7 +110,7 @@ class LineWriter:
             raise ValueRepairError(f"a recorded move cannot be played: {error}; mine its game again") from None
         first = self._first[-1]
         if _unreadable(board, move):
-            # White moves next, or after the answer: both are positions from which lc0 reads on.
+            # lc0 can read on from the next position with White to move.
             first = len(self._moves) + (1 if board.turn == chess.BLACK else 2)
         board.push(move)
         self._moves.append(uci)
@@ -171,7 +169,7 @@ def _movetext(line: BookLine) -> list[str]:
     return textwrap.wrap(" ".join(words), WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
 
 
-@lru_cache(65_536)  # most are those of the entry before
+@lru_cache(65_536)  # most texts repeat those of the entry before
 def tag_value(text: str) -> str:
     """`text` as it may stand between the quotes of a tag: one line, `"` and `\\` escaped, no control characters."""
     return _one_line(text)[:MAX_TAG_LENGTH].replace("\\", "\\\\").replace('"', '\\"')
@@ -179,7 +177,7 @@ def tag_value(text: str) -> str:
 
 def _one_line(text: str) -> str:
     """Without line breaks, control characters and half surrogates, which break readers or the encoding."""
-    if text.isascii() and text.isprintable():  # as nearly all are
+    if text.isascii() and text.isprintable():  # nearly every text
         return " ".join(text.split())
     printable = (" " if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text)
     return " ".join("".join(printable).split())
@@ -217,7 +215,7 @@ Flags = NDArray[np.bool_]
 
 PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = range(6)
 _LETTERS = ("", "N", "B", "R", "Q", "K")
-# What a word of SAN says beside the move, above its 16 bits and the three of the piece.
+# Flags of a SAN word, above the 16 bits of the move and the three of the piece.
 _TAKES, _FILE, _RANK, _CHECK, _MATE = (1 << bit for bit in range(19, 24))
 _ONE, _TURN = np.uint64(1), 56
 _EP_MASK = np.uint64(15)
@@ -226,16 +224,16 @@ _EP_MASK = np.uint64(15)
 def plain_lines(moves: Sequence[Sequence[str]], positions: Sequence[str]) -> list[BookLine | None]:
     """The entry of each of `positions` (FENs) that line i of `moves` (UCI) reaches from the initial position.
 
-    None where `LineWriter` has to look: a move that is not legal, another position reached, no move at all, an end
-    beyond lc0's limit, or a piece's move to the square of a possible e.p. capture.
+    None where `LineWriter` must decide: for an illegal move, another final position, no moves, an end beyond lc0's
+    limit, or a piece's move to the square of a possible e.p. capture.
     """
     lengths = np.array([len(line) for line in moves], np.int64)
-    found: list[BookLine | None] = [None] * len(moves)
+    lines: list[BookLine | None] = [None] * len(moves)
     try:
         numbers = {move: encode_move(move) for move in set(chain.from_iterable(moves))}
         flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(moves)), np.uint16, int(lengths.sum()))
     except ValueError:
-        return found
+        return lines
     starts = np.cumsum(lengths) - lengths
     spoken = np.zeros(len(flat), np.int64)
     rows = np.flatnonzero((lengths > 0) & (lengths + 1 < GAME_PLY_LIMIT))
@@ -253,12 +251,12 @@ def plain_lines(moves: Sequence[Sequence[str]], positions: Sequence[str]) -> lis
     texts = _texts(spoken)
     for i, (start, length, fen) in enumerate(zip(starts.tolist(), lengths.tolist(), positions, strict=True)):
         if length and reached[i] == fen:
-            found[i] = BookLine(STARTPOS_FEN, tuple(texts[start : start + length]), fen)
-    return found
+            lines[i] = BookLine(STARTPOS_FEN, tuple(texts[start : start + length]), fen)
+    return lines
 
 
 def _ply(rows: Ints, boards: Boards, moves: Moves) -> tuple[Ints, Ints, Boards]:
-    """The words of one move of each line, the lines that go on and the boards behind it."""
+    """One ply of each line: the words of its move, the lines that continue and the boards after it."""
     listed, offsets = legal_moves(boards)
     numbers = np.repeat(np.arange(len(boards)), np.diff(offsets))
     legal = np.zeros(len(boards), np.bool_)
@@ -274,7 +272,7 @@ def _ply(rows: Ints, boards: Boards, moves: Moves) -> tuple[Ints, Ints, Boards]:
 
 
 def _squares(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
-    """Origin and target as the boards lie in memory: the mover's pawns go up."""
+    """Origin and target squares [n] as boards are stored: the mover's pawns move up."""
     turn = (boards[:, STATE] >> BLACK_SHIFT & _ONE).astype(np.int64) * _TURN
     numbers = moves.astype(np.int64)
     return numbers & 63 ^ turn, numbers >> 6 & 63 ^ turn
@@ -288,7 +286,7 @@ def _kinds(boards: Boards, squares: Ints) -> Ints:
 
 
 def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
-    """What a word says by the board before the move, but for other pieces that could go there; and the moving piece."""
+    """The words of moves by the board before them, without disambiguation; and the kinds of the moving pieces."""
     origin, target = _squares(boards, moves)
     kinds = _kinds(boards, origin)
     takes = (boards[:, THEM] >> target.astype(np.uint64) & _ONE) != 0
@@ -297,29 +295,29 @@ def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
 
 
 def _which(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, numbers: Ints) -> Ints:
-    """Whether file or rank must be named, for another piece of the kind that may go to the same square."""
-    asked = (kinds >= KNIGHT) & (kinds <= QUEEN)
-    rivals = np.flatnonzero(asked[numbers] & ((listed ^ moves[numbers]) >> 6 & 63 == 0) & (listed != moves[numbers]))
+    """The flags for file or rank, if another piece of the same kind may go to the same square."""
+    shared = (kinds >= KNIGHT) & (kinds <= QUEEN)
+    rivals = np.flatnonzero(shared[numbers] & ((listed ^ moves[numbers]) >> 6 & 63 == 0) & (listed != moves[numbers]))
     owners = numbers[rivals]
     origin = _squares(boards[owners], listed[rivals])[0]
     same = _kinds(boards[owners], origin) == kinds[owners]
     owners, origin = owners[same], origin[same]
     unlike = origin ^ _squares(boards[owners], moves[owners])[0]
     words = np.zeros(len(boards), np.int64)
-    # As python-chess: by the file, unless only the rank tells the two apart.
+    # As in python-chess: by the file, unless the two differ only in rank.
     by_rank = unlike & 7 == 0
     np.bitwise_or.at(words, owners, np.where(by_rank, _RANK, _FILE))
     return words
 
 
 def _on_ep_square(boards: Boards, moves: Moves, kinds: Ints) -> Flags:
-    """A piece's move to where a pawn might take e.p.: lc0 throws there."""
+    """[n] whether a piece moves to the square of a possible e.p. capture: lc0 throws there."""
     file = (boards[:, STATE] >> EP_SHIFT & _EP_MASK).astype(np.int64) - 1
     return np.asarray((file >= 0) & (kinds != PAWN) & (_squares(boards, moves)[1] == 40 + file))
 
 
 def _texts(words: Ints) -> list[str]:
-    """SAN of each word; there are some thousand different ones."""
+    """The SAN of each word; there are a few thousand different words."""
     kinds, numbers = np.unique(words, return_inverse=True)
     texts = np.empty(len(kinds), object)
     texts[:] = [_text(word) for word in kinds.tolist()]

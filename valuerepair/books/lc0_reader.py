@@ -1,7 +1,7 @@
-"""What lc0's opening-book reader makes of a FEN and of a move, after `src/chess/pgn.h` and `board.cc` of 0.32.1.
+"""How lc0's opening-book reader reads a FEN and a move, after `src/chess/pgn.h` and `board.cc` of 0.32.1.
 
-lc0 reads less than the PGN standard allows, and some of it wrongly and in silence. These rules say which move it
-takes from a word, or why it refuses it (an unhandled exception: the whole book fails to load).
+lc0 reads less than the PGN standard allows, and misreads some of it silently. These rules give the move that it reads
+from a word, or why it refuses the word (an unhandled exception: the whole book fails to load).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ RESULTS = frozenset({"1/2-1/2", "1-0", "0-1", "*"})
 
 _PIECES = {"K": chess.KING, "Q": chess.QUEEN, "B": chess.BISHOP, "N": chess.KNIGHT, "R": chess.ROOK}
 _PROMOTIONS = {"Q": chess.QUEEN, "B": chess.BISHOP, "N": chess.KNIGHT, "R": chess.ROOK}
-# Words that lc0 reads as the standard does: no origin in full, which it takes unseen, and nothing more behind.
+# Words that lc0 reads as the standard does: without a full origin, which lc0 does not check, and without a suffix.
 _PLAIN_SAN = re.compile(r"(?:[KQRBN]?(?:[a-h]|[1-8])?x?[a-h][1-8](?:=[QRBN])?|O-O(?:-O)?)(?![-a-h1-8x=])")
 _SAN_BY_THE_STANDARD = re.compile(r"O-O-O|O-O|[KQRBN]?[a-h]?[1-8]?[-x]?[a-h][1-8](?:=?[QRBN])?")
 
 
 class Refused(Exception):
-    """lc0 throws an exception here, or reads another move than the one written. The message is the reason."""
+    """lc0 throws an exception here, or reads a move that is not the written one. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Squares:
-    """The squares that lc0 finds in a word; None where the word does not give them."""
+    """The squares that lc0 reads from a word; None for those that the word does not contain."""
 
     piece: chess.PieceType
     from_file: int | None
@@ -38,11 +38,11 @@ class _Squares:
 
 
 def read_move(word: str, board: chess.Board, *, ep_as_given: bool = False) -> chess.Move:
-    """The move that lc0 takes from `word` (no move number, two characters or more) on `board`.
+    """The move that lc0 reads from `word` (no move number, two characters or more) on `board`.
 
     `ep_as_given` is True for the position of a FEN tag, whose e.p. square lc0 takes literally; after a move it keeps
-    one only next to an enemy pawn. Raises `Refused` when lc0 throws, when it takes an illegal move, or when the move
-    it takes is not the one that the word means by the PGN standard.
+    one only next to an enemy pawn. Raises `Refused` if lc0 throws, or if the move it reads is illegal or not
+    the meaning of the word in the PGN standard.
     """
     ep_square = board.ep_square if ep_as_given or board.has_pseudo_legal_en_passant() else None
     move = _castling(word, board) if word.startswith("O-O") else _by_squares(word, board, ep_square)
@@ -122,9 +122,9 @@ def _search(word: str, written: _Squares, target: int, board: chess.Board, ep_sq
 
 
 def _compare_with_the_standard(word: str, board: chess.Board, taken: chess.Move) -> None:
-    found = _SAN_BY_THE_STANDARD.match(word)
+    san = _SAN_BY_THE_STANDARD.match(word)
     try:
-        meant = board.parse_san(found[0]) if found else None
+        meant = board.parse_san(san[0]) if san else None
     except ValueError:
         meant = None
     if meant != taken:
@@ -160,7 +160,7 @@ def _shown(word: str) -> str:
 
 
 def fen_refusal(fen: str) -> str | None:
-    """Why lc0's FEN parser (`ChessBoard::SetFromFen`) throws on `fen`; None when it accepts it."""
+    """Why lc0's FEN parser (`ChessBoard::SetFromFen`) throws on `fen`; None if it accepts it."""
     fields = [f for f in fen.split(" ") if f]
     if len(fields) > 6:
         return "extra characters after the move number"
@@ -220,7 +220,7 @@ def _count_refusal(text: str, fields: list[str]) -> str | None:
 
 
 def start_board(fen: str) -> chess.Board:
-    """The position of a FEN tag. Raises `Refused` when lc0 refuses it or when it is no legal position."""
+    """The position of a FEN tag. Raises `Refused` if lc0 refuses it or if the position is illegal."""
     reason = fen_refusal(fen)
     if reason is not None:
         raise Refused(f"FEN refused by lc0: {reason}")
@@ -236,7 +236,7 @@ def start_board(fen: str) -> chess.Board:
 
 
 def no_game(board: chess.Board, game_ply: int) -> str | None:
-    """Why lc0 plays no move from here (a book entry for nothing), or None when it does.
+    """Why lc0 plays no move from here, so that a book entry would be useless; None if it does.
 
     `game_ply` is lc0's count, the FEN's move number (1 for the initial position) plus the plies since.
     """

@@ -1,4 +1,4 @@
-"""What a book is asked to be: the options, checked when they are made."""
+"""The options of a book, checked when they are made."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MAX_PARENTS = 8
 class BookOptions:
     """What to write. Raises UsageError for values that make no sense.
 
-    `question` says which positions are candidates. `sign` keeps those where the net is too optimistic
-    (net_q > deep_q, both from the side to move), too pessimistic, or both. `confirmed` keeps those where a second look
-    found the search right, `labels` those that have all of these labels. Of `near_duplicates` (same material and pawns)
-    the first of each game is kept, or every one. `per_root` and `per_game_limit` keep the first, in the book's order,
-    of those that were reached from one sampled candidate (itself included), and of a game. `limit` counts the held-out
-    positions too, but no parents. With a `split` the book has its part ``train``, and a second book what it holds out.
-    `parents`: how many plies before each position of the book are written too. `softness` is that of
+    `question` defines the candidates. `sign` keeps those where the net is too optimistic (net_q > deep_q, both from the
+    side to move), too pessimistic, or both. `confirmed` keeps those where a second look confirmed the search, `labels`
+    those with all of these labels. Of `near_duplicates` (same material and pawns), the book has the first one of each
+    game, or all. `per_root` limits the positions reached from one sampled candidate (itself included),
+    `per_game_limit` those of a game, `limit` all of them, with those held out but without parents; the first in the
+    book's order stay. With a `split` the book has the part ``train``, and a second book the positions held out.
+    `parents` is the number of plies before each position that are written too. `softness` is that of
     `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written that many times, others in
     proportion.
     """

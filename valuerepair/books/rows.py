@@ -1,4 +1,4 @@
-"""Rows of the store as a book sees them: whether lc0 plays on from them, their labels, which are held out."""
+"""Rows of the store for a book: whether lc0 can play on from them, their labels, and which are held out."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def file_name(source: object) -> str:
 
 
 def playable(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Where lc0 would play on: not over, no third repetition, not beyond its limit of game plies."""
+    """Whether lc0 would play on: no end of the game, no third repetition, not beyond its limit of game plies."""
     fens, starts, moves = (rows[name].tolist() for name in ("fen", "start_fen", "moves"))
-    found: pd.Series[bool] = pd.Series(go_on(fens, starts, moves), rows.index, dtype=bool)
-    return found
+    mask: pd.Series[bool] = pd.Series(go_on(fens, starts, moves), rows.index, dtype=bool)
+    return mask
 
 
 def go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[bool]:
-    """`can_go_on` of each line: that a game can be played from its end."""
+    """`can_go_on` of each line: whether a game can be played from its end."""
     return [
         sure or can_go_on(fen, start, line)
         for sure, fen, start, line in zip(_surely_go_on(fens, starts, moves), fens, starts, moves, strict=True)
@@ -56,22 +56,23 @@ def go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[bool]:
 
 
 def _surely_go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[bool]:
-    """`can_go_on` where the compiled rules say so for all at once; what they doubt is looked at one by one."""
+    """True where the compiled rules show `can_go_on`; the caller checks the other lines one by one."""
     try:
         boards = parse_fens(fens)
         clocks, numbers = (np.array([int(fen.split()[i]) for fen in fens], np.int64) for i in (4, 5))
     except (ValueError, IndexError):
         return [False] * len(fens)
     sure = has_legal_move(boards) & ~insufficient_material(boards) & (clocks < 100) & (numbers < GAME_PLY_LIMIT)
-    asked = np.flatnonzero(sure & (clocks >= 8))
-    if len(asked):
-        lines = [moves[i].split() for i in asked.tolist()]
-        sure[asked] = _not_repeated([starts[i] for i in asked.tolist()], lines, keys(boards[asked]))
-    return [bool(each) for each in sure]
+    at = np.flatnonzero(sure & (clocks >= 8))
+    if len(at):
+        lines = [moves[i].split() for i in at.tolist()]
+        sure[at] = _not_repeated([starts[i] for i in at.tolist()], lines, keys(boards[at]))
+    going_on: list[bool] = sure.tolist()
+    return going_on
 
 
 def _not_repeated(starts: list[str], lines: list[list[str]], last: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """[n] whether each line leads to the position `last` (keys [n]) and no more than for the second time."""
+    """[n] whether each line leads to the position `last` (keys [n]), which occurs at most twice in it."""
     lengths = np.array([len(line) for line in lines])
     times, there = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.bool_)
     try:
@@ -98,33 +99,33 @@ def can_go_on(fen: str, start_fen: str, moves: str) -> bool:
 
 
 def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """`rows` of `Store.candidates` with what `choose_rows` looks at, and who gave the verdicts, for the manifest.
+    """`rows` of `Store.candidates` with the columns for `choose_rows`; and for the manifest, who gave the verdicts.
 
-    Columns are added: `eco_header`; `verdict` for `options.confirmed`, by the oracle that took a second look at most of
+    Adds the columns `eco_header`; `verdict` for `options.confirmed`, by the oracle that took a second look at most of
     the rows; `labels`, a set of names a row, for `options.labels`; `part`, a name of `judge.split.PARTS`, for
-    `options.split`. Raises UsageError for a label that there is not.
+    `options.split`. Raises UsageError for an unknown label.
     """
     for label in options.labels:
         _check_label(label)
-    made: dict[str, Any] = {"eco_header": eco_headers(store, rows["game_id"].tolist())}
+    columns: dict[str, Any] = {"eco_header": eco_headers(store.connection, rows["game_id"].tolist())}
     about: dict[str, Any] = {}
     if options.confirmed:
-        found = evidence(store, rows)
-        made["verdict"] = found["verdict"]
-        about["confirmed"] = {key: found.attrs[key] for key in ("second", "alpha")}
+        looks = evidence(store, rows)
+        columns["verdict"] = looks["verdict"]
+        about["confirmed"] = {key: looks.attrs[key] for key in ("second", "alpha")}
     if options.labels:
-        made["labels"] = names(labels_of(store, rows))
+        columns["labels"] = names(labels_of(store, rows))
     if options.split is not None:
         parts = options.split.parts(store, rows["position_id"].to_numpy(np.int64))
-        made["part"] = [PARTS[part] for part in parts.tolist()]
-    return rows.assign(**made), about
+        columns["part"] = [PARTS[part] for part in parts.tolist()]
+    return rows.assign(**columns), about
 
 
 def _check_label(label: str) -> None:
     kind, colon, word = label.partition(":")
     if label not in NAMES and not (colon and word and kind in KINDS):
-        many = ", ".join(f"{kind}:NAME" for kind in KINDS)
-        raise UsageError(f"--label {label}: no such label; there are {', '.join(NAMES)} and {many}")
+        families = ", ".join(f"{kind}:NAME" for kind in KINDS)
+        raise UsageError(f"--label {label}: no such label; there are {', '.join(NAMES)} and {families}")
 
 
 NEAR_HELD = "near-duplicate of the holdout"
@@ -132,7 +133,7 @@ NEAR_HELD = "near-duplicate of the holdout"
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The rows of the book, those of the holdout, and how many were too near to the holdout for the book, by reason."""
+    """The rows of the book and of the holdout; `left_out` counts the rows too near to the holdout, by reason."""
 
     book: pd.DataFrame
     holdout: pd.DataFrame

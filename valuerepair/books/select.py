@@ -1,4 +1,4 @@
-"""Which rows of the store go into a book, in which order, with which weight, and which are held out."""
+"""Chooses the rows of the store for a book, their order and weights, and those held out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ TOO_LIGHT = "drawn no time by its weight"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Rows of the store's frame, in book order, and what became of the others.
+    """Rows of the store's frame, in book order, and counts of the others.
 
     ``candidates == len(book without parents) + len(holdout) + sum(left_out.values())``; `candidates` counts the rows
-    within the thresholds, `left_out` those then dropped, by reason. Columns are added: `book_weight`, `opening_family`,
+    at the threshold, `left_out` those dropped afterwards, by reason. Added columns: `book_weight`, `opening_family`,
     `material_family`, `plies_before` (0 for a candidate), `parent_of` (the candidates that a position comes before,
     empty for none) and, to the book, `copies` (how often it is written). A parent has no values of net or oracle.
     """
@@ -45,11 +45,11 @@ class Selection:
 
 
 def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[float]) -> Selection:
-    """The book's rows from a frame with `Store.frame`'s columns that holds all candidates, and more if you like.
+    """The book's rows from a frame with `Store.frame`'s columns that has all candidates, and perhaps other rows.
 
-    `scored` are the disagreements of everything scored. The frame has columns `verdict` (`judge.verdict`) for
+    `scored` are the disagreements of all scored positions. The frame has columns `verdict` (`judge.verdict`) for
     `options.confirmed`, `labels` (a set of texts a row) for `options.labels` and `part` for `options.split`. Raises
-    ValueRepairError when no row is left.
+    ValueRepairError if no row remains.
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
@@ -90,7 +90,7 @@ class _BookSieve:
 
 
 def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
-    """Keeps what sign, value, verdict and labels ask for."""
+    """Keeps the rows with the wanted sign, value, verdict, part and labels."""
     if options.sign != "both":
         off = sieve.rows["disagreement"]
         sieve.keep(off > 0 if options.sign == "optimistic" else off < 0, f"not {options.sign}")
@@ -108,7 +108,7 @@ def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
 
 
 def _keep_by_number(sieve: _BookSieve, options: BookOptions) -> None:
-    """Keeps the first, in order, of a game's near-duplicates, of each root, of each game, of all."""
+    """Keeps the first rows of each group of near-duplicates, of each root, of each game, and of all."""
     if options.near_duplicates == "game":
         keys = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object)
         sieve.keep(~(games_of(sieve.rows) + "\n" + keys).duplicated(), "near-duplicate in the game")
@@ -123,19 +123,19 @@ def _keep_by_number(sieve: _BookSieve, options: BookOptions) -> None:
 
 
 def _repeated(book: pd.DataFrame, options: BookOptions, left_out: dict[str, int], parents: ParentCount) -> pd.DataFrame:
-    """`book` with a column `copies`, 1 unless entries are repeated by weight; rows whose weight gives none are gone."""
+    """`book` with a column `copies`, 1 unless entries are repeated by weight; drops rows with 0 copies."""
     copies = np.ones(len(book), np.int64)
     if options.repeat_by_weight is not None:
         start = seeded_hash(options.seed, "repeats") / 2**63
         copies = copies_by_weight(book["book_weight"].to_numpy(), options.repeat_by_weight, start)
     book = book.assign(copies=copies)
-    gone, of_parents = book["copies"] == 0, book["plies_before"] > 0
-    if lost := int((gone & ~of_parents).sum()):
-        left_out[TOO_LIGHT] = lost
-    if lost := int((gone & of_parents).sum()):
-        parents.leave_out(TOO_LIGHT, lost)
-        parents.written -= lost
-    written: pd.DataFrame = book[~gone]
+    dropped, of_parents = book["copies"] == 0, book["plies_before"] > 0
+    if count := int((dropped & ~of_parents).sum()):
+        left_out[TOO_LIGHT] = count
+    if count := int((dropped & of_parents).sum()):
+        parents.leave_out(TOO_LIGHT, count)
+        parents.written -= count
+    written: pd.DataFrame = book[~dropped]
     return written
 
 
@@ -150,7 +150,7 @@ def _nothing_found(sizes: pd.Series[float], options: BookOptions) -> str:
 
 
 def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
-    """Largest disagreement first, or by a hash of seed and position: independent of the order of the store."""
+    """The rows by largest disagreement, or by a hash of seed and position; independent of the store's order."""
     tie = np.array([seeded_hash(options.seed, fen) for fen in rows["fen"].tolist()], np.int64)
     first = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else tie
     ordered: pd.DataFrame = rows.iloc[np.lexsort((tie, first))]
@@ -164,8 +164,8 @@ HELD = "in the holdout"
 HELD_FAMILY = "of a held-out family"
 OVER = "game over, or too long for lc0"
 
-# What a parent has of its candidate: the game's columns, its opening and its root. Values of net and oracle are not
-# its own.
+# The columns that a parent takes from its candidate: the game, its opening and its root, but not values of net and
+# oracle.
 _OF_GAME = (
     "start_fen", "source", "game", "game_id", "white", "black", "event", "date", "result", "opening_family",
     "root_id",
@@ -174,7 +174,7 @@ _OF_GAME = (
 
 @dataclass(slots=True)
 class ParentCount:
-    """``asked == written + sum(left_out.values())``: `plies` parents were asked of each candidate in the book."""
+    """``asked == written + sum(left_out.values())``; `asked` is `plies` parents for each candidate in the book."""
 
     plies: int = 0
     asked: int = 0
@@ -186,10 +186,10 @@ class ParentCount:
 
 
 def add_parents(book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions) -> tuple[pd.DataFrame, ParentCount]:
-    """`book` with each candidate's parents behind it, the nearest first; see `parents_of` for their weights.
+    """`book` with the parents of each candidate after it, the nearest first; `parent_weight` gives their weights.
 
-    A position met twice is written once with the sum of the weights, as KataGo's uploader of positions merges them
-    (python/upload_poses.py). The holdout gets no parents, and none that belongs to it comes into the book.
+    A repeated position is written once with the sum of the weights, as in KataGo's uploader of positions
+    (python/upload_poses.py). The holdout gets no parents, and no parent that belongs to it enters the book.
     """
     count = ParentCount(options.parents, options.parents * len(book))
     if not options.parents:
@@ -198,9 +198,9 @@ def add_parents(book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions)
     family = _Family(candidates, holdout, options, count)
     lines = [str(moves).split() for moves in book["moves"]]
     parents = parents_of(book["start_fen"].tolist(), lines, options.parents)
-    # Each gives of its own weight: a candidate may be the parent of another and have gained by that.
-    for row, weight, found in zip(candidates, book["book_weight"].tolist(), parents, strict=True):
-        family.add(row, weight, found)
+    # Shares of the weights before: a candidate that is the parent of another has gained weight by now.
+    for row, weight, nearest in zip(candidates, book["book_weight"].tolist(), parents, strict=True):
+        family.add(row, weight, nearest)
     count.written = len(family.records) - len(book)
     return pd.DataFrame(family.records), count
 
@@ -224,27 +224,27 @@ class _Family:
         keys = same_positions([row["fen"] for row in candidates])
         self._at = dict(zip(keys, candidates, strict=True))
 
-    def add(self, row: dict[Hashable, Any], weight: float, found: list[Parent]) -> None:
-        """A candidate and its parents, which get their shares of `weight`."""
+    def add(self, row: dict[Hashable, Any], weight: float, parents: list[Parent]) -> None:
+        """Adds a candidate and its parents, which get their shares of `weight`."""
         self.records.append(row)
-        if missing := self._options.parents - len(found):
+        if missing := self._options.parents - len(parents):
             self._count.leave_out(NO_HISTORY, missing)
-        for parent in found:
+        for parent in parents:
             self._add_parent(parent, row, parent_weight(weight, parent.plies_before))
 
     def _add_parent(self, parent: Parent, candidate: dict[Hashable, Any], weight: float) -> None:
         origin = _origin(parent, candidate)
-        if (there := self._at.get(parent.key)) is not None:
-            there["book_weight"] += weight
-            there["parent_of"] = ", ".join(filter(None, (there["parent_of"], origin)))
-            self._count.leave_out(OF_PARENT if there["plies_before"] else OF_CANDIDATE)
+        if (same := self._at.get(parent.key)) is not None:
+            same["book_weight"] += weight
+            same["parent_of"] = ", ".join(filter(None, (same["parent_of"], origin)))
+            self._count.leave_out(OF_PARENT if same["plies_before"] else OF_CANDIDATE)
             return
-        made = _row(parent, candidate, weight, origin)
-        if reason := self._unwanted(parent.key, made):
+        row = _row(parent, candidate, weight, origin)
+        if reason := self._unwanted(parent.key, row):
             self._count.leave_out(reason)
             return
-        self._at[parent.key] = made
-        self.records.append(made)
+        self._at[parent.key] = row
+        self.records.append(row)
 
     def _unwanted(self, key: int, row: dict[Hashable, Any]) -> str:
         if key in self._held:
@@ -274,8 +274,8 @@ def _origin(parent: Parent, candidate: dict[Hashable, Any]) -> str:
 class Parent:
     """A position `plies_before` a candidate; `moves` (UCI) lead there from the candidate's start.
 
-    `ply` counts half-moves since move 1 by the FEN's full-move number, like `Position.ply`; `key` is the board's, as
-    `same_positions` gives it. The FEN names an e.p. square only where a capture is legal.
+    `ply` counts half-moves since move 1 by the FEN's full-move number, like `Position.ply`; `key` is that of
+    `same_positions`. The FEN names an e.p. square only where a capture is legal.
     """
 
     fen: str
@@ -286,30 +286,30 @@ class Parent:
 
 
 def parent_weight(weight: float, plies_before: int) -> float:
-    """KataGo's share of the candidate's weight: a half one ply before, a quarter two plies before, and so on."""
+    """A parent's share of its candidate's weight, as in KataGo: a half one ply before, a quarter two plies before."""
     return weight * 0.5**plies_before
 
 
 def parents_of(start_fens: Sequence[str], lines: Sequence[Sequence[str]], plies: int) -> list[list[Parent]]:
-    """Of each of n candidates up to `plies` parents, the nearest first; fewer where the known history is shorter.
+    """[n] up to `plies` parents of each candidate, the nearest first; fewer if the known history is shorter.
 
-    Candidate i is reached from `start_fens[i]` by `lines[i]` (UCI). Raises ValueRepairError for what is no FEN and no
-    legal move.
+    Candidate i is reached from `start_fens[i]` by `lines[i]` (UCI). Raises ValueRepairError for a wrong FEN or an
+    illegal move.
     """
-    found: list[list[Parent]] = [[] for _ in start_fens]
+    parents: list[list[Parent]] = [[] for _ in start_fens]
     for before in range(1, plies + 1):
         rows = [i for i, line in enumerate(lines) if len(line) >= before]
         histories = [tuple(lines[i][: len(lines[i]) - before]) for i in rows]
         boards = _replayed([start_fens[i] for i in rows], histories)
         for i, history, fen, key in zip(rows, histories, fens(boards), keys(boards).tolist(), strict=True):
-            found[i].append(Parent(fen, history, _ply(fen), key, before))
-    return found
+            parents[i].append(Parent(fen, history, _ply(fen), key, before))
+    return parents
 
 
 def same_positions(positions: Sequence[str]) -> list[int]:
-    """A key of each FEN; two share it when placement, side to move, castling rights and legal e.p. captures agree."""
-    found: list[int] = keys(_replayed(positions, [()] * len(positions))).tolist()
-    return found
+    """[n] a key of each FEN: equal if placement, side to move, castling rights and legal e.p. captures are equal."""
+    board_keys: list[int] = keys(_replayed(positions, [()] * len(positions))).tolist()
+    return board_keys
 
 
 def _replayed(start_fens: Sequence[str], lines: Sequence[Sequence[str]]) -> Boards:

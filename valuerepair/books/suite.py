@@ -1,7 +1,7 @@
-"""A suite of blind spots to share: candidates as EPD lines, and which of them another net shares.
+"""A suite of blind spots to share: candidates as EPD lines, and a measure of which ones another net shares.
 
-A line has the judge's best move (`bm`), the net's first move where the judge says that it loses (`am`), the judge's
-value (`ce` or `dm`), and in comments what a reader needs to compare another net on the same terms:
+A line has the judge's best move (`bm`), the net's first move if the judge finds that it loses (`am`), the judge's value
+(`ce` or `dm`), and in comments what is needed to compare another net on the same terms:
 
     c0 "net Q +0.73120, sha256 e2f565f42d7c, maia-1900"; c1 "judge Q +0.01230, alpha 170, threshold 0.55, stockfish ..."
 
@@ -37,7 +37,7 @@ from valuerepair.judge.compared_nets import evaluated
 from valuerepair.judge.verdict import NET_RIGHT, evidence
 from valuerepair.oracles.engine_net import open_evaluator
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
-from valuerepair.store.expanded import searched_scores
+from valuerepair.store.reached import searched_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,9 +56,10 @@ _COMMENT = re.compile(r'\b(c[01]|id)\s+"([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class WrittenSuite:
-    """What became of the candidates of `net`: `positions` are written, the others `left_out`, by reason.
+    """Counts of the candidates of `net`: `positions` are written, the others `left_out`, by reason.
 
-    In `avoided` of them the judge says that the net's first move loses (`am`); of `unasked` it has not been asked.
+    `avoided` of the positions have an `am`, because the judge finds that the net's first move loses; for `unasked` of
+    them the judge has not searched that move.
     """
 
     net: str
@@ -69,13 +70,13 @@ class WrittenSuite:
 
     def lines(self) -> list[str]:
         """For the user."""
-        said = [f"the judge refutes the net's first move in {self.avoided:,} of them (am)"]
+        lines = [f"the judge refutes the net's first move in {self.avoided:,} of them (am)"]
         if self.unasked:
-            said[0] += f"; vr confirm would find out about {self.unasked:,} more"
+            lines[0] += f"; vr confirm would find out about {self.unasked:,} more"
         if self.left_out:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
-            said.append(f"left out: {reasons}")
-        return said
+            lines.append(f"left out: {reasons}")
+        return lines
 
 
 def write_suite_file(store: Store, rows: pd.DataFrame, threshold: float, path: str | os.PathLike[str]) -> WrittenSuite:
@@ -85,42 +86,42 @@ def write_suite_file(store: Store, rows: pd.DataFrame, threshold: float, path: s
 
 
 def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, stream: IO[bytes]) -> WrittenSuite:
-    """Writes `rows`, of `Store.candidates` at this threshold, as lines of EPD, in their order.
+    """Writes `rows`, from `Store.candidates` at this threshold, as lines of EPD, in their order.
 
-    Left out are those where a second look found the net right, and those whose value was inferred and not searched.
+    Leaves out rows where a second look found the net right, and rows whose value was inferred and not searched.
     Raises UsageError for candidates by calibrated Q, ValueRepairError for a recorded move that cannot be played.
     """
     if rows.attrs["calibration"] is not None:
         raise UsageError("--calibration fitted: a suite compares Q as nets give it; leave the option out")
-    found = evidence(store, rows)
+    looks = evidence(store, rows)
     left_out: Counter[str] = Counter()
     inferred = rows["inferred"].to_numpy(np.bool_) if "inferred" in rows else np.zeros(len(rows), np.bool_)
-    refuted = (found["verdict"] == NET_RIGHT).to_numpy(np.bool_)
+    refuted = (looks["verdict"] == NET_RIGHT).to_numpy(np.bool_)
     for reason, rejected in (("net right at a second look", refuted), ("inferred, not searched", inferred & ~refuted)):
         if rejected.any():
             left_out[reason] = int(rejected.sum())
-    kept, found = rows[~(refuted | inferred)], found[~(refuted | inferred)]
-    loss = _loss(store, kept, found)
-    differs = np.array([_differ(*pair) for pair in zip(kept["net_best"], kept["deep_best"], strict=True)], np.bool_)
+    chosen, looks = rows[~(refuted | inferred)], looks[~(refuted | inferred)]
+    loss = _loss(store, chosen, looks)
+    differs = np.array([_differ(*pair) for pair in zip(chosen["net_best"], chosen["deep_best"], strict=True)], np.bool_)
     avoided = differs & (loss >= threshold)
-    second = found.attrs["second"] or rows.attrs["oracle"]  # attrs of a part of a frame are those of the whole
-    for row, look, bad in zip(kept.to_dict("records"), found.to_dict("records"), avoided.tolist(), strict=True):
+    second = looks.attrs["second"] or rows.attrs["oracle"]  # a part of a frame has the attrs of the whole
+    for row, look, bad in zip(chosen.to_dict("records"), looks.to_dict("records"), avoided.tolist(), strict=True):
         stream.write(_line(row, look, bad, threshold, rows.attrs, second["label"]).encode())
     unasked = int((differs & np.isnan(loss)).sum())
-    return WrittenSuite(rows.attrs["net"]["name"], len(kept), int(avoided.sum()), unasked, dict(left_out))
+    return WrittenSuite(rows.attrs["net"]["name"], len(chosen), int(avoided.sum()), unasked, dict(left_out))
 
 
 def _differ(net_best: object, deep_best: object) -> bool:
     return isinstance(net_best, str) and isinstance(deep_best, str) and net_best != deep_best
 
 
-def _loss(store: Store, rows: pd.DataFrame, found: pd.DataFrame) -> Floats:
-    """[n] what the net's first move costs in Q, by one judge's search before and after it; NaN: it was not asked.
+def _loss(store: Store, rows: pd.DataFrame, looks: pd.DataFrame) -> Floats:
+    """[n] what the net's first move costs in Q, from one judge's searches before and after it; NaN without these.
 
-    A second look counts first, which searches both. Else it is the judge itself, where it searched the position after
-    the move, too (`vr expand` does).
+    A second look, which searches both, takes precedence. Otherwise it is the judge itself, if it also searched the
+    position after the move (`vr expand` does).
     """
-    loss = np.array(found["second_q"] - found["after_net_q"], np.float64)
+    loss = np.array(looks["second_q"] - looks["after_net_q"], np.float64)
     best = rows["net_best"].tolist()
     asked = [i for i in np.flatnonzero(np.isnan(loss)).tolist() if isinstance(best[i], str)]
     if not asked:
@@ -141,7 +142,7 @@ def _loss(store: Store, rows: pd.DataFrame, found: pd.DataFrame) -> Floats:
 def _line(
     row: dict[Hashable, Any], look: dict[Hashable, Any], bad: bool, threshold: float, attrs: Mapping[Any, Any], by: str
 ) -> str:
-    """The line of one candidate; `bad`: the judge says that the net's first move loses."""
+    """The line of one candidate; `bad`: the judge finds that the net's first move loses."""
     net, alpha = attrs["net"], attrs["alpha"]
     scale = "W/D/L" if attrs["q_from"] == "wdl" else _OWN_SCALES.get(alpha["origin"], f"alpha {alpha['value']:g}")
     operations: dict[str, str | int] = {
@@ -177,9 +178,9 @@ def _move(board: chess.Board, uci: str) -> chess.Move:
 
 
 def _score(row: dict[Hashable, Any], alpha: Mapping[str, Any]) -> dict[str, int]:
-    """`dm` where the side to move mates, `ce` of anything else; a lost mate is a `ce` as the EPD standard writes it.
+    """`dm` if the side to move mates, otherwise `ce`; if it is mated, the `ce` of a mate in the EPD standard.
 
-    Of a search with a net, whose Q is no function of its centipawns, the centipawns are those of its Q.
+    For a search with a net, whose Q is no function of its centipawns, `ce` is computed from its Q.
     """
     mate, cp = row["mate"], row["cp"]
     if not np.isnan(mate):
@@ -190,7 +191,7 @@ def _score(row: dict[Hashable, Any], alpha: Mapping[str, Any]) -> dict[str, int]
 
 
 def _game(row: dict[Hashable, Any]) -> str:
-    """The players, the event, the date and the result, as far as they are known."""
+    """The players, the event, the date and the result, if known."""
     white, black = row["white"], row["black"]
     players = f"{white} - {black}" if isinstance(white, str) and isinstance(black, str) else None
     texts = (players, row["event"], row["date"], row["result"])
@@ -202,10 +203,11 @@ def _game(row: dict[Hashable, Any]) -> str:
 
 @dataclass(frozen=True)
 class Suite:
-    """The n positions of a suite, with their histories, and a frame of what their lines say.
+    """The n positions of a suite, with their histories, and a frame with the contents of their lines.
 
-    Columns, from the side to move: line (its number), id, fen, net, net_sha256 (its beginning) and net_q of whom the
-    position was collected for (None, NaN: the line names none), judge, deep_q, threshold. `left_out`: lines, by reason.
+    Columns, from the side to move: line (its number), id, fen; net, net_sha256 (its beginning) and net_q of the net
+    that the position was collected for (None and NaN without one); judge, deep_q, threshold. `left_out`: lines, by
+    reason.
     """
 
     path: str
@@ -217,9 +219,9 @@ class Suite:
 def read_suite(path: str | os.PathLike[str], *, alpha: float | None = None, threshold: float | None = None) -> Suite:
     """Reads an EPD file whose lines have `ce`, `dm` or ``bm #N``: a suite of `write_suite_file`, or any other.
 
-    Deep Q and threshold are those that a line names. With `alpha` Q is made of the centipawns instead, unless the judge
-    gave a Q itself; `threshold` goes before the line's. A line that names none has 170 and 0.55. Raises UsageError for
-    a missing file, ValueRepairError for one without any such line.
+    Deep Q and threshold come from the line. With `alpha`, Q is computed from the centipawns instead, unless the judge
+    gave a Q itself; `threshold` overrides the line's. The defaults are 170 and 0.55. Raises UsageError for a missing
+    file, ValueRepairError for one without any such line.
     """
     [source, *others] = find_sources([os.fspath(path)])
     if others:
@@ -228,11 +230,11 @@ def read_suite(path: str | os.PathLike[str], *, alpha: float | None = None, thre
         block = LineSplitter(source).feed(stream.read(MOST_BYTES), last=True)
         if stream.broken:
             raise ValueRepairError(f"{path}: {stream.broken}")
-    found = block.parse(SampleOptions(per_game=None, min_ply=0, recorded=RecordedOptions(EPD)))
-    if not len(found.game):
+    parsed = block.parse(SampleOptions(per_game=None, min_ply=0, recorded=RecordedOptions(EPD)))
+    if not len(parsed.game):
         raise ValueRepairError(f"{path}: no line of EPD with a value (ce, dm or bm #N)")
-    batch = found.batch(np.ones(len(found.game), np.bool_))
-    left_out = Counter(each.reason for each in found.rejected) + found.rejected_positions
+    batch = parsed.batch(np.ones(len(parsed.game), np.bool_))
+    left_out = Counter(line.reason for line in parsed.rejected) + parsed.rejected_positions
     texts = dict(zip(block.numbers, block.lines, strict=True))
     return Suite(os.fspath(path), batch, _table(batch, texts, alpha, threshold), dict(left_out))
 
@@ -278,10 +280,10 @@ def _table(
 
 @dataclass(frozen=True, slots=True)
 class SharedSpots:
-    """How many blind spots of one net another one, `net`, shares: `shared`, with its 95 % interval by games.
+    """How many blind spots of the net `of` another one, `net`, shares: `shared`, with its 95 % interval by games.
 
-    `of` is whose they are (`of_sha256` the beginning of its hash), None where lines name no net: then all errors count.
-    `opposite` are errors of the threshold in the other direction, which are not shared.
+    `of_sha256` is the beginning of its hash. If the lines name no net, `of` is None and all errors count. `opposite`
+    counts errors of the threshold or more in the other direction, which are not shared.
     """
 
     net: str
@@ -295,13 +297,13 @@ class SharedSpots:
 
     @property
     def itself(self) -> bool:
-        """Whether the spots are the net's own."""
+        """The spots are the net's own."""
         return self.of_sha256 is not None and self.sha256.startswith(self.of_sha256)
 
 
 @dataclass(frozen=True)
 class MeasuredSuite:
-    """Nets on a suite. `rows` are those of `Suite`, with `net_N`, `q_N` and `shared_N` of each net, from 1."""
+    """Nets on a suite. `rows` are those of `Suite`, with `net_N`, `q_N` and `shared_N` for each net N, from 1."""
 
     path: str
     rows: pd.DataFrame
@@ -311,33 +313,33 @@ class MeasuredSuite:
     def as_dict(self) -> dict[str, Any]:
         """All but the rows, JSON-able."""
         plain = {"suite": self.path, "positions": len(self.rows), "left_out": dict(self.left_out)}
-        return {**plain, "shares": [asdict(each) for each in self.shares]}
+        return {**plain, "shares": [asdict(share) for share in self.shares]}
 
     def lines(self) -> list[str]:
         """For the user: whose positions, then a line for each net."""
-        said = []
-        for group in dict.fromkeys((each.of, each.judge, each.threshold) for each in self.shares):
+        lines = []
+        for group in dict.fromkeys((share.of, share.judge, share.threshold) for share in self.shares):
             of, judge, threshold = group
-            of_group = [each for each in self.shares if (each.of, each.judge, each.threshold) == group]
+            of_group = [share for share in self.shares if (share.of, share.judge, share.threshold) == group]
             what = f"blind spots of {of}" if of is not None else "positions with a value"
             by = f" (judge: {judge})" if judge is not None else ""
-            said.append(f"{of_group[0].shared.total:,} {what}, {threshold:g} or more off{by}")
-            said += [f"  {_shared_words(each)}" for each in of_group]
+            lines.append(f"{of_group[0].shared.total:,} {what}, {threshold:g} or more off{by}")
+            lines += [f"  {_shared_words(share)}" for share in of_group]
         if self.left_out:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
-            said.append(f"left out: {reasons}")
-        if any(each.of is not None and not each.itself for each in self.shares):
-            said.append(
+            lines.append(f"left out: {reasons}")
+        if any(share.of is not None and not share.itself for share in self.shares):
+            lines.append(
                 "a suite is chosen by one net's errors, so other nets look better on it: "
                 "judge two nets by a suite of each, or by all positions (vr remeasure --db)"
             )
-        return said
+        return lines
 
 
-def _shared_words(found: SharedSpots) -> str:
-    verb = "misjudges" if found.of is None else "has" if found.itself else "shares"
-    opposite = f"; {found.opposite:,} more in the other direction" if found.opposite else ""
-    return f"{found.net} {verb} {found.shared}{opposite}"
+def _shared_words(spots: SharedSpots) -> str:
+    verb = "misjudges" if spots.of is None else "has" if spots.itself else "shares"
+    opposite = f"; {spots.opposite:,} more in the other direction" if spots.opposite else ""
+    return f"{spots.net} {verb} {spots.shared}{opposite}"
 
 
 def measure_suite(
@@ -349,10 +351,11 @@ def measure_suite(
     workers: int | None = None,
     **net_options: Any,
 ) -> MeasuredSuite:
-    """Which positions of a suite (`read_suite`) each of the nets misjudges, too: which blind spots it shares.
+    """Which positions of a suite (`read_suite`) each of the nets misjudges too: the blind spots that it shares.
 
-    A blind spot is shared where the net's Q is off by the threshold or more, in the direction of the net that it was
-    collected for. A net is a file, a name or ``uci:ENGINE,nodes=1``; `net_options` are those of `nets.net.open_net`.
+    A net shares a blind spot if its Q is off by the threshold or more, in the same direction as the Q of the net that
+    the suite was collected for. A net is a file, a name or ``uci:ENGINE,nodes=1``; `net_options` are those of
+    `nets.net.open_net`.
     Raises UsageError and ValueRepairError.
     """
     suite = read_suite(path, alpha=alpha, threshold=threshold)
@@ -389,7 +392,7 @@ def _by_group(
 
 
 def _games(rows: pd.DataFrame) -> list[str]:
-    """What positions of one game have in common: their id but for the ply, or the line where there is none."""
+    """The game of each position: its id without the ply, or its line if it has no such id."""
     return [
         name.partition(" ply ")[0] if isinstance(name, str) and " ply " in name else f"line {line}"
         for name, line in zip(rows["id"], rows["line"], strict=True)

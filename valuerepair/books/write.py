@@ -43,14 +43,14 @@ log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 _ORIGINS_SHOWN = 3
 _LINES_AT_ONCE = 5000  # so that progress shows
-# The columns that `pgn_tags`, `epd_operations` and `_order` look at.
+# The columns that `pgn_tags`, `epd_operations` and `_order` use.
 _SAID = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
     "cp", "mate", "book_weight", "plies_before", "parent_of", "copies", "part",
 )  # fmt: skip
-# What the manifest says of each entry, where positions of vr expand are taken in; a parent has only the root.
+# The manifest has these columns for each entry of a book with positions of vr expand; a parent has only the root.
 _REACHED = ("position_id", "root_id", "step", "inferred")
-# Options that the manifest does not repeat as they are: it says more of each.
+# Options that have fields of their own in the manifest.
 _TOLD_OTHERWISE = {"question", "confirmed", "labels", "split", "parents", "softness"}
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
@@ -60,14 +60,14 @@ def write_books(
 ) -> Manifest:
     """Writes book.pgn, book.epd and manifest.json (and holdout.pgn, holdout.epd) into `directory`, made if missing.
 
-    Entry n of the PGN and line n of the EPD name the same position. Each file replaces its forerunner whole, the
-    manifest last; the holdout files of an earlier book go when this one has none. Where the store knows a split and the
-    options have none, it says so. `on_entry` is called after each. Raises ValueRepairError when nothing is left to
-    write or the folder cannot be written to.
+    Entry n of the PGN and line n of the EPD name the same position. Each file replaces the earlier one as a whole, the
+    manifest last; if this book has no holdout, the holdout files of an earlier one are removed. Logs a warning if the
+    store has a split and the options have none. Calls `on_entry` after each entry. Raises ValueRepairError if there is
+    nothing to write or the folder is not writable.
     """
-    # Of all rows the one column that is counted; the rest, which is what is large, of the candidates only.
+    # All rows, but only the column that is counted; the other columns are large and needed for candidates only.
     scored = store.frame(options.question, only=("disagreement",))
-    candidates, known = add_knowledge(store, store.candidates(options.question), options)
+    candidates, confirmed = add_knowledge(store, store.candidates(options.question), options)
     if options.split is None and (warning := warning_of_held_out(store, candidates["position_id"].to_numpy("int64"))):
         log.info(warning)
     selection = choose_rows(candidates, options, scored["disagreement"])
@@ -86,13 +86,13 @@ def write_books(
                 epd_entry(line.fen, epd_operations(row)) + "\n" for line, row in zip(lines, records, strict=True)
             ],
         }
-        for file, made in texts.items():
-            contents[file] = "".join(made[i] for i in order).encode()
+        for file, written in texts.items():
+            contents[file] = "".join(written[i] for i in order).encode()
             plies = [records[i]["ply"] for i in order]
             files[file] = describe_file(contents[file], [lines[i] for i in order], plies, games)
         if "root_id" in rows:
             entries[name] = [{key: _or_none(records[i].get(key)) for key in _REACHED} for i in order]
-    attrs = {str(k): v for k, v in scored.attrs.items()} | known
+    attrs = {str(k): v for k, v in scored.attrs.items()} | confirmed
     manifest = make_manifest(attrs, options, selection, files, entries)
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
@@ -100,30 +100,30 @@ def write_books(
 
 
 def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
-    """What entries say, a row each; histories and the rest of a row are left where they are."""
+    """The columns for entries, as one dict a row; not the histories, which are large."""
     names = [name for name in (*_SAID, *_REACHED) if name in rows]
     cells = zip(*(rows[name].tolist() for name in names), strict=True)
     return [dict(zip(names, row, strict=True)) for row in cells]
 
 
 def _or_none(cell: Any) -> Any:
-    """Whole numbers that are missing for some make floats of all."""
+    """A cell for JSON; pandas turns whole numbers into floats if some are missing."""
     return None if pd.isna(cell) else int(cell) if isinstance(cell, float) else cell
 
 
 def _order(records: list[dict[Hashable, Any]]) -> list[int]:
-    """Which row each entry is of, in order: all rows, then once more those with two copies, and so on.
+    """The row of each entry, in order: first all rows, then again those with two copies or more, and so on.
 
-    lc0 plays a book from its beginning, so that a run cut short has met all positions before any for the second time.
+    lc0 plays a book from its beginning, so even a short run plays every position before it repeats any.
     """
     copies = [row.get("copies", 1) for row in records]
     return [i for nth in range(max(copies)) for i, number in enumerate(copies) if nth < number]
 
 
 def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None]) -> list[BookLine]:
-    """One line a row, in the rows' order.
+    """One line a row, in the order of the rows.
 
-    Most are made side by side; the others in the order of their moves, so that common beginnings are replayed once.
+    `plain_lines` makes most of them; `LineWriter` the others, sorted by their moves, to replay common beginnings once.
     """
     starts, texts, fens = (rows[name].tolist() for name in ("start_fen", "moves", "fen"))
     lines: list[BookLine | None] = [None] * len(rows)
@@ -145,7 +145,7 @@ def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None
 
 
 def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
-    """The seven of the standard, then where the position is from, how the values differ and how much it counts."""
+    """The seven standard tags, then the origin of the position, its values and its weight."""
     tags = {
         "Event": _text(row, "event"),
         "Site": "?",
@@ -172,10 +172,10 @@ def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
 
 
 def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
-    """`id`; comments `c0` (the values), `c1` (the weight), `c2` (parent of what) and `c3` (which part of what a split
-    holds out); `ce` or `dm` of the oracle.
+    """`id`; comments `c0` (the values), `c1` (the weight), `c2` (the candidates that it is a parent of) and `c3` (the
+    part of the split, if held out); `ce` or `dm` of the oracle.
 
-    `ce` is in centipawns, `dm` stands where the side to move mates. A parent has no values.
+    `ce` is in centipawns; `dm` is written if the side to move mates. A parent has no values.
     """
     operations: dict[str, str | int] = {"id": f"{_source(row)} ply {row['ply']}", "c1": f"weight {_weight(row)}"}
     if row["parent_of"]:
@@ -185,7 +185,7 @@ def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
     if row["plies_before"]:
         return operations
     names = {"net_q": "net_q", "calibrated_q": "calibrated_q", "deep_q": "deep_q", "disagreement": "difference"}
-    operations["c0"] = " ".join(f"{told} {signed(row[name])}" for name, told in names.items() if name in row)
+    operations["c0"] = " ".join(f"{label} {signed(row[name])}" for name, label in names.items() if name in row)
     if pd.notna(row.get("cp")):
         operations["ce"] = int(row["cp"])
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
@@ -194,7 +194,7 @@ def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
 
 
 def _of_held_part(row: dict[Hashable, Any]) -> bool:
-    """Whether a split holds the row out; a parent has no part."""
+    """The split holds the row out; a parent has no part."""
     return isinstance(row.get("part"), str) and row["part"] != PARTS[TRAIN]
 
 
@@ -203,7 +203,7 @@ def _weight(row: dict[Hashable, Any]) -> str:
 
 
 def _origins(row: dict[Hashable, Any]) -> str:
-    """The candidates that a position comes before, as many as a tag holds, and how many more there are."""
+    """The candidates that a position is a parent of, as many as fit a tag, and the number of others."""
     origins = row["parent_of"].split(", ")
     shown = ", ".join(origins[:_ORIGINS_SHOWN])
     more = len(origins) - _ORIGINS_SHOWN
@@ -221,7 +221,7 @@ def _text(row: dict[Hashable, Any], name: str, missing: str = "?") -> str:
 
 
 def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
-    made = not directory.exists()
+    is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         stale = _stale(directory, contents)
@@ -231,14 +231,14 @@ def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
         for path in stale:
             path.unlink(missing_ok=True)
     except OSError as error:
-        if made:
+        if is_new:
             with suppress(OSError):
                 directory.rmdir()
         raise ValueRepairError(f"{directory}: cannot write the book: {error.strerror or error}") from None
 
 
 def check_books(directory: str | Path) -> None:
-    """Raises UsageError where `write_books` would not replace what stands in the folder, or cannot write there."""
+    """Raises UsageError if `write_books` would not replace the files in the folder, or cannot write there."""
     outputs.check_folder(directory)
     if Path(directory).exists():
         for name in ("book.pgn", "book.epd", MANIFEST, *_HOLDOUT_FILES):
@@ -250,7 +250,7 @@ def _kind(name: str) -> outputs.FileKind:
 
 
 def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:
-    """Holdout files that the manifest of an earlier book claims and this one does not write."""
+    """Holdout files that an earlier book's manifest lists and that this book does not write."""
     try:
         claimed = read_json(directory / MANIFEST, _EarlierBook, "manifest of a book", most=_MOST_MANIFEST).files
     except (OSError, ValueRepairError):
@@ -280,18 +280,18 @@ class BookFile:
     white_to_move: int
     black_to_move: int
     plies: tuple[int, float, int]
-    with_moves: int  # entries that carry moves; the others are a FEN (or the initial position) alone
+    with_moves: int  # entries with moves; the others are only a FEN (or the initial position)
     from_fen: int  # entries with a FEN tag
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of manifest.json, which has the `options` beside the other fields; `files` by name. No time stamp:
-    the same question gives the same bytes.
+    """The content of manifest.json, which has the `options` among the other fields; `files` by name. It has no time
+    stamp: the same question gives the same bytes.
 
     `parents` is a `ParentCount`; `diversity` holds `judge.weights.describe` of book and holdout, over distinct
-    positions; `weights` says what they are a function of. Where positions of vr expand are taken in, `entries` says of
-    each entry of book and holdout, in their order, where it came from: position_id, root_id, step, inferred.
+    positions; `weights` describes the formula of the weights. For a book with positions of vr expand, `entries` has the
+    origin of each entry of book and holdout, in order: position_id, root_id, step, inferred.
     """
 
     version: str
@@ -321,7 +321,7 @@ class Manifest:
         return json.dumps(manifest | at_top, indent=2, ensure_ascii=False) + "\n"
 
     def summary(self, directory: str) -> list[str]:
-        """What was written, and how lc0 plays it, in lines for a terminal."""
+        """What was written, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
         q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
@@ -338,7 +338,7 @@ class Manifest:
 
     def diversity_lines(self) -> list[str]:
         """How diverse the book and the holdout are, in lines for a terminal."""
-        return [f"{name}: {line}" for name, found in self.diversity.items() for line in described(found)]
+        return [f"{name}: {line}" for name, figures in self.diversity.items() for line in described(figures)]
 
     def _parent_lines(self) -> list[str]:
         asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
@@ -349,8 +349,8 @@ class Manifest:
 
 
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
-    """What to do with a book of a store, in lines for a terminal: the last one, if it begins with ``next:``, runs in a
-    shell as it is. `split` is the file of the split that the book was written by."""
+    """What to do next with a book, in lines for a terminal; if the last one begins with ``next:``, the rest of it runs
+    in a shell. `split` is the file of the book's split."""
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     if manifest.net["history_fill"] == ENGINE_FILL:
         pair = store.pair_options(*store.pick(sha256, manifest.oracle["digest"]))
@@ -369,7 +369,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     if any(file.positions > file.distinct for file in manifest.files.values()):
         words += ["--temperature 0.5"]
     games, chunks = "selfplay.pgn", "book-chunks"
-    if Path(games).exists() or Path(chunks).exists():  # of another book, whose games these must not join
+    if Path(games).exists() or Path(chunks).exists():  # from another book: its games and these must not mix
         digest = manifest.files["book.pgn"].sha256[:6]
         games, chunks = f"selfplay-{digest}.pgn", f"{chunks}-{digest}"
         words += ["-o", games]
@@ -420,7 +420,7 @@ def make_manifest(
 
 
 def _weights(options: BookOptions) -> dict[str, Any]:
-    """What a candidate's weight is, and the shares of it that its parents have, the nearest first."""
+    """The formula of a candidate's weight, and the shares of its parents in it, the nearest first."""
     return {
         "candidate": "1 / (1 + exp(-(|disagreement| - threshold) / softness))",
         "softness": options.softness,
@@ -436,7 +436,7 @@ def _described(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int], games: int) -> BookFile:
-    """The facts of one file whose entries, at game plies `plies`, are `lines`; a repeated entry is the same object."""
+    """Describes a file with the entries `lines` at game plies `plies`; a repeated entry is the same object."""
     black = sum(line.fen.split(" ", 2)[1] == "b" for line in lines)
     return BookFile(
         sha256=hashlib.sha256(content).hexdigest(),

@@ -58,7 +58,7 @@ def cache_root() -> Path:
 
 
 def open_cache(root: Path, key: str) -> Path | None:
-    """The folder of `key` below `root`, made if needed; None when it cannot be written (then nothing is cached)."""
+    """The folder of `key` below `root`, made if needed; None if it cannot be written (then there is no cache)."""
     folder = root / key[:32]
     try:
         fresh = not folder.exists()
@@ -73,7 +73,7 @@ def open_cache(root: Path, key: str) -> Path | None:
 
 
 def _drop_old(root: Path, keep: Path) -> None:
-    """Removes folders of other versions that no process opened for a month."""
+    """Removes folders of other versions that no process has opened for a month."""
     oldest = time.time() - KEEP_DAYS * 86400
     for other in root.iterdir():
         ours = len(other.name) == 32 and not set(other.name) - set("0123456789abcdef")
@@ -88,10 +88,10 @@ except (OSError, RuntimeError):  # unreadable sources (a zipped package), or no 
 
 
 class KernelLocator:
-    """Tells Numba where the compiled forms of a kernel of this package lie: in the folder of these sources.
+    """Tells Numba to cache the kernels of this package in the folder for its sources.
 
-    Numba's own locators have a folder for each place where the package is installed, so that a second environment, or
-    another copy of the same sources, would compile everything anew.
+    Numba's own locators use a folder for each place where the package is installed, so a second environment or another
+    copy of the same sources would compile everything again.
     """
 
     def __init__(self, path: str, line: int, folder: Path) -> None:
@@ -100,7 +100,7 @@ class KernelLocator:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], path: str) -> KernelLocator | None:
-        """None where it is not one of the sources that the name of the folder stands for."""
+        """The locator of a function; None if its file is not one of `KERNEL_SOURCES`."""
         source = Path(path)
         if CACHE_FOLDER is None or not source.is_relative_to(PACKAGE):
             return None
@@ -116,7 +116,7 @@ class KernelLocator:
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """The name of the folder says it all."""
+        """Empty: the name of the folder has the hash of the sources."""
         return ""
 
     def get_disambiguator(self) -> str:
@@ -124,9 +124,9 @@ class KernelLocator:
 
 
 class CompilingNotice(event.Listener):
-    """Says once that compiling is what takes so long; what comes from the cache is no such event.
+    """Logs once that compilation takes long; kernels from the cache do not count.
 
-    On a terminal it is a warning, elsewhere an information: logs and pipes are not for remarks about this machine.
+    On a terminal this is a warning, elsewhere a debug message, because it is about this machine only.
     """
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
@@ -138,7 +138,7 @@ class CompilingNotice(event.Listener):
         self._depth += 1
 
     def on_end(self, event: object) -> None:
-        """One kernel is compiled; callers of it may go on to be."""
+        """A kernel is compiled; kernels that call it may still be compiling."""
         self._depth -= 1
         spent = self._spent + time.monotonic() - self._began
         if not self._depth:
@@ -157,15 +157,15 @@ _event.register("numba:compile", NOTICE)
 def kernel(function: F) -> F:
     """Compiles a function on its first call: no GIL, C division, cached on disk where a folder can be written.
 
-    It may not make arrays (Numba refuses to compile it then): in exchange it does not count references to those that it
-    is given, which made the search twice as fast. `allocating_kernel` is for those that do, and for their callers where
-    an array is handed back.
+    It must not make arrays (Numba would refuse to compile it). In exchange it does not count references to its
+    arguments, which made the search twice as fast. `allocating_kernel` is for functions that make arrays, and for
+    callers that get an array back.
     """
     return _compiled(function)
 
 
 def inlined_kernel(function: F) -> F:
-    """A `kernel` that is built into every caller: to hand on the arrays of a forest costs more than a small step."""
+    """A `kernel` that is inlined in every caller: passing on the arrays of a forest costs more than a small step."""
     return _compiled(function, inlined=True)
 
 
@@ -175,7 +175,7 @@ def allocating_kernel(function: F) -> F:
 
 
 def _compiled(function: F, *, allocates: bool = False, inlined: bool = False) -> F:
-    # What older versions of Numba do not know has no effect there.
+    # Older versions of Numba ignore settings that they do not know.
     before = _config.CACHE_DIR, getattr(_config, "CACHE_LOCATOR_CLASSES", "")
     _config.CACHE_DIR = str(CACHE_FOLDER or "")
     _config.CACHE_LOCATOR_CLASSES = f"{__name__}.KernelLocator,UserProvidedCacheLocator" if CACHE_FOLDER else ""
@@ -190,7 +190,7 @@ def _compiled(function: F, *, allocates: bool = False, inlined: bool = False) ->
 
 
 def _without_literals(template: Callable[..., Any]) -> Callable[..., Any]:
-    """Types a call like ``f(rows, 0)`` as one of ``f(rows, n)``; Numba would compile f once for each constant."""
+    """Types a call like ``f(rows, 0)`` as ``f(rows, n)``; otherwise Numba would compile f once for each constant."""
 
     def typed_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
         return template(tuple(map(_types.unliteral, args)), {name: _types.unliteral(t) for name, t in kws.items()})

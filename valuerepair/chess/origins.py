@@ -1,4 +1,4 @@
-"""Where positions were found, and which evaluations are recorded there: as records, and as columns of many."""
+"""Where positions come from, and the evaluations recorded there, as single records and as columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-# How a position came about: it stood in a game (or in a list of positions); it was reached from such a one by a legal
-# move drawn at random, by the policy's 3rd to 6th move, or in a short search of the net (`archives.aside`).
+# How a position came about: it stood in a game (or in a list of positions), or it was reached from such a position by a
+# random legal move, by the policy's 3rd to 6th move, or in a short search of the net (`archives.aside`).
 Kind = Literal["game", "aside", "policy", "search"]
 GAME: Kind = "game"
 BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")
@@ -20,12 +20,12 @@ KINDS: tuple[Kind, ...] = (GAME, *BESIDE)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """An evaluation of a position that its archive holds, from the side to move.
+    """An evaluation of a position, recorded in its archive, from the side to move.
 
-    `kind` is the kind of record (`valuerepair.archives.options.KINDS`), `by` who evaluated, where that is
-    known. `cp`, `mate`, `wdl` and `q` are as in `DeepResult`; of `depth`, `seldepth` (plies), `nodes`
-    and `time_ms` 0 says that it was not recorded. `net_q` and `net_d` are the net's own value and its probability of a
-    draw before the search, where the record has those too.
+    `kind` is the kind of record (`valuerepair.archives.options.KINDS`), `by` the evaluating player, if known. `cp`,
+    `mate`, `wdl` and `q` are as in `DeepResult`; `depth`, `seldepth` (plies), `nodes` and `time_ms` are 0 if they were
+    not recorded. `net_q` and `net_d` are the net's own value and its probability of a draw before the search, if
+    recorded.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class OriginGame:
-    """A game in which positions were found; the fields are those of `Origin`, `number` is its `game`."""
+    """A game that positions come from; fields as in `Origin`, where `number` is called `game`."""
 
     source: str = ""
     number: int = 0
@@ -61,8 +61,9 @@ class Origin:
 
     `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
     byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
-    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). A `recorded` evaluation is None where there is none. `kind` is how the
-    position came about; of one beside a game the other fields are of that game, and nothing was played or recorded.
+    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). `recorded` is None without a recorded evaluation. `kind` is how the
+    position came about. For a position beside a game the other fields describe that game, without `played` and
+    `recorded`.
     """
 
     source: str = ""
@@ -84,15 +85,10 @@ class Origin:
         """The moves to mate of the recorded evaluation."""
         return None if self.recorded is None else self.recorded.mate
 
-    @property
-    def game_of(self) -> OriginGame:
-        """The game it was found in."""
-        return OriginGame(self.source, self.game, self.offset, self.headers, self.result)
-
 
 @dataclass(frozen=True, slots=True)
 class QColumns(Sequence[Recorded]):
-    """n recorded evaluations of one kind that are Q already, as columns: a row becomes a `Recorded` when asked for.
+    """n recorded evaluations of one kind, all in Q, as columns; indexing makes a `Recorded` of a row.
 
     `q` float64[n], `wdl` int64[n, 3] per mille, `nodes` int64[n], `best_move` UCI texts, `net_q` and `net_d`
     float32[n]; all from the side to move, as in `Recorded`.
@@ -151,8 +147,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Origins(Sequence[Origin]):
-    """n origins as columns: a row becomes an `Origin` when asked for. `game` has the same object for rows of one game
-    that lie together; `recorded` is None where no row has an evaluation, `kinds` where all stood in games."""
+    """n origins as columns; indexing makes an `Origin` of a row. Consecutive rows of a game share one object in `game`.
+    `recorded` is None if no row has an evaluation, `kinds` if all positions stood in games."""
 
     game: Sequence[OriginGame]
     played: Sequence[str | None]
@@ -161,12 +157,12 @@ class Origins(Sequence[Origin]):
 
     @staticmethod
     def of(origins: Sequence[Origin]) -> Origins:
-        """The columns of any origins."""
+        """The given origins as columns."""
         if isinstance(origins, Origins):
             return origins
         kinds = [origin.kind for origin in origins]
         return Origins(
-            _runs(origin.game_of for origin in origins),
+            _runs(OriginGame(o.source, o.game, o.offset, o.headers, o.result) for o in origins),
             [origin.played for origin in origins],
             [origin.recorded for origin in origins],
             kinds if any(kind != GAME for kind in kinds) else None,
@@ -181,7 +177,7 @@ class Origins(Sequence[Origin]):
         """[n] centipawns or moves to mate of the evaluations."""
         if self.recorded is None or isinstance(self.recorded, QColumns):
             return [None] * len(self)
-        return [None if found is None else getattr(found, name) for found in self.recorded]
+        return [None if recorded is None else getattr(recorded, name) for recorded in self.recorded]
 
     def __len__(self) -> int:
         return len(self.game)
@@ -216,19 +212,18 @@ class Origins(Sequence[Origin]):
             rows = zip(parts, columns, strict=True)
             return list(chain(*([missing] * len(part) if column is None else column for part, column in rows)))
 
-        found = [part.recorded for part in parts]
-        columns = [part for part in found if isinstance(part, QColumns)]
-        of_one_kind = len(columns) == len(found) and len({part.kind for part in columns}) == 1
+        columns = [part.recorded for part in parts if isinstance(part.recorded, QColumns)]
+        of_one_kind = len(columns) == len(parts) and len({part.kind for part in columns}) == 1
         recorded = QColumns.concat(columns) if of_one_kind else joined("recorded")
         return Origins(joined("game"), joined("played"), recorded, joined("kinds", GAME))
 
 
 def _runs(games: Iterable[OriginGame]) -> list[OriginGame]:
-    """Equal games that lie together as one object."""
-    found: list[OriginGame] = []
+    """The games, with consecutive equal ones as one object."""
+    shared: list[OriginGame] = []
     for game in games:
-        found.append(found[-1] if found and found[-1] == game else game)
-    return found
+        shared.append(shared[-1] if shared and shared[-1] == game else game)
+    return shared
 
 
 def picked(column: Sequence[T], rows: NDArray[np.int64]) -> list[T]:

@@ -30,7 +30,7 @@ _SQUARES = tuple(f + r for r in "12345678" for f in _FILES)
 Moves = NDArray[np.uint16]
 
 
-@cache  # there are some 20,000 texts at most: others raise, and are not kept
+@cache  # of at most some 20,000 texts: others raise, and are not cached
 def encode_move(uci: str) -> int:
     """One UCI move (``e2e4``, ``a7a8q``, castling ``e1g1``) as its 16-bit number.
 
@@ -64,31 +64,31 @@ def decode_moves(moves: Moves) -> tuple[str, ...]:
 
 
 def cuts_of(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[n + 1]: where n pieces of these lengths begin when they lie one behind the other, and where they end."""
+    """int64[n + 1]: where each of n consecutive pieces of these lengths begins, and where the last one ends."""
     cuts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=cuts[1:])
     return cuts
 
 
 def cut_out(moves: Moves, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Moves, NDArray[np.int64]]:
-    """The n pieces ``moves[begin[i]:end[i]]`` one behind the other, and where each begins, int64[n + 1]."""
+    """The n pieces ``moves[begin[i]:end[i]]`` as one array, and where each begins in it, int64[n + 1]."""
     pieces = [moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
     return np.concatenate(pieces) if pieces else np.empty(0, np.uint16), cuts_of(end - begin)
 
 
-# Without the word `moves` alone: a program that is given a whole line after ``position fen`` would play them.
+# Without the word `moves` by itself: a program that gets such a line after ``position fen`` would play them.
 _HISTORY = re.compile(r'\bc\d\s+"history (?:startpos|fen ([^":]+)): ([^"]+)"')
 
 
 def history_comment(start_fen: str, moves: str) -> str:
-    """The moves (UCI, joined by blanks) that lead to a position, as the text of a comment in an EPD line."""
+    """The comment for an EPD line with the moves (UCI, joined by blanks) that lead to its position."""
     return f"history {'startpos' if start_fen == STARTPOS_FEN else f'fen {start_fen}'}: {moves}"
 
 
 def commented_history(line: str) -> tuple[str, list[str]] | None:
-    """The start (FEN) and the moves (UCI) that a comment of an EPD line tells (`history_comment`); None without one."""
-    told = _HISTORY.search(line)
-    return None if told is None else (told[1] or STARTPOS_FEN, told[2].split())
+    """(start FEN, UCI moves) from the `history_comment` of an EPD line; None without such a comment."""
+    comment = _HISTORY.search(line)
+    return None if comment is None else (comment[1] or STARTPOS_FEN, comment[2].split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class Position:
 
     `fen` is the position itself, reached from `start_fen` by `moves` (UCI). `ply` counts half-moves since move 1,
     White to move, by the FEN's full-move number. `key` is the 64-bit key used for deduplication: placement, side to
-    move, castling rights and legal en passant only. `history_known` is False for a bare FEN: nothing is known of
-    what came before it, and planes are filled as lc0 does.
+    move, castling rights and legal en passant only. `history_known` is False for a bare FEN, whose earlier boards are
+    unknown: planes are filled as in lc0.
     """
 
     fen: str
@@ -222,8 +222,8 @@ _EXPANDED = {"/": "", **{str(n): "." * n for n in range(1, 9)}}
 def boards(fens: Sequence[str]) -> NDArray[np.uint8]:
     """[n, 8, 8] men as ASCII letters, ``.`` for empty, row 0 = rank 1, column 0 = file a."""
     text = "".join([fen.split(" ", 1)[0] for fen in fens])
-    for written, meant in _EXPANDED.items():  # in all at once
-        text = text.replace(written, meant)
+    for symbol, expanded in _EXPANDED.items():  # in all FENs at once
+        text = text.replace(symbol, expanded)
     return np.frombuffer(text.encode("ascii"), np.uint8).reshape(-1, 8, 8)[:, ::-1]
 
 
@@ -256,7 +256,7 @@ def _men_in_regions(side: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _region_score(y: int, white: int, black: int) -> int:
-    """Points of a 2 x 2 square whose lower rank is `y` (1 to 7) with so many white and black men."""
+    """Points of a 2 x 2 square whose lower rank is `y` (1 to 7), with `white` and `black` men."""
     if black == 0:
         alone = {1: 1 + (8 - y), 2: y if y > 2 else 0, 3: 2 + y if y > 1 else 0, 4: 2 + y if y > 1 else 0}
         return alone.get(white, 0)

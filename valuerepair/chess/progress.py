@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from valuerepair import signals
 
-# tqdm starts colorama where that is installed, which would take escape sequences out of pipes, FORCE_COLOR or not.
+# tqdm starts colorama if it is installed, which would strip escape sequences from pipes, even with FORCE_COLOR.
 if (_colorama := sys.modules.get("colorama.initialise")) is not None:
     _colorama.deinit()
 
@@ -29,18 +29,18 @@ _RATE_WINDOW = 60  # ticks, or units where these take longer
 
 
 class RecentRate:
-    """Units of work by time over the last minute. The first unit does not count: setting up and compiling are in it."""
+    """The rate of work over the last minute, without the first unit, which includes set-up and compilation."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque(maxlen=_RATE_WINDOW)
 
     def add(self, now: float, done: float) -> None:
-        """At the second `now` of a clock, `done` units are done in all."""
+        """Records that `done` units in total are done at second `now` of a clock."""
         if done > 0 and (not self._points or now - self._points[-1][0] >= _RATE_TICK_S):
             self._points.append((now, done))
 
     def seconds(self, left: float) -> float | None:
-        """How long `left` more units take. None until a second after the first unit, and while nothing moves."""
+        """Seconds for `left` more units; None until a second after the first unit, and while there is no progress."""
         if len(self._points) < 2 or self._points[-1][1] <= self._points[0][1]:
             return None
         (then, before), (now, done) = self._points[0], self._points[-1]
@@ -50,11 +50,10 @@ class RecentRate:
 class Progress:
     """Counts work done towards `total` (None: unknown) and shows it on standard error with an ETA.
 
-    On a terminal that can move its cursor this is a tqdm bar; elsewhere (TERM=dumb too) a plain line at most every ten
-    seconds, so that logs stay short.
-    The time left is by the units of the last minute. With `own_eta` units are unequal: the caller says it in its
-    `note`. `quiet` shows nothing. While there is nothing to count yet, `stage` says what goes on. Use as a context
-    manager.
+    On a terminal with a movable cursor this is a tqdm bar, elsewhere (also with TERM=dumb) a plain line at most every
+    ten seconds, so that logs stay short. The time left follows from the rate of the last minute. With `own_eta`, for
+    unequal units, the caller puts it into its `note`. `quiet` shows nothing. `stage` names work without a count. Use
+    as a context manager.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Progress:
             self._bar = tqdm(total=total, desc=label, unit=f" {unit}", dynamic_ncols=True, bar_format=self._shape)
 
     def advance(self, amount: int = 1) -> None:
-        """Adds finished work. Raises KeyboardInterrupt if a signal came, unless a loop asks for those itself."""
+        """Adds finished work. Raises KeyboardInterrupt after a signal, unless a loop checks for signals itself."""
         self.done += amount
         self._rate.add(time.monotonic(), self.done)
         if self._bar is not None:
@@ -83,14 +82,14 @@ class Progress:
         signals.obey()
 
     def set_total(self, total: int | None) -> None:
-        """Corrects the total when it becomes known during the work."""
+        """Sets the total once it becomes known."""
         self.total = total
         if self._bar is not None:
             self._bar.total, self._bar.bar_format = total, self._shape
             self._bar.refresh()
 
     def stage(self, name: str) -> None:
-        """Shows what goes on in place of the counts, and the time run on meanwhile; with "" the counts again."""
+        """Shows the name of a stage and the elapsed time instead of the counts; with "" the counts again."""
         signals.obey()
         if name == self._stage or self._quiet:
             return
@@ -105,7 +104,7 @@ class Progress:
             self._stop_ticking()
 
     def note(self, text: str) -> None:
-        """Figures shown behind the bar (counts, rates)."""
+        """Sets the text behind the bar (counts, rates)."""
         self._note = text
         if self._bar is not None:
             self._bar.set_postfix_str(self._words, refresh=False)
@@ -127,13 +126,13 @@ class Progress:
 
     @property
     def _words(self) -> str:
-        """The time left, where it is known, and the note."""
+        """The time left, if known, and the note."""
         seconds = None if self._own_eta or not self.total else self._rate.seconds(self.total - self.done)
         left = "" if seconds is None else f"{format_duration(seconds)} left"
         return ", ".join(words for words in (left, self._note) if words)
 
     def _tick(self, stopped: threading.Event) -> None:
-        """A stage is one long call of the caller: only this thread can update its line."""
+        """Updates the line of a stage, during which the caller's thread is busy."""
         while not stopped.wait(_TICK_S):
             self._refresh()
 
@@ -170,7 +169,7 @@ class Progress:
 
 
 def format_rate(nodes_per_second: float) -> str:
-    """Nodes a second: of nets some thousands, of alpha-beta engines millions."""
+    """Nodes a second in words: thousands for nets, millions for alpha-beta engines."""
     if nodes_per_second >= 1e5:
         return f"{nodes_per_second / 1e6:.2f} Mnodes/s"
     return f"{nodes_per_second:,.0f} nodes/s"
@@ -186,7 +185,7 @@ def format_duration(seconds: float) -> str:
 
 @contextmanager
 def remarks_to(write: Callable[[str], None]) -> Iterator[None]:
-    """Within, `write` gets what the package says: its log from level INFO on. May be called by any thread."""
+    """Passes the package's log messages, from level INFO on, to `write`, which any thread may call."""
     logger, handler = logging.getLogger("valuerepair"), _Remarks(write)
     level = logger.level
     logger.addHandler(handler)
@@ -201,7 +200,7 @@ def remarks_to(write: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def without_remarks(room: str) -> Iterator[None]:
-    """Within, a room (``oracles``) says nothing below WARNING: what it opens is looked at, and not what will run."""
+    """Silences the log messages below WARNING of a room (``oracles``), for what is opened only to look at it."""
     logger = logging.getLogger(f"valuerepair.{room}")
     level = logger.level
     logger.setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""What is reached by moves: boards, whether the game is over there, and the positions where it is not."""
+"""Boards and positions reached by moves, and whether the game is over there."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from valuerepair.chess.rows import Boards
 
 
 def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatch, NDArray[np.int64]]:
-    """Each position after the moves that are `added` [n], and which rows these are, int64[m]: without those where the
-    game is over then.
+    """Each position after the moves `added` [n], except where the game is then over, and its row in `batch`, int64[m].
 
-    The moves belong to the history. Origins name the game that was left; nothing played or recorded there is kept.
+    The moves become part of the history. Origins name the game that was left, without what was played or recorded.
     """
     lines = [
         np.concatenate([batch.moves[begin:end], more])
@@ -34,20 +33,20 @@ def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatc
     ]
     boards, over = reached(batch.start_fen, lines)
     rows = np.flatnonzero(~over)
-    there, lines, plies = batch.take(rows), [lines[i] for i in rows.tolist()], np.array([len(more) for more in added])
+    origin, lines, plies = batch.take(rows), [lines[i] for i in rows.tolist()], np.array([len(more) for more in added])
     return replace(
-        there,
+        origin,
         fen=fens(boards[rows]),
         moves=np.concatenate(lines) if lines else np.empty(0, np.uint16),
         offsets=cuts_of([len(line) for line in lines]),
-        ply=there.ply + plies[rows].astype(np.int32),
+        ply=origin.ply + plies[rows].astype(np.int32),
         key=keys(boards[rows]),
-        origin=Origins(there.origins.game, [None] * len(rows)),
+        origin=Origins(origin.origins.game, [None] * len(rows)),
     ), rows
 
 
 def reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
-    """[n] the boards after `moves`, and whether the game is over there, or the moves are not all legal."""
+    """[n] the boards after `moves`; and whether the game is over there, or a move is illegal."""
     offsets = np.cumsum([0, *map(len, moves)], dtype=np.int64)
     flat = np.concatenate(moves) if len(moves) else np.empty(0, np.uint16)
     begin = parse_fens(list(starts))
@@ -61,16 +60,16 @@ def reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDAr
 
 
 def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boards, NDArray[np.bool_]]:
-    """`replay`, and which rows have illegal moves; nothing is played of these."""
+    """`replay`, and [n] whether a row has an illegal move; such rows stay at `begin`."""
     lost = np.zeros(len(begin), np.bool_)
     try:
         return replay(begin, moves, offsets), lost
-    except ValueError:  # one by one: it is rare, and only recorded lines can do it
+    except ValueError:  # rare, and only in recorded lines: play the rows one by one
         boards = np.array(begin)
         for i in range(len(begin)):
-            mine = moves[offsets[i] : offsets[i + 1]]
+            line = moves[offsets[i] : offsets[i + 1]]
             try:
-                boards[i : i + 1] = replay(begin[i : i + 1], mine, np.array([0, len(mine)], np.int64))
+                boards[i : i + 1] = replay(begin[i : i + 1], line, np.array([0, len(line)], np.int64))
             except ValueError:
                 lost[i] = True
         return boards, lost
@@ -79,7 +78,7 @@ def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boar
 def _third(
     begin: Boards, moves: Sequence[Moves], clocks: NDArray[np.int64], reached: NDArray[np.uint64]
 ) -> NDArray[np.bool_]:
-    """[n] whether a position occurred twice before, since the last move that cannot be taken back."""
+    """[n] whether a position occurred twice before, since the last capture or pawn move."""
     before = [
         (i, moves[i][: len(moves[i]) - back])
         for i, clock in enumerate(clocks.tolist())
@@ -88,8 +87,8 @@ def _third(
     if not before:
         return np.zeros(len(moves), np.bool_)
     row = np.array([i for i, _ in before], np.int64)
-    offsets = np.cumsum([0, *(len(each) for _, each in before)], dtype=np.int64)
-    boards = replay(begin[row], np.concatenate([each for _, each in before]), offsets)
+    offsets = np.cumsum([0, *(len(line) for _, line in before)], dtype=np.int64)
+    boards = replay(begin[row], np.concatenate([line for _, line in before]), offsets)
     same = keys(boards) == reached[row]
     times: NDArray[np.int64] = np.bincount(row[same], minlength=len(moves))
     return times >= 2

@@ -13,16 +13,18 @@ units, so alpha belongs to a pair of net and oracle.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import resampled
 
 DEFAULT_ALPHA = 170.0
 AUTO_MIN_POSITIONS = 300
-# Every further row would sharpen an automatic alpha by less than its time is worth.
+# More rows would improve an automatic alpha by less than they cost in time.
 _AUTO_FIT_ROWS = 100_000
 ALPHA_BOUNDS = (10.0, 10_000.0)
 # The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.
@@ -46,20 +48,20 @@ _NORMAL = 1.959964  # the normal distribution's quantile of a 95 % interval
 
 @dataclass(frozen=True, slots=True)
 class Alpha:
-    """An alpha in use and where it comes from, in words for the user: ``fitted on 2,310 positions (l1)``, ``given``.
+    """An alpha and its origin in words for the user: ``fitted on 2,310 positions (l1)``, ``given``.
 
-    With the origin `OWN_Q` or `OF_WDL` Q is not made of centipawns, and `value` plays no role.
+    With the origin `OWN_Q` or `OF_WDL`, Q does not come from centipawns, and `value` plays no role.
     """
 
     value: float
     origin: str
 
     def is_of_centipawns(self, q_from: str = "cp") -> bool:
-        """Whether deep Q is made of centipawns, by `value`."""
+        """Whether deep Q comes from centipawns, by `value`."""
         return q_from == "cp" and self.origin not in (OWN_Q, OF_WDL)
 
     def source(self, q_from: str = "cp") -> str:
-        """Where deep Q comes from, in words: an oracle's own Q goes before W/D/L, and that before centipawns."""
+        """The source of deep Q in words: an oracle's own Q takes precedence over W/D/L, and W/D/L over centipawns."""
         if self.origin == OWN_Q:
             return OWN_Q
         return OF_WDL if q_from == "wdl" or self.origin == OF_WDL else f"alpha {self.shown} ({self.origin})"
@@ -185,11 +187,10 @@ def fit_alpha(
 def fit_alpha_to_results(
     result: ArrayLike, cp: ArrayLike, weights: ArrayLike, game: ArrayLike, bootstrap: int = 200, seed: int = 0
 ) -> AlphaFit:
-    """The alpha for which the deep Q is nearest to what games came to, in the mean square: the Q to be expected of a
-    result.
+    """The alpha for which deep Q is nearest to the results of games in the mean square: Q is then the expected result.
 
-    `result` [n] is 1, 0 or -1 from the side to move, and NaN where it is not known; `game` [n] numbers the games, which
-    are resampled whole. Otherwise as `fit_alpha`.
+    `result` [n] is 1, 0 or -1 from the side to move, NaN if unknown; `game` [n] numbers the games, which are resampled
+    as a whole. Otherwise as `fit_alpha`.
     """
     return replace(fit_alpha(result, cp, weights, "l2", bootstrap, seed, game), norm="results")
 
@@ -203,12 +204,12 @@ class Slope(NamedTuple):
 
 
 def slope_of(net_q: Floats, deep_q: Floats, weights: Floats, game: NDArray[np.int64]) -> Slope:
-    """How many times as steep as net Q the deep Q is that is to be expected given it; NaN where no net Q is off 0.
+    """The slope of the expected deep Q as a function of net Q; NaN if every net Q is 0.
 
-    By weighted least squares through 0, because values are from the side to move: what is +Q for one side is -Q for the
-    other. A net that learns these deep Q has, on the whole, its old Q times this. The interval is the normal one with
-    the sums of each game's residuals (Liang and Zeger, Biometrika 73, 13, 1986). All are [n]; rows with NaN are left
-    out.
+    By weighted least squares through 0, because values are from the side to move: +Q for one side is -Q for the other.
+    A net that learns these deep Q multiplies its old Q, on the whole, by this slope. The interval is the normal one,
+    from the sums of each game's residuals (Liang and Zeger, Biometrika 73, 13, 1986). All arguments are [n]; rows with
+    NaN are left out.
     """
     usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weights > 0)
     x, y, w = net_q[usable], deep_q[usable], weights[usable]
@@ -230,7 +231,7 @@ def fit_alpha_to_slope(net_q: Floats, cp: Floats, mate: Floats, weights: Floats,
     """
     usable = ~np.isnan(net_q) & ~(np.isnan(cp) & np.isnan(mate)) & (weights > 0)
     x, w, of = net_q[usable], weights[usable], game[usable]
-    # A mate is beyond any centipawns: its Q is 1 by every alpha.
+    # A mate is beyond all centipawns: its Q is 1 for every alpha.
     score = np.where(np.isnan(mate[usable]), cp[usable], mate_to_q(mate[usable]) * np.inf)
     scores, which = np.unique(score, return_inverse=True)
     mass, wanted = np.bincount(which, w * x, len(scores)), float(w @ (x * x))
@@ -268,7 +269,7 @@ def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float
     error = np.empty_like(x)
 
     def loss(log_alpha: float) -> float:
-        np.take(np.tanh(scores / (2 * np.exp(log_alpha))), which, out=error, mode="clip")  # none is, but it is faster
+        np.take(np.tanh(scores / (2 * np.exp(log_alpha))), which, out=error, mode="clip")  # faster, and all are valid
         np.subtract(x, error, out=error)
         np.abs(error, out=error) if norm == "l1" else np.multiply(error, error, out=error)
         return float(w @ error / total)
@@ -298,22 +299,22 @@ def _interval(
     the grid is then narrowed to where the resamples have their minima, until its step is small against their spread.
     """
     rng = np.random.default_rng(seed)
-    each = np.arange(len(x)) if game is None else game
+    unit = np.arange(len(x)) if game is None else game  # to resample
     part = 1.0
     if len(x) > _BOOTSTRAP_ROWS:
-        sizes = np.bincount(each)
+        sizes = np.bincount(unit)
         order = rng.permutation(len(sizes))
         some = order[: np.searchsorted(np.cumsum(sizes[order]), _BOOTSTRAP_ROWS, "right")]
         if len(some) < 2:
             return float("nan"), float("nan")
         part = len(some) / len(sizes)
-        kept = np.isin(each, some)
-        x, y, w, each = x[kept], y[kept], w[kept], np.unique(each[kept], return_inverse=True)[1]
-    count = int(each.max()) + 1
+        rows = np.isin(unit, some)
+        x, y, w, unit = x[rows], y[rows], w[rows], np.unique(unit[rows], return_inverse=True)[1]
+    count = int(unit.max()) + 1
     drawn = np.empty((resamples + 1, len(x)), np.float32)
     drawn[-1] = w
-    for row in drawn[:-1]:
-        row[:] = w * np.bincount(rng.integers(0, count, count), minlength=count)[each]
+    for row, times in zip(drawn[:-1], chain.from_iterable(resampled(count, resamples, rng)), strict=True):
+        row[:] = w * times[unit]
     low, high = np.log(ALPHA_BOUNDS)
     for _ in range(4):
         grid = np.linspace(low, high, _GRID_POINTS)
@@ -323,14 +324,14 @@ def _interval(
         if np.ptp(minima) > 20 * step:
             break
         low, high = minima.min() - 2 * step, minima.max() + 2 * step
-    # About the minimum of the same rows, which need not be that of all.
+    # Relative to the minimum for the same rows, which may differ from that of all rows.
     spread = np.percentile(minima[:-1], [2.5, 97.5]) - minima[-1]
     low, high = alpha * np.exp(spread * part**0.5)
     return float(low), float(high)
 
 
 def _grid_minima(grid: Floats, losses: NDArray[np.float32]) -> Floats:
-    """[resamples] places of the minima of `losses` [resamples, points], each by a parabola through three points."""
+    """[resamples] where the `losses` [resamples, points] are lowest, each by a parabola through three points."""
     best = np.clip(losses.argmin(axis=1), 1, len(grid) - 2)
     row = np.arange(len(losses))
     left, middle, right = (losses[row, best + i].astype(np.float64) for i in (-1, 0, 1))
@@ -346,7 +347,7 @@ def _checked(alpha: float) -> float:
 
 
 def auto_alpha(net_q: Floats, cp: Floats, weights: Floats) -> Alpha:
-    """Alpha fitted to these rows [n] (see `fit_alpha`; NaN: no centipawns) where they are enough, else the default."""
+    """Alpha fitted to these rows [n] (see `fit_alpha`; NaN: no centipawns) if they are enough, else the default."""
     rows = np.flatnonzero(~np.isnan(cp))
     default = f"default {DEFAULT_ALPHA:g}"
     if len(rows) < AUTO_MIN_POSITIONS:

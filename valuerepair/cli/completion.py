@@ -21,6 +21,13 @@ def words(*known: str) -> Completer:
     return lambda context, parameter, begun: [CompletionItem(word) for word in known if word.startswith(begun)]
 
 
+def engines(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Completes to how the text of each kind of engine begins."""
+    from valuerepair.engines.kinds import KINDS
+
+    return words(*(kind.begin for kind in KINDS.values()))(context, parameter, begun)
+
+
 def nets(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Nets known by name, those of the store, and files."""
     from valuerepair.nets.registry import KNOWN_NETS

@@ -58,7 +58,8 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
     """Play a match: nets with their search, or UCI engines, and say what the result shows.
 
     A side is a search of this project, net=NET,nodes=N with any of its parameters (contempt=N is n_scl=N), or an
-    engine: stockfish, lc0:weights=NET or /path/engine, each with nodes=, depth=, movetime=, option.NAME=, arg=, name=.
+    engine: stockfish, lc0:weights=NET, /path/engine or ssh:HOST,engine=/path/engine, each with nodes=, depth=,
+    movetime=, option.NAME=, arg=, name=.
     Each opening is played with both colours. An engine that crashes, is out of time or moves illegally loses that game.
     The result has the effective root moves of both sides' searches; if one net's Q is steeper, it names the q_scale=
     with which both are searched as broadly. A match can be stopped at any time (Ctrl-C), and the same command goes on;

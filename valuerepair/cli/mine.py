@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 @click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
 @click.option("--positions", type=int, help="Draw this many positions in total.  [default: one per game]")
 @DEEP(
-    help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; recorded "
-    "takes the values that the archives hold.  [default: stockfish; mcts where there is none]"
+    help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000, uci:/path,nodes=N or "
+    "ssh:HOST,nodes=N; recorded takes the values that the archives hold.  "
+    "[default: stockfish; mcts where there is none]"
 )
 @NET
 @threshold_option("|net Q - deep Q| from which a position counts as a candidate; can be changed later.")

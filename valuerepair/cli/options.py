@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from valuerepair import outputs
-from valuerepair.cli.completion import nets, oracles, words
+from valuerepair.cli.completion import engines, nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
@@ -195,7 +195,7 @@ DEEP = functools.partial(
     click.option,
     "--deep",
     metavar="SPEC",
-    shell_complete=words("stockfish:nodes=", "lc0:nodes=", "mcts:nodes=", "uci:", "recorded"),
+    shell_complete=engines,
 )
 
 

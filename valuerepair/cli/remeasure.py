@@ -187,8 +187,8 @@ def command(
 
 def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> RegretOptions | None:
     """What `--regret` asks for; None without it."""
+    from valuerepair.engines.kinds import parse_spec
     from valuerepair.errors import UsageError
-    from valuerepair.oracles.spec import parse_spec
     from valuerepair.runs.regret import POSITIONS, RegretOptions
 
     if nodes is None:
@@ -203,8 +203,8 @@ def _regret_options(nodes: int | None, positions: int | None, deep: str | None) 
 
 def _rejudge_options(deep: str | None, positions: int | None) -> RejudgeOptions | None:
     """What `--rejudge` asks for; None without it."""
+    from valuerepair.engines.kinds import parse_spec
     from valuerepair.errors import UsageError
-    from valuerepair.oracles.spec import parse_spec
     from valuerepair.runs.rejudge import POSITIONS, RejudgeOptions
 
     if deep is None:

@@ -23,7 +23,6 @@ from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
-from valuerepair.oracles.spec import RECORDED
 from valuerepair.runs.evaluators import Opened
 from valuerepair.runs.workers import Answer
 from valuerepair.store.rows import OracleIdentity
@@ -49,11 +48,11 @@ def open_on_cluster(
     threads. Workers must have the engine of this machine; if it has none, the one that most of them have. Raises
     UsageError and ValueRepairError.
     """
-    from valuerepair.oracles.open import chosen_spec
+    from valuerepair.engines.kinds import chosen_spec
 
     where = parse_cluster(where) if isinstance(where, str) else where
     spec = chosen_spec(deep)
-    if spec.kind == RECORDED:
+    if not spec.kind.searches:
         raise UsageError(
             f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
             "searches, and the net alone is no work for a cluster: leave --cluster out"
@@ -98,7 +97,7 @@ def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
     """The engine of this machine, which all workers must then have; empty if this machine cannot open it."""
     from valuerepair.oracles.open import open_oracle
 
-    if assignment.deep.kind == "mcts":
+    if assignment.deep.kind.built_in:
         return {}  # its identity names the kind of device, which may differ here
     try:
         with (

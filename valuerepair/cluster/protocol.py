@@ -11,7 +11,6 @@ from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.weights import NetFile
-from valuerepair.oracles.open import CPU_BACKENDS
 from valuerepair.store.rows import OracleIdentity
 
 
@@ -41,10 +40,7 @@ class Assignment:
 
     def is_for_gpu(self, role: Role) -> bool:
         """Whether a role is work for graphics cards: the net, our own search, or lc0 with a GPU backend."""
-        options = {name.lower(): value for name, value in self.deep.options.items()}
-        if role is Role.SEARCH and self.deep.kind == "lc0":
-            return options.get("backend", "eigen") not in CPU_BACKENDS
-        return role is Role.NET or self.deep.kind == "mcts"
+        return role is Role.NET or self.deep.kind.on_gpu(self.deep.options)
 
 
 class Offer(NamedTuple):

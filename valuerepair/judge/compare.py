@@ -22,10 +22,8 @@ from valuerepair.intervals import (
     Ids,
     Interval,
     Rate,
-    Table,
     bootstrap,
-    cross,
-    newcombe,
+    rare_changes,
     share_change,
     weighted,
     wilson,
@@ -122,16 +120,6 @@ class Selected:
     mean_other: float
 
 
-@dataclass(frozen=True, slots=True)
-class AtOtherAlpha:
-    """The shares of candidates of both nets at the second one's own alpha, and their difference, games resampled."""
-
-    alpha: float
-    origin: str
-    shares: tuple[float, float]
-    difference: Interval
-
-
 @dataclass(frozen=True)
 class Comparison:
     """A second net against the first, on all positions of games; differences are second less first.
@@ -155,7 +143,6 @@ class Comparison:
     of_second: Selected
     newly: Rate
     recalibrated: Recalibration | None
-    at_own_alpha: AtOtherAlpha | None
     policies: bool
     q_scale: QScale | None
     by_kind: list[KindRow]
@@ -248,13 +235,10 @@ def compare(
     labels = [candidate_labels(store, replace(asked, net=each), oracle) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
-        own = None
-        if question.alpha is None and question.q_from == "cp":
-            own = _at_own_alpha(store, nets[i], (words[0], words[i]), oracle, asked, seed)
         beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold, seed)
         by_kind = _by_kind(everything, i, seed)
         judge = better_judge(by_kind, held_out=oracle.part is not None)
-        comparisons.append(_compare(scores, wrong, i, names, beyond, own, (labels[0], labels[i]), by_kind, judge, seed))
+        comparisons.append(_compare(scores, wrong, i, names, beyond, (labels[0], labels[i]), by_kind, judge, seed))
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
@@ -383,24 +367,21 @@ def _compare(
     i: int,
     names: Sequence[str],
     beyond: Recalibration | None,
-    own: AtOtherAlpha | None,
     labels: tuple[_Labelled, _Labelled],
     by_kind: list[KindRow],
     judge: BetterJudge,
     seed: int,
 ) -> Comparison:
     """The comparison of net i with net 0."""
-    import pandas as pd
-
     first, second, weight, game = wrong[0], wrong[i], scores.weight, scores.game_id
     size = np.abs(scores.disagreement)
     counts = np.bincount(2 * first + second, minlength=4).tolist()
     moved = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
     mean_abs, by_games = bootstrap(moved, weight, game, seed=seed)
-    weights = pd.Series(weight, scores.position_id)
+    there = set(scores.position_id.tolist())
     policies = all(known for _, known in labels)
     named = [found if policies else without_policy(found) for found, _ in labels]
-    compared = [{number: each for number, each in found.items() if number in weights.index} for found in named]
+    compared = [{number: each for number, each in found.items() if number in there} for found in named]
     return Comparison(
         first=names[0],
         second=names[i],
@@ -411,12 +392,11 @@ def _compare(
         of_second=_select(second, first, size[i], size[0], weight, game),
         newly=_rate(second[~first], weight[~first], game[~first]),
         recalibrated=beyond,
-        at_own_alpha=own,
         policies=policies,
         q_scale=_q_scale(scores, i),
         by_kind=by_kind,
         judge=judge,
-        labels=label_changes(compared[0], compared[1], weights),
+        labels=label_changes(compared[0], compared[1], scores.position_id, weight, game, seed),
     )
 
 
@@ -439,22 +419,6 @@ def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
         return first
     usual = store.pick(None, oracle.digest)[0]
     return first if store.chosen_alpha(usual, oracle.id) is None else usual
-
-
-def _at_own_alpha(
-    store: Store, net: AskedNet, words: tuple[str, str], oracle: AskedOracle, asked: Question, seed: int
-) -> AtOtherAlpha | None:
-    """The shares at the net's own alpha; None where that is the one in use."""
-    own = store.alpha(net.id, oracle.id)
-    assert asked.alpha is not None
-    if math.isclose(own.value, asked.alpha, rel_tol=0.001):
-        return None
-    scores = _read(store, words, replace(asked, alpha=own.value), oracle)[0].of_games()
-    first, second = is_candidate(scores.disagreement, asked.threshold)
-    table = cross(first, second, scores.weight)
-    moved = (second.astype(np.float64) - first)[:, None]
-    change = share_change(bootstrap(moved, scores.weight, scores.game_id, seed)[0], scores.weight, scores.game_id)
-    return AtOtherAlpha(own.value, own.origin, table.shares, change)
 
 
 # What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
@@ -492,7 +456,7 @@ class LabelChange:
 
     `label` is one of `labels.NAMES` or of `labels.KINDS` (``family:French Defense``). `first` and `second` count
     the candidates of each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the
-    second alone. `change` is the paired difference of the shares of all positions, with Newcombe's interval.
+    second alone. `change` is the paired difference of the shares of all positions, games resampled.
     """
 
     label: str
@@ -504,28 +468,30 @@ class LabelChange:
     change: Interval
 
 
-def label_changes(first: Labels, second: Labels, weights: pd.Series[float]) -> list[LabelChange]:
+def label_changes(
+    first: Labels, second: Labels, position_id: Ids, weight: Floats, game: Ids, seed: int = 0
+) -> list[LabelChange]:
     """The changes of every label: those of `labels.NAMES` in their order, then the others, the most frequent first.
 
-    `first` and `second` have the labels of each net's candidates by position_id, `weights` the weight of every position
-    compared.
+    `first` and `second` have the labels of each net's candidates by position_id; `position_id`, `weight` and `game`
+    [n] are of every position compared.
     """
     counts = Counter(name for side in (first, second) for labels in side.values() for name in labels)
     rank = {name: i for i, name in enumerate(NAMES)}
     names = sorted(counts, key=lambda name: (rank.get(name, len(rank)), -counts[name], name))
     ids = [_ids_of(side) for side in (first, second)]
-    mass = weights.to_numpy(np.float64)
-    total = float(mass.sum())
-    scale = total / float((mass**2).sum())  # to the effective number of rows, see `intervals.cross`
-    changes = []
-    for name in names:
+    row_of = dict(zip(position_id.tolist(), range(len(position_id)), strict=True))
+    counts_of, rows, columns, moves = [], list[int](), list[int](), list[float]()
+    for column, name in enumerate(names):
         one, other = (side.get(name, set()) for side in ids)
-        parts = one & other, one - other, other - one
-        cells = [float(weights.loc[list(part)].sum()) for part in parts]
-        table = Table(*(cell * scale for cell in (*cells, max(total - sum(cells), 0.0))))
-        both, repaired, newly = (len(part) for part in parts)
-        changes.append(LabelChange(name, len(one), len(other), both, repaired, newly, newcombe(table)))
-    return changes
+        repaired, newly = sorted(one - other), sorted(other - one)
+        rows += [row_of[number] for number in (*repaired, *newly)]
+        columns += [column] * (len(repaired) + len(newly))
+        moves += [-1.0] * len(repaired) + [1.0] * len(newly)
+        counts_of.append((name, len(one), len(other), len(one & other), len(repaired), len(newly)))
+    cells = np.array(rows, np.int64), np.array(columns, np.int64), np.array(moves)
+    changes = rare_changes(*cells, len(names), weight, game, seed)
+    return [LabelChange(*of_label, change) for of_label, change in zip(counts_of, changes, strict=True)]
 
 
 def _ids_of(side: Labels) -> dict[str, set[int]]:
@@ -697,15 +663,6 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     yield f"  of the positions that are not A's candidates, B is newly wrong on {pair.newly}"
     if calibration == "none":
         yield from _recalibrated_lines(pair)
-    if pair.at_own_alpha is not None:
-        other = pair.at_own_alpha
-        yield f"alpha was fitted for A; at B's own, {other.alpha:.1f} ({other.origin}):"
-        yield (
-            f"  candidates A {100 * other.shares[0]:.2f} %, B {100 * other.shares[1]:.2f} %, "
-            f"B - A {_points(other.difference)}"
-        )
-        if other.difference.difference * pair.share_by_games.difference < 0:
-            yield "  the sign turns with alpha: neither net is shown to have fewer candidates"
     shown = shown_labels(pair.labels)
     if shown:
         yield from _labels(shown)

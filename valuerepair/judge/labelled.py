@@ -53,7 +53,7 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     known = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
-    headers = pd.Series(eco_headers(store, frame["game_id"].tolist()), frame.index, dtype=object)
+    headers = pd.Series(eco_headers(store.connection, frame["game_id"].tolist()), frame.index, dtype=object)
     return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), known)
 
 

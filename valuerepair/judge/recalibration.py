@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from math import isnan
 from typing import Literal
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import CrossFit
-from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, cross, newcombe, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, resampled, share_change, weighted, wilson
 from valuerepair.question import is_candidate
 
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]
@@ -38,7 +39,7 @@ class Recalibration:
     """A second net against the first, each recalibrated; differences are second less first.
 
     `share` is the difference of the shares of candidates, `mean_abs` that of the mean |disagreement|, with intervals of
-    resampled games, the curves drawn anew for each; that of `share` is at least Newcombe's. `of_first`: the first net's
+    resampled games, the curves drawn anew for each. `of_first`: the first net's
     own candidates that it is right on once it is recalibrated. `repaired`: of what the second net repaired, as it is,
     what the first one's own curve leaves wrong; `newly`: of what is newly wrong, what the second one's own curve leaves
     wrong. `finding`: whether the second
@@ -105,7 +106,7 @@ def recalibrate(
         for each in size
     ]
     share, mean_abs, *parts = _by_games(counted, weight, game, seed)
-    share = _wider(newcombe(cross(wrong, others, weight)), share)
+    share = share_change(share, weight, game)
     of_first, of_repaired, of_newly = (
         _share(hit[of], weight[of], game[of], interval)
         for of, hit, interval in zip((first, repaired, newly), (~wrong, wrong, others), parts, strict=True)
@@ -171,8 +172,10 @@ def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids, se
     standing = np.flatnonzero(games >= 0)  # games of which all rows have the weight 0 would only dilute the draws
     rng = np.random.default_rng(seed)
     drawn = []
-    for _ in range(int(np.clip(_DRAWS // len(game), FEWEST_RESAMPLES, RESAMPLES))):
-        times = np.bincount(rng.choice(standing, len(standing)), minlength=len(games))
+    times = np.zeros(len(games))
+    resamples = int(np.clip(_DRAWS // len(game), FEWEST_RESAMPLES, RESAMPLES))
+    for row in chain.from_iterable(resampled(len(standing), resamples, rng)):
+        times[standing] = row
         drawn.append(counted(weight * times[at]))
     low, high = _percentiles(np.array(drawn))
     return [Interval(*map(float, each)) for each in zip(counted(weight), low, high, strict=True)]

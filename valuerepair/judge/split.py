@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import outputs
-from valuerepair.archives.select import in_share, mix, salt
+from valuerepair.archives.select import in_share, salt, scrambled
 from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
 from valuerepair.chess.positions import decode_moves
@@ -159,7 +159,7 @@ class Split:
 
     def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
         """[n] whether the games of these keys are among the drawn ones."""
-        return in_share(mix(keys ^ salt("games held out", self.seed)), self.games)
+        return in_share(scrambled(keys ^ salt("games held out", self.seed)), self.games)
 
     def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
         """The parts of all positions of a store that was read."""
@@ -246,7 +246,7 @@ def key_of_game(game: OriginGame) -> NDArray[np.uint64]:
 
 
 def _keys(digests: Ids, numbers: Ids) -> NDArray[np.uint64]:
-    return mix(digests.view(np.uint64) ^ mix(numbers.view(np.uint64)))
+    return scrambled(digests.view(np.uint64) ^ scrambled(numbers.view(np.uint64)))
 
 
 # -- a store's positions ----------------------------------------------------------------------------------------------

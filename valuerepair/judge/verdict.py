@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import values
+from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
 from valuerepair.question import QFrom, check_threshold, is_candidate
 from valuerepair.store import second_looks
-from valuerepair.store.alphas import gives_q
 from valuerepair.store.second_looks import Afters, Looks, StoredOracle
 
 if TYPE_CHECKING:
@@ -107,14 +107,14 @@ def alpha_of_second(
     that one gives centipawns too.
     """
     of_first = values.Alpha(float(frame.attrs["alpha"]["value"]), "the first look's")
-    if gives_q(second.kind, second.options):
+    if kind_of(second.kind).gives_q(second.options):
         return values.Alpha(of_first.value, values.OWN_Q)
     if frame.attrs.get("q_from") == "wdl":
         return values.Alpha(of_first.value, values.OF_WDL)
     if first.engine == second.engine:  # the kind says only how it was named: stockfish: or uci:/usr/games/stockfish
         return of_first
     own = store.alpha(net_id, second.id)
-    if gives_q(first.kind, first.options) or not own.origin.startswith("default"):
+    if kind_of(first.kind).gives_q(first.options) or not own.origin.startswith("default"):
         return own
     return values.Alpha(of_first.value, "the first look's, of another engine: none is fitted for this one")
 

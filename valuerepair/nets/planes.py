@@ -164,8 +164,8 @@ def write_masks(
     """Writes all planes of row `last` to masks[n], bit 8 * rank + file being the value on that square.
 
     Rows first..last are the known game, each made from the one before, with repetitions marked in those needed.
-    `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; what it is to be
-    multiplied by is returned: the half-move clock, divided by 100 in the formats that want it so.
+    `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; the factor for
+    it is returned: the half-move clock, divided by 100 in formats that require it.
 
     The loop is lc0's.
     """
@@ -182,7 +182,7 @@ def write_masks(
             break
         repeated = rows[r, REPETITION] != ZERO
         if repeats_only and slot > 0 and not repeated:
-            # Before its history lc0 would look at the first position for ever; it never is a repetition.
+            # Before the known history lc0 would look at the first position for ever; that is no repetition.
             if at < first or clock(rows, r) == 0:
                 break
             turned ^= at > first
@@ -274,8 +274,8 @@ def encode(
 ) -> Planes:
     """The input planes of the positions, float32[n, 112, 8, 8]: row 0 is the mover's first rank, column 0 file a.
 
-    Boards before the position come from replaying its moves from `start_fen`; `history_fill` says what stands in
-    the slots before that: ``no`` zeros, ``fen_only`` copies of the first known position unless that is the standard
+    Boards before the position come from replaying its moves from `start_fen`; `history_fill` defines the
+    slots before that: ``no`` zeros, ``fen_only`` copies of the first known position unless that is the standard
     starting position, ``always`` copies. `input_format` is lc0's id of the net's input. `out`, C-contiguous float32
     of at least n rows, is filled and its first n rows returned.
 

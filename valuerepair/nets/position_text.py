@@ -16,18 +16,17 @@ from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, commented
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 
 _MOST_LINE = 1 << 20
-_QUOTED = re.compile(r'"[^"]*"')  # a comment of EPD says nothing here
+_QUOTED = re.compile(r'"[^"]*"')  # comments of EPD have no operations
 _OPCODE = re.compile(r"\b(hmvc|fmvn)\s+(\d+)\s*(?:;|$)")
 
 
 def read_position(text: str, moves: Iterable[str] = ()) -> Position:
     """One position from text, with further moves (UCI or SAN) played on it.
 
-    The text is ``startpos`` or a FEN of four to six fields, either with ``moves ...`` behind it and ``position`` or
-    ``position fen`` before it, or an EPD line (its opcodes hmvc and fmvn are the clock and the move number, a comment
-    may tell its history: `chess.positions.history_comment`). Raises
-    ValueError with the reason when it is none of these, more than these, not legal in standard chess, or a move is
-    illegal.
+    The text is ``startpos`` or a FEN of four to six fields, perhaps with ``moves ...`` after it and ``position`` or
+    ``position fen`` before it; or an EPD line, whose operations hmvc and fmvn are the clock and the move number, and
+    whose comment may have its history (`chess.positions.history_comment`). Raises ValueError with the reason for
+    other text, an illegal position or an illegal move.
     """
     words = _QUOTED.sub('""', text).split()
     if words[:1] == ["position"]:
@@ -39,8 +38,8 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
         cut = words.index("moves")
         words, played = words[:cut], words[cut + 1 :] + played
     start = STARTPOS_FEN if words == ["startpos"] else _fen_of(words)
-    if (told := commented_history(text)) is not None:
-        start, played = _before(start, *told), [*told[1], *played]
+    if (history := commented_history(text)) is not None:
+        start, played = _before(start, *history), [*history[1], *played]
     if reason := status_error(start):
         raise ValueError(reason)
     board = chess.Board(start)
@@ -58,7 +57,7 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
 
 
 def _before(fen: str, start_fen: str, moves: list[str]) -> str:
-    """`start_fen`, from which the moves lead to `fen`."""
+    """`start_fen`, after a check that the moves lead from it to `fen`; raises ValueError otherwise."""
     board = chess.Board(start_fen)
     for word in moves:
         board.push(_move_of(board, word))
@@ -83,7 +82,7 @@ def _fen_of(words: list[str]) -> str:
 def _move_of(board: chess.Board, word: str) -> chess.Move:
     for parse in (board.parse_uci, board.parse_san):
         with suppress(ValueError):
-            if move := parse(word):  # python-chess takes null moves, 0000 and --
+            if move := parse(word):  # python-chess reads 0000 and -- as null moves
                 return move
     raise ValueError(f"move {one_line(word)!r} is not legal in {board.fen()}")
 
@@ -97,9 +96,9 @@ def read_argument(text: str, moves: Iterable[str]) -> Position:
 
 
 def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> Iterator[Position]:
-    """A position for every line; empty lines and ``#`` comments are passed over.
+    """A position for every line, without empty lines and ``#`` comments.
 
-    Raises ValueRepairError with the source and the line number at the first line that is not a position.
+    Raises ValueRepairError with the source and the line number for the first line that is not a position.
     """
     further = list(moves)
     for number, line in enumerate(lines, 1):
@@ -113,9 +112,9 @@ def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> 
 
 
 def read_source(what: str, moves: Sequence[str] = ()) -> Iterator[Position]:
-    """The positions of a command-line argument: one as text (nothing: the initial one), a file, or ``-``.
+    """The positions of a command-line argument: a text (empty: the initial position), a file, or ``-``.
 
-    Further moves are played on each. Raises UsageError, or ValueRepairError for a wrong line of a file.
+    Plays the further moves on each position. Raises UsageError, or ValueRepairError for a wrong line of a file.
     """
     if what == "-":
         yield from read_lines(_lines(sys.stdin), "standard input", moves)
@@ -129,7 +128,7 @@ def read_source(what: str, moves: Sequence[str] = ()) -> Iterator[Position]:
 
 
 def _lines(text: TextIO) -> Iterator[str]:
-    """The lines, one without end in pieces, which are no positions."""
+    """The lines; an endless line comes in pieces, which are no positions."""
     return iter(lambda: text.readline(_MOST_LINE), "")
 
 

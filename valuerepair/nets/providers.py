@@ -1,7 +1,7 @@
-"""Which devices really run here, shown by a canary and not by what a list says.
+"""Which devices really run here: each must compute a small convolution, the canary.
 
-`onnxruntime.get_available_providers()` names what the package was built with. A provider whose libraries are missing
-is dropped with a warning and the CPU computes instead, so each is asked to run a small convolution alone.
+`onnxruntime.get_available_providers()` lists what the package was built with. ONNX Runtime drops a provider whose
+libraries are missing, with a warning, and computes on the CPU instead; the canary runs on one provider alone.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _REMEDY = {
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 _DRIVERS = {12: 525, 13: 580}
 log = logging.getLogger(__name__)
-QUIET, FATAL = 3, 4  # ONNX Runtime's severities: errors and worse, what ends the process alone
+QUIET, FATAL = 3, 4  # ONNX Runtime's severities: errors and worse; fatal errors only
 
 
 def choose_device(word: str) -> Device:
-    """What ``--device`` means here.
+    """The device for a value of ``--device``.
 
-    ``auto`` is CUDA when it really runs, else the CPU, at float32 either way: which machine it is must not change what
-    values mean. Raises UsageError for another word, ValueRepairError when the device asked for by name does not run:
-    never a silent fall back.
+    ``auto`` is CUDA if it really runs, otherwise the CPU, both at float32: the machine must not change the meaning of
+    values. Raises UsageError for another word, and ValueRepairError if a device chosen by name does not run; there is
+    no silent fallback.
     """
     if word not in DEVICES:
         raise UsageError(f"--device {word!r}: must be one of {', '.join(DEVICES)}")
@@ -57,7 +57,7 @@ def choose_device(word: str) -> Device:
 
 @functools.cache
 def why_not(provider: str) -> str | None:
-    """Why a provider does not run here, None when it ran the canary right."""
+    """Why a provider does not run here; None if it computed the canary correctly."""
     import onnxruntime
 
     if provider not in onnxruntime.get_available_providers():
@@ -67,7 +67,7 @@ def why_not(provider: str) -> str | None:
     preload_libraries(provider)
     options = quiet_options(1)
     if provider != CPU:
-        # Without this a node the provider cannot take is computed by the CPU, and nothing says so.
+        # Otherwise the CPU silently computes nodes that the provider does not support.
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     image = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
     try:
@@ -77,12 +77,12 @@ def why_not(provider: str) -> str | None:
         (answer,) = session.run(None, {"image": image})
     except Exception as error:  # ONNX Runtime raises a dozen classes for this
         return first_line(error)
-    # One 3x3 convolution of ones over 0..8 is their sum.
+    # A 3x3 convolution of ones over 0..8 is their sum.
     return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"
 
 
 def install(provider: str) -> str:
-    """What to do so that a provider may run here: about the driver where that is what keeps it from running."""
+    """Advice for the user to make a provider run here: about the driver, if that is the problem."""
     if provider in (CUDA, TENSORRT) and why_no_driver() is not None:
         cuda = _runtime_cuda()
         extra = "" if _has_cuda_libraries(cuda) else ", and run `pip install 'valuerepair[gpu]'`"
@@ -91,21 +91,21 @@ def install(provider: str) -> str:
 
 
 def why_no_driver() -> str | None:
-    """What is wrong with the NVIDIA driver, None where it will do for the installed ONNX Runtime.
+    """What is wrong with the NVIDIA driver; None if it suits the installed ONNX Runtime.
 
-    Asked first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
+    To be checked first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
     """
-    found, needed = _driver_cuda(), _runtime_cuda()
-    if found is None:
+    version, needed = _driver_cuda(), _runtime_cuda()
+    if version is None:
         return "there is no NVIDIA driver on this machine"
-    if found < 1000 * needed:
-        of = f"{found // 1000}.{found % 1000 // 10}"
-        return f"the NVIDIA driver is of CUDA {of}; the installed onnxruntime needs one {_needed(needed)}"
+    if version < 1000 * needed:
+        text = f"{version // 1000}.{version % 1000 // 10}"
+        return f"the NVIDIA driver is of CUDA {text}; the installed onnxruntime needs one {_needed(needed)}"
     return None
 
 
 def _driver_cuda() -> int | None:
-    """The newest CUDA that the driver knows, as its `cuDriverGetVersion` has it (13000 is 13.0); None without one."""
+    """The newest CUDA that the driver supports, by its `cuDriverGetVersion` (13000 is 13.0); None without a driver."""
     version = ctypes.c_int(0)
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -127,7 +127,7 @@ def _needed(cuda: int) -> str:
 
 
 def _has_cuda_libraries(cuda: int) -> bool:
-    """Whether the extra's largest part is installed; CUDA may come from elsewhere, too, which is for the canary."""
+    """The largest package of the extra is installed. CUDA may come from elsewhere too; the canary shows that."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return bool(importlib.metadata.version(f"nvidia-cudnn-cu{cuda}"))
     return False
@@ -142,8 +142,8 @@ def _canary() -> bytes:
 def preload_libraries(provider: str) -> None:
     """Loads CUDA and cuDNN from their pip packages, which are on no library path (ONNX Runtime 1.21 and later).
 
-    TensorRT rounds the inputs of float32 products to 10 bits (TF32) unless NVIDIA's own switch for its libraries says
-    no, which is read as they load; ONNX Runtime has none for it. Somebody who has set it means it.
+    TensorRT rounds the inputs of float32 products to 10 bits (TF32) unless NVIDIA's environment variable, read when its
+    libraries load, forbids it; ONNX Runtime has no option for that. A value that the user has set stays.
     """
     import onnxruntime
 
@@ -156,8 +156,8 @@ def preload_libraries(provider: str) -> None:
 def new_session(model: str | bytes, options: Any, wanted: Sequence[str | tuple[str, dict[str, str]]]) -> Any:
     """An onnxruntime.InferenceSession of a file or of bytes.
 
-    ONNX Runtime warns when it drops a provider and goes on; the callers look at what the session really has and
-    raise, so the warning would only say it twice.
+    ONNX Runtime warns when it drops a provider, and continues. The callers check the session's provider and raise, so
+    the warning is suppressed.
     """
     import onnxruntime
 
@@ -178,7 +178,7 @@ def quiet_options(threads: int) -> Any:
 
 
 def run_options() -> Any:
-    """Options of one run, which ends soon after its `terminate` is set."""
+    """Options of one run; setting their `terminate` ends it soon."""
     import onnxruntime
 
     options = onnxruntime.RunOptions()
@@ -189,10 +189,10 @@ def run_options() -> Any:
 def provider_list(
     provider: str, sha256: str, precision: Precision = "f32"
 ) -> Sequence[str | tuple[str, dict[str, str]]]:
-    """The providers a session is made with: the chosen one and those it may hand single operators to."""
+    """The providers for a session: the chosen one, and those that may compute operators it does not support."""
     if provider == CPU:
         return [CPU]
-    # Else cards since Ampere round the inputs of float32 products to 10 bits (TF32), unasked.
+    # Otherwise cards since Ampere round the inputs of float32 products to 10 bits (TF32).
     cuda = (CUDA, {"use_tf32": "0"})
     if provider == CUDA:
         return [cuda, CPU]
@@ -208,9 +208,9 @@ def provider_list(
 
 
 def engine_key(sha256: str, precision: Precision) -> str:
-    """The folder of a net's TensorRT engines: an engine is of one net, precision, TensorRT and ONNX Runtime.
+    """The folder for a net's TensorRT engines: an engine belongs to one net, precision, TensorRT and ONNX Runtime.
 
-    That it is of one kind of graphics card, too, is in the names that ONNX Runtime gives the files.
+    It also belongs to one kind of graphics card, which ONNX Runtime puts into the names of the files.
     """
     import onnxruntime
 

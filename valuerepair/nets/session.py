@@ -1,8 +1,8 @@
-"""One ONNX Runtime session: its tensors found by name or shape, and its best batch size measured once.
+"""An ONNX Runtime session: finds its tensors by name or shape, and measures its best batch size once.
 
-On the CPU every thread takes a batch of its own through a session of one thread: encoding, net and priors of
-different batches then overlap without competing for cores, and batches stay in the second-level cache. On a GPU a
-few such streams keep the device fed.
+On the CPU every thread runs a batch of its own through a session of one thread. Encoding, net and priors of different
+batches then overlap without competing for cores, and batches stay in the second-level cache. On a GPU a few such
+streams keep the device busy.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ TUNE_S = 0.25  # measured time per batch size
 TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
 PLANES_SHAPE, POLICY_SIZE, WDL_SIZE = (112, 8, 8), 1858, 3
 FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
-GOOD_ENOUGH = 0.97  # of the batches within this share of the best rate the largest is taken: fewer trips
+GOOD_ENOUGH = 0.97  # the largest batch with at least this share of the best rate is used: fewer runs
 
 
 class _Tuning(Record):
-    """The best batch size, the rows a second of each, and the version of the runtime that they are of."""
+    """The best batch size, the rows a second of each size, and the version of ONNX Runtime."""
 
     batch: Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]
     rates: dict[int, float]
@@ -57,7 +57,7 @@ class _Tuning(Record):
 
 @dataclass(frozen=True, slots=True)
 class RawOutputs:
-    """What the net says, before any interpretation, for n rows; all from the side to move.
+    """The outputs of the net for n rows, before any interpretation; all from the side to move.
 
     `policy` float32[n, 1858] logits in lc0's order; `wdl` float32[n, 3] probabilities of win, draw, loss, or None;
     `value` float32[n] in [-1, 1], or None; `mlh` float32[n] plies left, or None.
@@ -73,7 +73,7 @@ class RawOutputs:
         """W - L (lc0 src/neural/backend.h), or the scalar head itself."""
         if self.wdl is not None:
             return self.wdl[:, 0] - self.wdl[:, 2]
-        assert self.value is not None, "find_tensors takes no net without a value"
+        assert self.value is not None, "find_tensors refuses nets without a value"
         return self.value
 
 
@@ -101,7 +101,7 @@ class Session:
     def __init__(
         self, onnx: Path, provider: str, threads: int, sha256: str, variant: str = "", precision: Precision = "f32"
     ) -> None:
-        """`variant` tells values of one net apart: that of `devices.Device`."""
+        """`variant` is that of the net's heads and device: see `net.NetIdentity`."""
         self.onnx, self.provider, self.threads, self.sha256, self.variant = onnx, provider, threads, sha256, variant
         self.precision: Precision = precision
         self._batch: int | None = None
@@ -119,7 +119,7 @@ class Session:
 
     @property
     def on_cpu(self) -> bool:
-        """True when the processor computes the net: each stream keeps a core busy."""
+        """The CPU computes the net, so that each stream keeps a core busy."""
         return self.provider == CPU
 
     def run(self, planes: NDArray[np.float32], options: Any = None) -> RawOutputs:
@@ -131,7 +131,7 @@ class Session:
         return self.read(self._plain_run(fed, options), n)
 
     def full_rows(self, n: int) -> int:
-        """The rows that are run for n of them: TensorRT builds an engine for each new shape, some files fix it."""
+        """The rows to run for n rows: some files fix the number, and TensorRT builds an engine for each new one."""
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
         return self.batch_size if self.provider == TENSORRT else n
@@ -139,7 +139,7 @@ class Session:
     def read(self, answers: Sequence[Any], n: int, moves: int = POLICY_SIZE) -> RawOutputs:
         """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`; the policy is of `moves`.
 
-        Raises ValueRepairError for rows of another shape, and for what is no number.
+        Raises ValueRepairError for rows of another shape, and for NaN or infinite values.
         """
         tensors = self.tensors
         sizes = {tensors.policy: moves, tensors.wdl: WDL_SIZE, tensors.value: 1, tensors.mlh: 1}
@@ -161,9 +161,9 @@ class Session:
         )
 
     def _check_answer(self, onnx: Path) -> None:
-        """An empty board through the net once: wrong heads show as sums or ranges that cannot be.
+        """Runs the net once on an empty board: wrong heads show as impossible sums or ranges.
 
-        It is given up after `FIRST_ANSWER_S`: a file can hold a loop without end.
+        Ends the run after `FIRST_ANSWER_S`, because a file may have an endless loop.
         """
         options = run_options()
         timer = threading.Timer(FIRST_ANSWER_S, setattr, (options, "terminate", True))
@@ -174,8 +174,8 @@ class Session:
         except ValueRepairError:
             raise
         except Exception as error:  # see above
-            said = f"gives no answer in {FIRST_ANSWER_S:g} s" if options.terminate else first_line(error)
-            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot run it: {said}") from None
+            reason = f"gives no answer in {FIRST_ANSWER_S:g} s" if options.terminate else first_line(error)
+            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot run it: {reason}") from None
         finally:
             timer.cancel()
         wdl, value = answer.wdl, answer.value
@@ -188,13 +188,13 @@ class Session:
 
     @property
     def batch_size(self) -> int:
-        """The batch a stream should get: fixed by the file, measured earlier, or a cautious default."""
+        """The rows of a stream's batch: fixed by the file, measured earlier, or a cautious default."""
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
         return self._batch or (DEFAULT_CPU_BATCH if self.on_cpu else DEFAULT_GPU_BATCH)
 
     def set_batch(self, batch: int) -> None:
-        """Uses this batch size and measures none."""
+        """Uses this batch size instead of a measured one."""
         self._batch = batch
 
     def _tuning_file(self) -> Path:
@@ -202,16 +202,16 @@ class Session:
         return cache_folder("tuning") / f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
 
     def tune(self) -> None:
-        """Finds the best batch size by measuring, once for net, provider and threads; later from the cache."""
+        """Measures the best batch size, once for net, provider and threads; later reads it from the cache."""
         if self.tensors.fixed_batch or self._batch:
             return
         import onnxruntime
 
         path, version = self._tuning_file(), str(onnxruntime.__version__)
         with suppress(OSError, ValueRepairError):  # not measured yet, or by another version
-            known = read_json(path, _Tuning, "batch size that was measured")
-            if known.onnxruntime == version:
-                self._batch = known.batch
+            tuning = read_json(path, _Tuning, "batch size that was measured")
+            if tuning.onnxruntime == version:
+                self._batch = tuning.batch
                 log.debug("batches of %d, as measured before: %s", self._batch, path)
                 return
         log.info("measuring the best batch size; this is done once for this net and device")
@@ -223,9 +223,9 @@ class Session:
         log.debug("batches of %d, measured now: %s", self._batch, path)
 
     def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
-        """Rows a second for each batch size, all streams busy; the better of two rounds, against a noisy machine.
+        """Rows a second for each batch size with all streams busy, in the better of two rounds.
 
-        A size that fails, as where memory is short, ends the round; the smallest one must not.
+        A size that fails, for lack of memory perhaps, ends the round. Raises ValueRepairError if the smallest fails.
         """
         rates: dict[int, float] = {}
         with ThreadPoolExecutor(self.streams) as pool:
@@ -237,7 +237,7 @@ class Session:
                         if batch == batches[0]:
                             raise ValueRepairError(f"{self.onnx}: cannot be run: {first_line(error)}") from None
                         log.debug("no batches of %d: %s", batch, first_line(error))
-                        rates = {known: rate for known, rate in rates.items() if known < batch}
+                        rates = {size: rate for size, rate in rates.items() if size < batch}
                         break
                     rates[batch] = max(rate, rates.get(batch, 0.0))
                     if slowest > TUNE_STOP_S / 2:
@@ -253,7 +253,7 @@ class Session:
             try:
                 self._plain_run(planes)
             except BaseException:
-                gate.abort()  # the others would wait for this one forever
+                gate.abort()  # otherwise the other streams wait forever
                 raise
             gate.wait()
             start, done, slowest = time.perf_counter(), 0, 0.0
@@ -285,14 +285,14 @@ def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
     return RawOutputs(column("policy"), column("wdl"), column("value"), column("mlh"))
 
 
-SHAPES_KEPT = 16  # a thread; sizes of batches are rounded up to few
+SHAPES_KEPT = 16  # for each thread; sizes of batches are rounded up to a few
 
 
 class BoundSession:
     """An onnxruntime.InferenceSession with bound inputs. `run` may be called from several threads at once."""
 
     def __init__(self, session: Any, device: str) -> None:
-        """`device` is ONNX Runtime's word for where the inputs are to lie: ``cuda``; ``cpu`` gains nothing."""
+        """`device` is ONNX Runtime's name of the device for the inputs: ``cuda`` (``cpu`` would gain nothing)."""
         self._session, self._device = session, device
         self._rooms = threading.local()
 
@@ -317,9 +317,9 @@ class BoundSession:
     def _room(self, wanted: tuple[str, ...], arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         import onnxruntime
 
-        kept: dict[Any, tuple[Any, dict[str, Any]]] = self._rooms.__dict__.setdefault("kept", {})
+        rooms: dict[Any, tuple[Any, dict[str, Any]]] = self._rooms.__dict__.setdefault("rooms", {})
         key = wanted, tuple((name, array.shape, array.dtype.str) for name, array in arrays.items())
-        room = kept.pop(key, None)
+        room = rooms.pop(key, None)
         if room is None:
             binding = self._session.io_binding()
             inputs = {n: onnxruntime.OrtValue.ortvalue_from_numpy(a, self._device, 0) for n, a in arrays.items()}
@@ -328,9 +328,9 @@ class BoundSession:
             for name in wanted:
                 binding.bind_output(name, "cpu")
             room = binding, inputs
-            if len(kept) >= SHAPES_KEPT:
-                del kept[next(iter(kept))]
-        kept[key] = room  # last now: the first is the one not used for longest
+            if len(rooms) >= SHAPES_KEPT:
+                del rooms[next(iter(rooms))]
+        rooms[key] = room  # now last: the first one is the least recently used
         return room
 
 
@@ -338,7 +338,7 @@ PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output
 VALUE_NAME, MOVES_LEFT_NAME = "/output/value", "/output/mlh"
 MOVES_LEFT_WORDS = ("mlh", "moves_left", "movesleft", "moves-left")
 DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-MOST_FIXED = 4096  # of a batch size that the file fixes: a run takes memory for all of it
+MOST_FIXED = 4096  # of a batch size fixed by the file: every run needs memory for all of it
 LC0_EXPORT = "an ONNX net as `lc0 leela2onnx` writes it is needed"
 
 
@@ -356,7 +356,7 @@ class Tensors:
 
 
 def find_tensors(session: Any, path: Path) -> Tensors:
-    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError when it is no lc0 net."""
+    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError if it is no lc0 net."""
     planes = _find_planes(session.get_inputs(), path)
     outputs = session.get_outputs()
     policy = _pick(outputs, POLICY_NAME, POLICY_SIZE)
@@ -401,7 +401,7 @@ def _find_planes(inputs: Sequence[Any], path: Path) -> Any:
 
 
 def _pick(outputs: Sequence[Any], name: str, size: int) -> str | None:
-    """The output of that name, else the only one of shape [batch, size]; None when no output or several fit."""
+    """The output of that name, else the only one of shape [batch, size]; None if no output or several outputs fit."""
     fitting = [o.name for o in outputs if list(o.shape[1:]) == [size]]
     if name in fitting:
         return name

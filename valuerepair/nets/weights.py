@@ -1,4 +1,4 @@
-"""Net files: what they are, read from lc0's protobuf."""
+"""Reads net files: their identity, and the header in lc0's protobuf."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NET_SUFFIXES = (".pb.gz", ".onnx.gz", ".pb", ".onnx", ".gz")
 
 @dataclass(frozen=True, slots=True)
 class NetFile:
-    """A net file as the user gave it. `header` is None for an ``.onnx`` file, which does not say its input planes."""
+    """A net file as the user gave it. `header` is None for an ``.onnx`` file, which has none."""
 
     path: Path
     sha256: str
@@ -28,18 +28,18 @@ class NetFile:
 
     @property
     def name(self) -> str:
-        """The file's, without the endings of nets."""
+        """The name of the file, without the endings of nets."""
         return net_name(self.path)
 
 
 def net_name(path: str | Path) -> str:
     """The name of a net's file, without the endings of nets."""
     name = Path(path).name
-    return next((name.removesuffix(each) for each in NET_SUFFIXES if name.endswith(each) and name != each), name)
+    return next((name.removesuffix(end) for end in NET_SUFFIXES if name.endswith(end) and name != end), name)
 
 
 def read_net_file(path: str | Path) -> NetFile:
-    """Reads a net file. Raises ValueRepairError when it is missing or not a net."""
+    """Reads a net file. Raises ValueRepairError if it is missing or not a net."""
     path = Path(path).expanduser()
     if path.is_dir():
         raise ValueRepairError(f"{path}: is a folder, not a net; give the .pb.gz or .onnx file in it")
@@ -72,7 +72,7 @@ Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, len
 # Field 1, fixed32, value 0x1c0: how every lc0 net begins.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
 MAX_NET = 1 << 31  # bytes: the limit of protobuf messages
-_ROOM, _RATIO = 64 << 20, 16  # no weights shrink to less than a sixteenth, those of small nets aside
+_ROOM, _RATIO = 64 << 20, 16  # weights shrink to a sixteenth at most, except in small nets
 MOST_BLOCKS = 1000  # the largest nets have 40
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -101,7 +101,7 @@ VALUES = {0: "scalar", 1: "scalar", 2: "WDL"}
 
 @dataclass(frozen=True, slots=True)
 class NetHeader:
-    """What an lc0 net says of itself. Enumerations are words; `filters` is the width of the tower (embedding size)."""
+    """The header of an lc0 net, with words for enumerations; `filters` is the width of the tower (embedding size)."""
 
     min_version: str
     input_format: int
@@ -114,19 +114,19 @@ class NetHeader:
     training_steps: int | None
     value_heads: tuple[str, ...] = (Heads().value,)
     policy_heads: tuple[str, ...] = (Heads().policy,)
-    training: str = ""  # what its trainer noted
+    training: str = ""  # parameters noted by its trainer
     mixed: bool = False  # residual blocks with encoders behind them
 
 
 def unpack(content: bytes) -> bytes:
-    """The protobuf of a net file: gunzipped if gzipped. Raises ValueError when the gzip data is damaged,
-    or unpacks to more than a net can have."""
+    """The protobuf of a net file, gunzipped if gzipped. Raises ValueError if the gzip data is damaged, or unpacks to
+    more than a net can have."""
     most = min(MAX_NET, _ROOM + _RATIO * len(content))
     return unpack_gzip(content, most) if content.startswith(GZIP_MAGIC) else content
 
 
 def read_header(message: bytes) -> NetHeader:
-    """The header of an unpacked lc0 net. Raises ValueError when the bytes are not one."""
+    """The header of an unpacked lc0 net. Raises ValueError for other bytes."""
     if not message.startswith(LC0_MAGIC):
         raise ValueError("it does not begin as an lc0 net does")
     try:
@@ -165,8 +165,8 @@ def _read(message: bytes) -> NetHeader:
 
 def _heads(weights: Sequence[Field], number: int, names: Mapping[str, int]) -> tuple[str, ...]:
     """The heads in one of the messages ValueHeads and PolicyHeads; the first of `names` by default."""
-    there = {at for at, _ in fields(_message(dict(weights), number))}
-    return tuple(name for name, at in names.items() if at in there) or (next(iter(names)),)
+    numbers = {at for at, _ in fields(_message(dict(weights), number))}
+    return tuple(name for name, at in names.items() if at in numbers) or (next(iter(names)),)
 
 
 def _message(parent: dict[int, int | bytes], number: int) -> bytes:
@@ -190,9 +190,9 @@ def _width(weights: dict[int, int | bytes]) -> int:
 
 
 def fields(message: bytes) -> Iterator[Field]:
-    """The fields of one protobuf message, in order; of a repeated number every occurrence is given.
+    """The fields of a protobuf message, in order, with every occurrence of a repeated one.
 
-    Raises IndexError, struct.error or ValueError on bytes that are no message.
+    Raises IndexError, struct.error or ValueError for bytes that are no message.
     """
     at, end = 0, len(message)
     while at < end:
@@ -218,7 +218,7 @@ def fields(message: bytes) -> Iterator[Field]:
 
 
 def read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """The integer that begins at a byte, and where the next field begins."""
+    """(the integer that begins at byte `at`, the byte after it)."""
     value = shift = 0
     while True:
         byte = message[at]

@@ -17,11 +17,11 @@ import numpy as np
 from valuerepair.chess.positions import PositionBatch, encode_move
 from valuerepair.chess.values import DEFAULT_ALPHA, cp_to_q, mate_to_q, wdl_to_q
 from valuerepair.cores import usable_cores
-from valuerepair.engines.spec import UCI, EngineSpec, finite, parse_engine, settings_of
+from valuerepair.engines.kinds import UCI
+from valuerepair.engines.spec import EngineSpec, finite, settings_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_net
 from valuerepair.nets.registry import ENGINE
-from valuerepair.oracles.open import alpha_beta_setup
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.oracles.uci_oracle import UciOracle
 from valuerepair.store.rows import DeepResult
@@ -60,7 +60,7 @@ def parse_engine_net(text: str) -> EngineNetSpec:
     where = f"--net {text!r}: "
     items = settings_of(text.removeprefix(ENGINE))
     alphas = [item.partition("=")[2].strip() for item in items if item.startswith("alpha=")]
-    engine = parse_engine(UCI, [item for item in items if not item.startswith("alpha=")], where, (), _EXAMPLE)
+    engine = UCI.parse([item for item in items if not item.startswith("alpha=")], where, _EXAMPLE)
     if engine.name is not None:
         raise UsageError(f"{where}name= is for the sides of a match")
     if "movetime" in engine.limits:
@@ -87,7 +87,7 @@ class EngineNet:
 
     def __init__(self, spec: EngineNetSpec, workers: int) -> None:
         """Starts the first engine. Raises UsageError and ValueRepairError."""
-        setup = alpha_beta_setup(spec.engine, _HASH_MB)
+        setup = spec.engine.kind.judge(spec.engine, hash_mb=_HASH_MB)
         self._alpha, self._oracle = spec.alpha, UciOracle(setup, workers)
         self._chunks = ThreadPoolExecutor(self.at_once, thread_name_prefix="engine-net")
         about, scale = self._oracle.identity, _WDL if spec.alpha is None else f"{spec.alpha:g}"

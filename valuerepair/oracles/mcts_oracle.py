@@ -16,6 +16,7 @@ import chess
 
 from valuerepair.chess.board import status_error
 from valuerepair.chess.positions import Position
+from valuerepair.engines.kinds import JUDGING, OWN_SEARCH
 from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
@@ -23,7 +24,6 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
-from valuerepair.oracles.spec import JUDGING
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     if heads := heads_of(net.identity.variant).variant:
         options["heads"] = heads[1:]
     return OracleIdentity(
-        "mcts",
+        OWN_SEARCH.name,
         SEARCH,
         net.identity.sha256,
         {"nodes": nodes},

@@ -19,10 +19,10 @@ from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, SELFPLA
 from valuerepair.archives.sampling import Found, depth_of, detect
 from valuerepair.chess.origins import QColumns, Recorded
 from valuerepair.chess.positions import PositionBatch
+from valuerepair.engines.kinds import RECORDED
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.oracles.spec import RECORDED
 from valuerepair.store.rows import DeepColumns, DeepResult, OracleIdentity
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
         chosen["depth"] = "any"
     least = {"min-depth": options.min_depth, "min-nodes": options.min_nodes}
     limits = {name: number for name, number in least.items() if number is not None}
-    return OracleIdentity(RECORDED, RECORDED, "", limits, chosen, net, plain={})
+    return OracleIdentity(RECORDED.name, RECORDED.name, "", limits, chosen, net, plain={})
 
 
 def chunk_net_name(paths: Sequence[str], options: Mapping[str, str]) -> str:

@@ -7,18 +7,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import chess
 
 from valuerepair.chess.positions import Position
+from valuerepair.engines.kinds import JudgeSetup, by_content
 from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
 from valuerepair.engines.process import EngineFailure
-from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
+from valuerepair.engines.uci import BadOption, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import file_sha256
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
@@ -33,32 +33,10 @@ _OVERSHOOT_NODES = 20_000
 _MOVE_STATS = re.compile(r"(\S+)\s+\(\s*\d+\s*\) N:\s+(\d+) .*\(U:\s*(-?[\d.]+)\) \(S:\s*(-?[\d.]+)\)")
 
 
-@dataclass(frozen=True)
-class UciOracleSetup:
-    """What a `UciOracle` is made of: `oracles.open.open_oracle` derives it from the command line.
-
-    `limits` are those of ``go``: nodes, depth, movetime (ms). `first_seconds` is how long the first searches may take
-    before the engine counts as hung, `timeout` replaces the time limits altogether. `identity_options` go into the
-    identity in place of the engine's settings of the same name (a net's hash for its path); None leaves one out.
-    `net_file` is the net that the engine reads: its SHA-256 and path.
-    """
-
-    kind: str
-    engine: EngineSetup
-    limits: Mapping[str, int]
-    first_seconds: float
-    timeout: float | None = None
-    net: str = ""
-    identity_options: Mapping[str, str | None] = field(default_factory=dict)
-    plain: Mapping[str, str] = field(default_factory=dict)
-    recorded_defaults: tuple[str, ...] = ()
-    net_file: tuple[str, str] | None = None
-
-
 class UciOracle(Oracle):
     """A pool of one-thread UCI engines that search positions with their history."""
 
-    def __init__(self, setup: UciOracleSetup, workers: int) -> None:
+    def __init__(self, setup: JudgeSetup, workers: int) -> None:
         """Starts the first engine. Raises ValueRepairError, or UsageError for an option the engine refuses."""
         self._setup = setup
         self._said_overshoot = False
@@ -110,9 +88,9 @@ class UciOracle(Oracle):
         nodes = time_ms = 0
         for rung in (*rungs, whole):
             # lc0 counts the visits that its tree has already, others the nodes of this search only.
-            asked = rung if self._setup.kind == "lc0" else max(1, rung - nodes)
+            asked = rung if self._setup.kind.own_q else max(1, rung - nodes)
             result = self._result((yield _go({**limits, "nodes": asked})), board, asked)
-            nodes = result.nodes if self._setup.kind == "lc0" else nodes + result.nodes
+            nodes = result.nodes if self._setup.kind.own_q else nodes + result.nodes
             time_ms += result.time_ms
             results.append(replace(result, nodes=nodes, time_ms=time_ms))
             if rung != whole and not go_on(results):
@@ -137,7 +115,7 @@ class UciOracle(Oracle):
             None if report.mate is not None else report.cp,
             report.mate,
             report.wdl,
-            exact_q(replace(report, best_move=best), board) if self._setup.kind == "lc0" else None,
+            exact_q(replace(report, best_move=best), board) if self._setup.kind.own_q else None,
             report.depth,
             report.seldepth,
             report.nodes,
@@ -159,29 +137,16 @@ class UciOracle(Oracle):
                 options[name] = pool.offered[name.lower()].default
         options.update(setup.identity_options)
         kept = {name: value for name, value in sorted(options.items()) if value is not None}
-        digest = file_sha256(path)
-        return OracleIdentity(setup.kind, pool.name, digest, setup.limits, kept, setup.net, setup.plain, setup.net_file)
+        return OracleIdentity(
+            setup.kind.name, pool.name, setup.sha256, setup.limits, kept, setup.net, setup.plain, setup.net_file
+        )
 
 
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
-_DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 
 def _go(limits: Mapping[str, int]) -> str:
     return "go " + " ".join(f"{name} {value}" for name, value in limits.items())
-
-
-def by_content(value: str, folder: str) -> str:
-    """An option's value; of a file, as the engine finds it from here or in its `folder`, the name and a part of its
-    SHA-256, ``own.nnue#1a2b3c4d5e6f``, unless the name has that itself, as Stockfish's nets do.
-
-    Raises ValueRepairError for a file that cannot be read.
-    """
-    for file in (value, os.path.join(folder, value)):
-        if value and os.path.isfile(file):
-            digest = file_sha256(file)[:_DIGEST]
-            return value if digest in value else f"{os.path.basename(file)}#{digest}"
-    return value
 
 
 def _board(position: Position) -> chess.Board | DeepFailure:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from valuerepair.chess.progress import format_duration
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
-from valuerepair.oracles.spec import parse_spec
 from valuerepair.pipeline.rates import Rates
-from valuerepair.pipeline.settings import FEWEST_REJUDGED, OWN_Q, Mining, Settings, Sizes, seconds_of
+from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Settings, Sizes, seconds_of
 from valuerepair.training.options import PASSES, SETTINGS, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
@@ -249,9 +249,13 @@ class _Stages:
         ]  # fmt: skip
 
     def of_book(self) -> Stage:
-        """The book of the part train."""
+        """The book of the part train. Without games to mix with it is for the user: no other stage reads it."""
         played = ("--expanded", "all", "--order", "shuffled", "--limit", str(self._sizes.book))
-        said = f"{self._sizes.book:,} lines at most" if self._settings.normal else "all candidates"
+        said = (
+            f"{self._sizes.book:,} lines at most"
+            if self._settings.normal
+            else "all candidates; for you, no stage reads it"
+        )
         asked = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
         words = ("books", *asked, "-o", self._at("books"))
         return Stage("books", words, said, self._reading("books"), makes=("books",))
@@ -372,7 +376,7 @@ class _Stages:
 def _with_net(deep: str, net: str) -> str:
     """The text of a judge that searches with a net, with the net that it would have in `vr mine`."""
     judge = parse_spec(deep)
-    return f"{deep},weights={_side(net)}" if judge.kind in OWN_Q and judge.weights is None else deep
+    return f"{deep},weights={_side(net)}" if judge.kind.takes_net and judge.weights is None else deep
 
 
 def _side(net: str) -> str:

@@ -198,15 +198,15 @@ def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
 
 
 def _read_store(path: str, net: str) -> tuple[PositionBatch, dict[str, Any]]:
-    """As `_read`, of the positions that a store has values of."""
+    """As `_read`, of the positions of a store that training learns from, in games and beside them."""
     from valuerepair.nets.registry import locate
     from valuerepair.question import Question
     from valuerepair.store.store import Store
+    from valuerepair.training.judged import JudgedPositions
 
     with Store.open(path) as store:
         begun = time.monotonic()
-        question = Question(net=str(locate(net)))
-        ids = store.frame(question, text=False, only=("position_id",), cut=True)["position_id"].to_numpy()
+        ids = JudgedPositions(store, Question(net=str(locate(net)))).ids
         some = ids[:: max(1, len(ids) // _POSITIONS)][:_POSITIONS]
         return store.positions(some), {"positions": len(ids), "read": time.monotonic() - begun}
 

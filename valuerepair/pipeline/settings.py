@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,11 @@ import msgspec
 from valuerepair.archives.aside import parse_shares
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
-from valuerepair.engines.find import find_engine
-from valuerepair.engines.spec import LC0, MCTS, STOCKFISH
+from valuerepair.engines.kinds import STOCKFISH, default_kind, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import read_toml, written_whole
 from valuerepair.inputs import reason
 from valuerepair.nets.registry import DEFAULT_NET
-from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
 from valuerepair.question import DEFAULT_THRESHOLD, Question
 from valuerepair.training.options import Only, TrainOptions
 
@@ -34,7 +32,6 @@ FEWEST_REJUDGED = 100  # as `vr remeasure --rejudge` has it
 TEST_FACTOR = 10  # the same for judges that have a Q of their own, which are slower
 ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
-OWN_Q = (MCTS, LC0)  # judges with a Q of their own: no alpha makes it of centipawns
 
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
@@ -186,7 +183,7 @@ class Settings:
     @property
     def by_centipawns(self) -> bool:
         """Whether the judge says centipawns, of which alpha makes Q, and has no Q of its own."""
-        return parse_spec(self.deep).kind not in OWN_Q
+        return not parse_spec(self.deep).kind.own_q
 
 
 def _check_judge(option: str, text: str) -> None:
@@ -197,17 +194,17 @@ def _check_judge(option: str, text: str) -> None:
         judge = parse_spec(text)
     except UsageError as error:
         raise UsageError(f"{option}{str(error).removeprefix('--deep')}") from None
-    if judge.kind == RECORDED:
-        raise UsageError(f"{option} recorded: searches nothing; give a judge that does")
+    if not judge.kind.searches:
+        raise UsageError(f"{option} {judge.kind}: searches nothing; give a judge that does")
     if "nodes" not in judge.limits:
         raise UsageError(f"{option} {text}: give nodes=N, by which sizes are worked out")
 
 
 def default_deep() -> str:
     """The judge that this machine has."""
-    if find_engine(STOCKFISH) is not None:
-        return f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
-    return f"{MCTS}:nodes={DEFAULT_NODES[MCTS]}"
+    kind = default_kind()
+    nodes = STOCKFISH_NODES if kind is STOCKFISH else kind.default_nodes
+    return f"{kind}:nodes={nodes}"
 
 
 def default_test_deep(deep: str) -> str:
@@ -215,12 +212,10 @@ def default_test_deep(deep: str) -> str:
     judge = parse_spec(deep)
     if (nodes := judge.limits.get("nodes")) is None:
         return ""
-    deeper = TEST_FACTOR * nodes if judge.kind in OWN_Q else TEST_NODES
+    deeper = TEST_FACTOR * nodes if judge.kind.own_q else TEST_NODES
     if nodes >= deeper:
         return ""
-    kind, _, settings = deep.partition(":")
-    others = [word for word in re.split(r"(?<!\\),", settings) if word and not word.strip().startswith("nodes=")]
-    return f"{kind}:{','.join([*others, f'nodes={deeper}'])}"
+    return replace(judge, limits={**judge.limits, "nodes": deeper}).text
 
 
 def seconds_of(budget: str) -> float:

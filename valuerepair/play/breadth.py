@@ -14,12 +14,11 @@ _TAG = re.compile(r"(\S+) effective moves in (\d+) searches, net Q (\S+) in (\d+
 
 @dataclass(frozen=True, slots=True)
 class Breadth:
-    """Of the own search's moves in some games: the `effective` root moves of `searches`, summed, and the `squares` of
-    the net's own Q at `roots`, summed.
+    """Sums over moves of our own search: `effective` root moves of `searches`, and `squares` of the net's Q at `roots`.
 
-    Every search of a match begins without a tree, so its visits are those that its own move asked for. A root with a
-    single legal move, or whose best move is proven, does not count as a search: what is visited there says nothing of
-    breadth. `roots` are all that the net evaluated.
+    Every search of a match begins without a tree, so all its visits belong to its move. A root with a single legal
+    move, or with a proven best move, does not count as a search: its visits do not show breadth. `roots` counts all
+    that the net evaluated.
     """
 
     effective: float = 0.0
@@ -29,16 +28,16 @@ class Breadth:
 
     @staticmethod
     def of(thoughts: Iterable[Thought]) -> Breadth:
-        """Of one side's moves; nothing of engines, which do not say their visits."""
-        found = [thought.search for thought in thoughts if thought.search is not None]
-        moves = [search.effective_moves for search in found if len(search.moves) > 1 and search.certain is None]
-        moves = [each for each in moves if not math.isnan(each)]
-        own = [search.net_wl for search in found if not math.isnan(search.net_wl)]
-        return Breadth(math.fsum(moves), len(moves), math.fsum(q * q for q in own), len(own))
+        """The sums over one side's moves; 0 for engines, which do not report their visits."""
+        searches = [thought.search for thought in thoughts if thought.search is not None]
+        effective = [search.effective_moves for search in searches if len(search.moves) > 1 and search.certain is None]
+        effective = [moves for moves in effective if not math.isnan(moves)]
+        net_q = [search.net_wl for search in searches if not math.isnan(search.net_wl)]
+        return Breadth(math.fsum(effective), len(effective), math.fsum(q * q for q in net_q), len(net_q))
 
     @staticmethod
     def of_tag(text: str) -> Breadth:
-        """As `tag` wrote it; of other text, nothing."""
+        """Reads what `tag` wrote; 0 for any other text."""
         if (match := _TAG.fullmatch(text)) is None:
             return Breadth()
         mean, searches, q, roots = float(match[1]), int(match[2]), float(match[3]), int(match[4])
@@ -46,13 +45,13 @@ class Breadth:
 
     @property
     def tag(self) -> str:
-        """For PGN: both means, of Q the root mean square."""
+        """The value of a PGN tag: the mean of effective moves and the root mean square of Q."""
         q = math.sqrt(self.squares / self.roots) if self.roots else 0.0
         return f"{self.mean or 0:.4f} effective moves in {self.searches} searches, net Q {q:.5f} in {self.roots}"
 
     @property
     def mean(self) -> float | None:
-        """Effective root moves of a search; None without any."""
+        """Effective root moves of a search on average; None without searches."""
         return self.effective / self.searches if self.searches else None
 
     def __add__(self, other: Breadth) -> Breadth:
@@ -65,9 +64,9 @@ class Breadth:
 
 
 def breadth_tags(game: GameRecord) -> dict[str, str]:
-    """The tags WhiteBreadth and BlackBreadth of a game, for the sides that are searches of this project."""
+    """The tags WhiteBreadth and BlackBreadth of a game, for the sides that our own search plays."""
     white_first = game.start_fen.split()[1] == "w"
-    begins = white_first == (len(game.book) % 2 == 0)  # White plays the first of the thoughts
-    sides = {"White": game.thoughts[not begins :: 2], "Black": game.thoughts[begins::2]}
-    found = {colour: Breadth.of(thoughts) for colour, thoughts in sides.items()}
-    return {f"{colour}Breadth": breadth.tag for colour, breadth in found.items() if breadth.roots}
+    white_begins = white_first == (len(game.book) % 2 == 0)  # White plays the first of the thoughts
+    sides = {"White": game.thoughts[not white_begins :: 2], "Black": game.thoughts[white_begins::2]}
+    breadths = {f"{colour}Breadth": Breadth.of(thoughts) for colour, thoughts in sides.items()}
+    return {tag: breadth.tag for tag, breadth in breadths.items() if breadth.roots}

@@ -1,4 +1,4 @@
-"""What a PGN says of its players: the table of a match of two, a line for each two that met, or one against all."""
+"""The players of a PGN: the table of a match of two, a line for each two that met, or one player against all others."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MOST_NAMED = 8
 class Crosstable:
     """Who met whom, and with what result.
 
-    `matches` are those of each two players, the one with the most games first; `player` is whose they all are, None
-    where all players are asked for. `whole` is the one table there is to show: the match of two players, or `player`
-    against all others; None where there are several players and none was asked for. `undecided` are the games without a
-    result, `games` counts all. `without_moves` are games that were left out because they have no move, by how they
-    ended. `seconds` is what a game took on average, None where the file does not say.
+    `matches` has a standing for each two players, that with the most games first; with a `player` (None: all) only its
+    own. `whole` is the one table to show: the match of two players, or `player` against all others; None with several
+    players and no `player`. `undecided` are the games without a result, `games` counts all. `without_moves` counts by
+    ending the games that were left out because they have no move. `seconds` is the mean duration of a game, None if the
+    file does not have it.
     """
 
     games: int
@@ -46,13 +46,13 @@ class Crosstable:
         return list(dict.fromkeys(name for match in self.matches for name in match.names))
 
     def one(self) -> Standing:
-        """`whole`. Raises UsageError where there are several players and none was asked for."""
+        """`whole`. Raises UsageError with several players and no `player`."""
         if self.whole is None:
             raise UsageError(f"there are {len(self.players):,} players; say --player NAME ({self.players[0]}, ...)")
         return self.whole
 
     def lines(self) -> list[str]:
-        """As text: the table of `whole`, one line per match if there are several, and games without a result."""
+        """The table of `whole`, one line per match if there are several, and games without a result."""
         lines = report_lines(self.whole) if self.whole is not None else []
         if len(self.matches) > 1:
             lines += self._match_lines()
@@ -104,24 +104,25 @@ def crosstable(
     *,
     on_games: Callable[[int], object] = lambda games: None,
 ) -> Crosstable:
-    """What the games of PGN files show; `paths` and `on_games` are those of `match_pgn.read_games`.
+    """The results of the games in PGN files; `paths` and `on_games` are those of `match_pgn.read_games`.
 
-    `player` is whose games count, and from whose side all is said; `sprt` is asked of `whole`. Raises UsageError for a
-    player that is not there and for a test of several players, ValueRepairError for files without a match.
+    With a `player` only its games count, seen from its side; `sprt` tests `whole`. Raises UsageError for an unknown
+    player and for a test of several players, ValueRepairError for files without a match.
     """
     games, without_moves = played(list(read_games(paths, on_games)))
-    found = matches_of(games, player)
-    if not found:
+    matches = matches_of(games, player)
+    if not matches:
         raise _no_match(paths, games, player)
-    _remark_on_case(found)
-    own = found if len(found) == 1 else [together(found, (player, OTHERS))] if player is not None else []
-    if sprt is not None and not own:
-        raise UsageError(f"--sprt: there are {len(found):,} matches; say --player NAME")
-    whole = Standing.after(own[0].names, own[0].games, sprt, paired=own[0].paired) if own else None
-    each = [Standing.after(match.names, match.games, paired=match.paired) for match in found]
-    if len(each) == 1 and whole is not None:
-        each = [whole]
-    met = {frozenset(match.names) for match in found}
+    _remark_on_case(matches)
+    shown = matches[0] if len(matches) == 1 else together(matches, (player, OTHERS)) if player is not None else None
+    if sprt is not None and shown is None:
+        raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
+    whole = Standing.after(shown.names, shown.games, sprt, paired=shown.paired) if shown is not None else None
+    if len(matches) == 1 and whole is not None:
+        standings = [whole]
+    else:
+        standings = [Standing.after(match.names, match.games, paired=match.paired) for match in matches]
+    met = {frozenset(match.names) for match in matches}
     counted = [game for game in games if frozenset((game.white, game.black)) in met]
     undecided = tuple(game for game in counted if game.result not in POINTS)
     if len(undecided) == len(counted):
@@ -130,7 +131,7 @@ def crosstable(
     return Crosstable(
         len(counted),
         player,
-        tuple(sorted(each, key=lambda match: -match.games)),
+        tuple(sorted(standings, key=lambda match: -match.games)),
         whole,
         undecided,
         sum(seconds) / len(seconds) if seconds else None,
@@ -139,7 +140,7 @@ def crosstable(
 
 
 def _remark_on_case(matches: Sequence[Match]) -> None:
-    """Says which names are another's in upper and lower case: by mistake, as a rule."""
+    """Logs the names that differ only in upper and lower case, which is mostly a mistake."""
     spellings: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for match in matches for name in match.names):
         spellings.setdefault(name.casefold(), []).append(name)

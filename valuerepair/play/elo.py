@@ -1,6 +1,6 @@
-"""What the results of games say: Elo with its interval, likelihood of superiority, a verdict at each level.
+"""Elo of the results of games with its interval, likelihood of superiority, and a verdict at each level.
 
-All is said from one player's side, the first: wins are its wins, Elo above 0 means that it is the stronger one.
+All is from the first player's side: wins are its wins, Elo above 0 means that it is the stronger one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ LEVELS = (0.90, 0.95, 0.97, 0.99)
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "not shown"
 # With fewer outcomes that differ from the most frequent one, intervals are exact instead of normal.
 FEW = 30
-# So many outcomes, all won, are the fewest that show anything at 0.90: equal players do that once in 32 times.
+# The fewest outcomes that can show a difference at 0.90: equal players win 5 of 5 once in 32 times.
 FEWEST = 5
 # Normalized Elo of a difference of one standard deviation of a game's result ("Comments on normalized Elo", fastchess).
 NORMALIZED_UNIT = 800 / math.log(10)
 
 
 class Results(Protocol):
-    """Counts of outcomes, each worth a share of the points: what an interval is made of."""
+    """Counts of outcomes, each worth a share of the points, from which intervals are computed."""
 
     @property
     def outcomes(self) -> Sequence[tuple[float, float]]:
-        """(share of the points in [0, 1], how often), from the worst to the best outcome."""
+        """(share of the points in [0, 1], count), from the worst to the best outcome."""
         ...
 
 
@@ -78,10 +78,10 @@ class Pentanomial:
 
 @dataclass(frozen=True, slots=True)
 class ByOpening:
-    """Openings that come again, each with how many decided games it had and the first player's points of these.
+    """Openings that were played repeatedly: by opening the number of decided games and the first player's points.
 
-    Games that come again may be copies, as those by nodes and without temperature are: these add nothing, and counted
-    as games or pairs they would make intervals as narrow as one likes. So it is openings that vary, not games.
+    Repeated games may be copies, as games by nodes and without temperature are. Copies carry no information; counted as
+    games or pairs they would make intervals arbitrarily narrow. So the unit that varies is the opening.
     """
 
     games: tuple[int, ...]
@@ -89,7 +89,7 @@ class ByOpening:
 
     @staticmethod
     def of(games: Iterable[tuple[int, bool, float]]) -> ByOpening | None:
-        """Of (opening, whether the first player is White, its points); None where no opening comes again."""
+        """From (opening, whether the first player is White, its points); None if no opening is repeated."""
         points: dict[int, list[float]] = {}
         seen: set[tuple[int, bool]] = set()
         again = False
@@ -103,13 +103,13 @@ class ByOpening:
 
     @property
     def effective(self) -> float:
-        """How many openings with equally many games vary as much (Kish, "Survey Sampling", 1965): at most all."""
+        """The number of openings of equal size that would vary as much (Kish, "Survey Sampling", 1965)."""
         return sum(self.games) ** 2 / sum(games**2 for games in self.games) if self.games else 0
 
     @property
     def outcomes(self) -> Sequence[tuple[float, float]]:
-        each = self.effective / max(sum(self.games), 1)
-        return tuple(sorted((p / g, g * each) for g, p in zip(self.games, self.points, strict=True)))
+        per_game = self.effective / max(sum(self.games), 1)
+        return tuple(sorted((p / g, g * per_game) for g, p in zip(self.games, self.points, strict=True)))
 
     def moments(self) -> tuple[float, float, float]:
         """As `moments`: the effective number, the share of the points of all games, and that number times its variance.
@@ -121,9 +121,9 @@ class ByOpening:
         openings, games, points = len(self.games), sum(self.games), sum(self.points)
         if openings < 2:
             return openings, points / games if games else math.nan, 0.0 if games else math.nan
-        # Of whole halves, so that openings of one share have exactly no spread.
-        without = ((p * games - points * g) / (games - g) for g, p in zip(self.games, self.points, strict=True))
-        variance = (openings - 1) / openings * sum(each**2 for each in without) / games**2
+        # Sums of halves are exact, so that openings with equal shares have exactly no spread.
+        changes = ((p * games - points * g) / (games - g) for g, p in zip(self.games, self.points, strict=True))
+        variance = (openings - 1) / openings * sum(change**2 for change in changes) / games**2
         return self.effective, points / games, self.effective * variance
 
 
@@ -150,9 +150,9 @@ def share_of(elo: float) -> float:
 def share_interval(results: Results, level: float = 0.95) -> Estimate:
     """The share of the points with its interval, within [0, 1]; NaN without a game.
 
-    The normal interval, ``share ± z sqrt(variance / n)``, with the variance found, as fastchess and cutechess make it;
-    of openings with Student's t for z; of `few` outcomes the exact one of as many won and lost games as say as much
-    (Clopper and Pearson, see `_won_lost`).
+    The normal interval, ``share ± z sqrt(variance / n)``, with the observed variance, as in fastchess and cutechess;
+    for openings with Student's t instead of z; for `few` outcomes the exact interval (Clopper and Pearson) of an
+    equivalent number of won and lost games (`_won_lost`).
     """
     if not 0 < level < 1:
         raise ValueError(f"a level is between 0 and 1, not {level!r}")
@@ -160,7 +160,7 @@ def share_interval(results: Results, level: float = 0.95) -> Estimate:
     if not n:
         return Estimate(math.nan, math.nan, math.nan)
     if few(results):
-        from scipy.special import betaincinv  # nothing but few games needs scipy
+        from scipy.special import betaincinv  # only few games need scipy
 
         won, lost = _won_lost(results)
         low = float(betaincinv(won, lost + 1, (1 - level) / 2)) if won else 0.0
@@ -178,8 +178,8 @@ def _symmetric(results: Results, level: float) -> Estimate:
 def few(results: Results) -> bool:
     """Whether fewer than `FEW` outcomes differ from the most frequent one: too few for a normal distribution.
 
-    Of openings, which seldom have equal shares, whether there are in effect fewer than `FEWEST`, or all have the same
-    share: that may be chance, and a spread of 0 would be an interval of no width.
+    For openings, whose shares are seldom equal: whether there are in effect fewer than `FEWEST`, or all have the same
+    share, which may be chance and would make an interval of no width.
     """
     if isinstance(results, ByOpening):
         openings, _, variance = results.moments()
@@ -191,12 +191,12 @@ def few(results: Results) -> bool:
 
 
 def elo_interval(results: Results, level: float = 0.95) -> Estimate:
-    """Elo with its interval: that of the share of the points, each bound taken to Elo, so it is not symmetric."""
+    """Elo with its interval: the bounds of the share of the points converted to Elo, so it is not symmetric."""
     return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
 
 
 def normal_elo_interval(results: MatchScore | Pentanomial, level: float = 0.95) -> Estimate:
-    """Elo with the normal interval, also of few outcomes: as fastchess has it of pairs, cutechess of games."""
+    """Elo with the normal interval, also of few outcomes, as fastchess gives it for pairs and cutechess for games."""
     return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in _symmetric(results, level)))
 
 
@@ -215,7 +215,7 @@ def normalized_elo(results: Results, level: float = 0.95, played: Results | None
 
 
 def los(results: Results) -> float:
-    """Likelihood that the first player is the stronger one, in [0, 1]; 1/2 where nothing speaks for either.
+    """Likelihood that the first player is the stronger one, in [0, 1]; 1/2 for an even score and without games.
 
     It is above 0.95 where the interval at 0.90 is above 0, and so at each level: ``Phi((share - 1/2) / sqrt(variance /
     n))`` as fastchess prints it; of openings by Student's t; of `few` outcomes the chance that equal players do worse.
@@ -251,12 +251,12 @@ def verdicts(results: Results) -> dict[float, tuple[Estimate, str]]:
 
 
 def moments(results: Results) -> tuple[float, float, float]:
-    """(how many outcomes, mean share of the points, variance of one outcome); NaN for the last two without any."""
+    """(number of outcomes, mean share of the points, variance of an outcome); the last two are NaN without outcomes."""
     return results.moments() if isinstance(results, ByOpening) else _moments(results.outcomes)
 
 
 def _quantile(results: Results, chance: float) -> float:
-    """Of the share's distribution, in standard errors: normal, of openings Student's, one degree of freedom less."""
+    """A quantile of the share's distribution in standard errors: normal; for openings Student's t."""
     if not isinstance(results, ByOpening):
         return NormalDist().inv_cdf(chance)
     from scipy.special import stdtrit
@@ -274,10 +274,10 @@ def _moments(outcomes: Iterable[tuple[float, float]]) -> tuple[float, float, flo
 
 
 def _won_lost(results: Results) -> tuple[float, float]:
-    """Games without draws that say as much of the share of the points: how many are won and how many lost.
+    """(won, lost) of the equivalent number of games without draws, which determine the share as precisely.
 
-    Their number is n times the variance of such games over that of the outcomes. That variance is taken with one more
-    outcome at either end: without, outcomes that are all alike by chance would say all there is to know.
+    Their number is n times the variance of such games over that of the outcomes. That variance includes one more
+    outcome at either end: otherwise outcomes that are all equal by chance would count as certainty.
     """
     n, mean, _ = moments(results)
     _, smoothed, variance = _moments((*results.outcomes, (0.0, 1), (1.0, 1)))
@@ -286,9 +286,9 @@ def _won_lost(results: Results) -> tuple[float, float]:
 
 
 def elo_words(elo: Estimate, level: str = "") -> str:
-    """``+12.3 (-4.0 to +28.9)``; of games that were all won or all lost, which give no estimate, the bound alone.
+    """``+12.3 (-4.0 to +28.9)``; only the bound for games that were all won or all lost, which give no estimate.
 
-    `level` says of what kind the interval is: ``+12.3 (95 %: -4.0 to +28.9)``.
+    `level` names the interval: ``+12.3 (95 %: -4.0 to +28.9)``.
     """
     if math.isinf(elo.value):
         return f"{bounds_words(elo)} ({f'{level}, ' if level else ''}{_all_same(elo.value)})"
@@ -297,12 +297,12 @@ def elo_words(elo: Estimate, level: str = "") -> str:
 
 
 def value_words(elo: float) -> str:
-    """``+12.3``, or that there is no estimate, as all games were won or all lost."""
+    """``+12.3``; for an infinite value the reason: all games were won, or all lost."""
     return f"unknown, {_all_same(elo)}" if math.isinf(elo) else f"{round(elo, 1) + 0.0:+.1f}"  # no -0.0
 
 
 def bounds_words(elo: Estimate) -> str:
-    """``-4.0 to +28.9``, or the one bound that there is."""
+    """``-4.0 to +28.9``, or the only finite bound."""
     low, high = value_words(elo.low), value_words(elo.high)
     if math.isinf(elo.high):
         return f"above {low}"
@@ -314,7 +314,7 @@ def _all_same(elo: float) -> str:
 
 
 def los_words(results: Results) -> str:
-    """Per cent; of few games never all or nothing."""
+    """Per cent; for few games never 0 or 100."""
     superior = 100 * los(results)
     if few(results) and not 0.05 < superior < 99.95:
         return "above 99.9 %" if superior > 50 else "below 0.1 %"
@@ -326,15 +326,15 @@ def few_words(results: Results) -> str | None:
     n, of = moments(results)[0], counted_words(results)
     if n < FEWEST:
         uneven = isinstance(results, ByOpening) and len(results.games) >= FEWEST
-        counts = f"; with so uneven numbers of games these count as {n:.1f}" if uneven else ""
-        return f"too few {of} to show anything: it takes {FEWEST} at least{counts}"
+        counts = f"; with numbers of games as uneven as these they count as {n:.1f}" if uneven else ""
+        return f"too few {of} to show a difference: at least {FEWEST} are needed{counts}"
     if isinstance(results, ByOpening) and few(results):
         return "all openings have the same share of the points: exact intervals, as no spread was seen"
     return f"few {of}: exact intervals, wider than those of many" if few(results) else None
 
 
 def counted_words(results: Results) -> str:
-    """The word for what intervals are made of: openings, pairs, games."""
+    """The unit of the intervals: openings, pairs or games."""
     if isinstance(results, ByOpening):
         return "openings"
     return "pairs" if isinstance(results, Pentanomial) else "games"

@@ -1,6 +1,6 @@
-"""Experiments: a list of self-play runs or matches, one a setting, and what each comes to as a row of a table.
+"""Experiments: self-play runs or matches, one for each setting, and the results of each as a row of a table.
 
-The games of every setting are a PGN file in the experiment's folder. So the same command goes on where it stopped.
+The games of every setting are a PGN file in the experiment's folder, so the same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from valuerepair.chess.progress import Progress
-from valuerepair.engines.spec import MCTS, EngineSpec
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
@@ -39,9 +39,9 @@ REPEAT_DEPTHS = ("10", "20", "40", "whole")
 
 @dataclass
 class Experiment:
-    """What all settings are played with: `games` each, from `openings`, by `nodes` where a setting has none of its own.
+    """What all settings have in common: `games` each, from `openings`, with `nodes` unless a setting has its own.
 
-    With `report` nothing is played: rows are of the games there. `stopped` is set when somebody interrupts.
+    With `report` nothing is played: rows are of the games in the folder. An interruption sets `stopped`.
     """
 
     folder: Path
@@ -88,7 +88,7 @@ class Experiment:
     def match(self, first: EngineSpec, second: EngineSpec, *, odds: bool = False) -> Row:
         """The row of a match. With `odds` the first side has less material. Raises UsageError and ValueRepairError."""
         first, second = (
-            replace(side, weights=side.weights or (self.net if side.kind == MCTS else None), name=name_of(side))
+            replace(side, weights=side.weights or (self.net if side.kind.built_in else None), name=name_of(side))
             for side in (first, second)
         )
         path, control = self._path(f"{first.name} against {second.name}"), TimeControl(nodes=self.nodes)
@@ -111,11 +111,11 @@ class Experiment:
         return match_row(first, second, standing) | {"planned": self.games}
 
     def equal_temperature(self, setting: EngineSpec, rows: Sequence[Row]) -> tuple[float, bool] | None:
-        """The temperature with the (w + l) / d of a setting of `rows`, to two digits, and whether it lies within them.
+        """The temperature with the same (w + l) / d as a setting of `rows`, to two digits; whether it is within them.
 
-        None where there is none. A match that has begun stays with its temperature.
+        None if no ratio is finite. A match that has begun keeps its temperature.
         """
-        # Without contempt and without temperature is one setting, with a ratio of its own.
+        # The setting without contempt is the one with temperature 0.
         points = [
             (float(row["value"]) if row["kind"] == "temperature" else 0.0, float(row["ratio"]))
             for row in rows
@@ -123,12 +123,12 @@ class Experiment:
         ]
         wanted = next((row["ratio"] for row in rows if row["setting"] == name_of(setting)), None)
         try:
-            found, inside = equal_ratio_temperature(wanted or 0.0, points)
+            temperature, inside = equal_ratio_temperature(wanted or 0.0, points)
         except ValueError:
             return None
-        for before in sorted(self.folder.glob(f"{self._path(name_of(setting)).stem}-against-temperature=*.pgn")):
-            found = float(before.stem.rpartition("=")[2])
-        return round(found, 2), inside
+        for begun in sorted(self.folder.glob(f"{self._path(name_of(setting)).stem}-against-temperature=*.pgn")):
+            temperature = float(begun.stem.rpartition("=")[2])
+        return round(temperature, 2), inside
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{re.sub('[^A-Za-z0-9_.=+]+', '-', name)}.pgn"
@@ -140,67 +140,69 @@ class Experiment:
 def name_of(side: EngineSpec) -> str:
     """The side's name, or its settings: ``nodes=10 n_scl=5``."""
     who = side.path or side.weights
-    words = [Path(who).name if who else "" if side.kind == MCTS else side.kind]
+    words = [Path(who).name if who else "" if side.kind.built_in else side.kind.name]
     words += [f"{name}={value}" for name, value in {**side.limits, **side.options}.items()]
     return side.name or " ".join(word for word in words if word) or "plain"
 
 
 def setting_of(text: str) -> EngineSpec:
-    """A setting of the own search, as a side of a match: ``nodes=100,temperature=1``. Raises UsageError."""
+    """Parses a setting of our own search, as a side of a match: ``nodes=100,temperature=1``. Raises UsageError."""
     side = parse_side(text)
-    if side.kind != MCTS or "movetime" in side.limits:
-        raise UsageError(f"{text}: self-play is of the own search, by nodes: NAME=VALUE,... of its parameters")
+    if not side.kind.built_in or "movetime" in side.limits:
+        raise UsageError(
+            f"{text}: only the built-in search plays itself, by nodes: give its parameters, NAME=VALUE,..."
+        )
     return side
 
 
 def choose_openings(book: str | None, most: int) -> tuple[list[Opening], str]:
     """At most `most` lines of a book or of the built-in ones, evenly spread, and the book's name.
 
-    Says so where there are fewer. Raises UsageError where none are asked for, and ValueRepairError for a book that
-    cannot be read.
+    Logs if there are fewer. Raises UsageError for `most` below 1, ValueRepairError for a book that cannot be read.
     """
     if most < 1:
         raise UsageError(f"--lines {most}: must be at least 1")
-    every = read_openings(book) if book is not None else built_in_openings()
-    if most > len(every):
-        log.info(f"{most:,} lines asked for, there are {len(every):,}")
-    chosen = np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).round().astype(int)).tolist()
-    return [every[place] for place in chosen], Path(book).name if book is not None else BUILT_IN
+    openings = read_openings(book) if book is not None else built_in_openings()
+    if most > len(openings):
+        log.info(f"{most:,} lines asked for, there are {len(openings):,}")
+    chosen = np.unique(np.linspace(0, len(openings) - 1, min(most, len(openings))).round().astype(int)).tolist()
+    return [openings[number] for number in chosen], Path(book).name if book is not None else BUILT_IN
 
 
 def selfplay_row(setting: EngineSpec, games: Sequence[PlayedGame], threshold: float) -> Row:
-    """What the self-play games of a setting show; intervals at 0.95, None for what is unknown or infinite.
+    """The results of a setting's self-play games; intervals at 0.95, None for unknown and infinite values.
 
-    `kind` and `value` are the parameter that the setting sets, where it is one, with None for infinity. `repeats` are
-    the shares of games that are identical to an earlier one, of those that have an earlier one of their opening.
-    `interesting` are positions a thousand in which the net's value and the search's are at least `threshold` apart.
+    `kind` and `value` are the setting's parameter if it has just one; the value None is infinity. `repeats` are the
+    shares of games that equal an earlier one, among those with an earlier game of their opening. `interesting` counts,
+    in a thousand positions, those where the net's value and the search's are at least `threshold` apart.
     """
     kind, value = next(iter(setting.options.items())) if len(setting.options) == 1 else ("setting", "")
-    told, found, openings = figures(games), disagreements(games, threshold), len({game.opening for game in games})
+    results, apart, openings = figures(games), disagreements(games, threshold), len({game.opening for game in games})
     row = {"kind": kind, "setting": name_of(setting), "value": number(value), "games": len(games)}
-    row |= {name: told[name] for name in ("undecided", "wins", "draws", "losses")} | {"openings": openings}
-    row |= {f"ratio{end}": told[f"decisive_ratio{end}"] for end in ("", "_low", "_high")}
-    again = len(games) - openings
-    row |= {f"repeats_{d}": told["repeated"][d] * len(games) / again if again else None for d in REPEAT_DEPTHS}
-    for end, share in (("", found.rate), ("_low", found.low), ("_high", found.high)):
-        row[f"interesting{end}"] = None if math.isnan(share) else 1000 * share
-    row |= {"threshold": threshold, "positions": found.total, "plies": told["mean_plies"]}
+    row |= {name: results[name] for name in ("undecided", "wins", "draws", "losses")} | {"openings": openings}
+    row |= {f"ratio{end}": results[f"decisive_ratio{end}"] for end in ("", "_low", "_high")}
+    later = len(games) - openings
+    row |= {f"repeats_{d}": results["repeated"][d] * len(games) / later if later else None for d in REPEAT_DEPTHS}
+    for end, share in (("", apart.rate), ("_low", apart.low), ("_high", apart.high)):
+        row[f"interesting{end}"] = number(1000 * share)
+    row |= {"threshold": threshold, "positions": apart.total, "plies": results["mean_plies"]}
     return row | {"plain": params_of(setting) == SearchParams()}
 
 
 def match_row(first: EngineSpec, second: EngineSpec, standing: Standing) -> Row:
-    """What a match shows, from the first side; None for what is unknown or infinite. `value` are the first's nodes.
+    """The result of a match for the first side; None for unknown and infinite values. `value` are the first's nodes.
 
     `effective_moves` are the effective root moves of the first side's searches, `effective_moves_second` the other's.
     """
-    told, share = standing.as_json(), share_interval(standing.results)
+    results, share = standing.as_json(), share_interval(standing.results)
     row: Row = {"kind": "match", "setting": f"{first.name} against {second.name}", "value": first.limits.get("nodes")}
-    row |= {"first": first.name, "second": second.name, "games": standing.games, "undecided": told["undecided"]}
-    row |= told["score"] | {"pairs": " ".join(map(str, told["pentanomial"])), "intervals_of": told["intervals_of"]}
+    row |= {"first": first.name, "second": second.name, "games": standing.games, "undecided": results["undecided"]}
+    row |= results["score"] | {"pairs": " ".join(map(str, results["pentanomial"]))}
+    row |= {"intervals_of": results["intervals_of"]}
     row |= {f"points{end}": number(value) for end, value in zip(("", "_low", "_high"), share, strict=True)}
-    row |= {"los": told["los"], "elo": told["elo"][0]["value"]}
-    row["effective_moves"], row["effective_moves_second"] = told["effective_root_moves"]
-    for at in told["elo"]:
+    row |= {"los": results["los"], "elo": results["elo"][0]["value"]}
+    row["effective_moves"], row["effective_moves_second"] = results["effective_root_moves"]
+    for at in results["elo"]:
         name = f"elo_{round(100 * at['level'])}"
         row |= {f"{name}_low": at["low"], f"{name}_high": at["high"], f"{name}_verdict": at["verdict"]}
     return row
@@ -209,18 +211,18 @@ def match_row(first: EngineSpec, second: EngineSpec, standing: Standing) -> Row:
 def number(text: str | float) -> float | None:
     """A finite number, or None."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return value if math.isfinite(value) else None
 
 
 def equal_ratio_temperature(target: float, sweeps: Sequence[tuple[float, float]]) -> tuple[float, bool]:
     """The temperature whose (w + l) / d is `target`, and whether it lies within those measured.
 
-    `sweeps` are (temperature, ratio). Between two of them the logarithm of the ratio is taken to be a straight line;
-    of several crossings the lowest counts. Outside, the temperature of the nearest ratio is given. Raises ValueError
-    without a ratio that is a number above 0.
+    `sweeps` are (temperature, ratio). The logarithm of the ratio is interpolated linearly; the lowest crossing counts.
+    Outside the measured ratios it is the temperature of the nearest one. Raises ValueError without a finite ratio
+    above 0.
     """
     points = sorted((tau, math.log(ratio)) for tau, ratio in sweeps if 0 < ratio < math.inf)
     if not points or not 0 < target < math.inf:

@@ -10,26 +10,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from valuerepair.intervals import Rate, wilson, wilson_bounds
-from valuerepair.play.game import RESIGNED
+from valuerepair.play.game import RESIGNED, Z
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.question import is_candidate
 from valuerepair.store.plays import Play
 
-# Plies after the book to which games are compared.
+# Games are compared up to this many plies after the book.
 DEPTHS = (10, 20, 40, 80)
 _COMMENT = re.compile(r"\{[^}]*\}")
 _VALUES = re.compile(r"\bq=(\S+)[^}]*?\bnet=([^\s}]+)")
-# How much games of an opening are alike can be told from so many openings; with fewer, only copies are told apart.
+# The fewest openings that show how similar games of one opening are; with fewer, only copies count as similar.
 _FEWEST_OPENINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedGame:
-    """A finished game as its PGN tells it: `sans` are all moves in SAN, those of the book first.
+    """A finished game, read from its PGN: `sans` are all moves in SAN, those of the book first.
 
-    `would_resign` is the ply of the first resignation that was due and not taken and the colour whose it was. `gaps`
-    are the net's own value less that of the search, for the side to move, of each position that the own search
-    searched.
+    `would_resign` is the ply and the colour of the first resignation that was due and not taken. `gaps` are the net's
+    own value less that of the search, for the side to move, of each position that our own search searched.
     """
 
     number: int
@@ -52,10 +51,10 @@ class PlayedGame:
     @property
     def z(self) -> float | None:
         """For White; None for an undecided game."""
-        return {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(self.result)
+        return Z.get(self.result)
 
     def play(self, key: int, fen: str) -> Play:
-        """As the store has it; `key` and `fen` are those of the position where the book ends."""
+        """The game as a row of the store; `key` and `fen` are those of the position where the book ends."""
         white = fen.split(" ", 2)[1] == "w"
         z = self.z if self.z is None or white else 0.0 - self.z
         ending = self.ending
@@ -63,7 +62,7 @@ class PlayedGame:
 
 
 def played(game: WrittenGame) -> PlayedGame:
-    """Reads a game that was written."""
+    """Parses a game that was written."""
     tags = game.tags
     moves = game.text.split("\n\n", 1)[1]
     words = _COMMENT.sub(" ", moves).split()
@@ -95,7 +94,7 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
     counts = Counter(game.result for game in games)
     wins, draws, losses = counts["1-0"], counts["1/2-1/2"], counts["0-1"]
     share = share_by_game([game.z == 0 for game in decided], [1] * len(decided), decided)
-    length = [game.plies for game in games]
+    lengths = [game.plies for game in games]
     return {
         "games": len(games),
         "wins": wins,
@@ -105,8 +104,8 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
         "decisive_ratio": (wins + losses) / draws if draws else None,
         "decisive_ratio_low": _odds(share.high) if decided else None,
         "decisive_ratio_high": _odds(share.low) if decided and draws else None,
-        "mean_plies": sum(length) / len(length) if length else None,
-        "longest": max(length, default=None),
+        "mean_plies": sum(lengths) / len(lengths) if lengths else None,
+        "longest": max(lengths, default=None),
         "endings": dict(sorted(Counter(game.ending for game in games).items())),
         "repeated": {**{str(depth): repeated(games, depth) for depth in DEPTHS}, "whole": repeated(games)},
         "resign": _resignations(games),
@@ -120,10 +119,10 @@ def disagreements(games: Sequence[PlayedGame], threshold: float) -> Rate:
 
 
 def share_by_game(hits: Sequence[float], of: Sequence[int], games: Sequence[PlayedGame]) -> Rate:
-    """sum(hits) / sum(of), each counted by game, with Wilson's interval; NaN without any.
+    """sum(hits) / sum(of), both by game, with Wilson's interval; NaN if the sum of `of` is 0.
 
-    It is that of an effective number, with which games of one opening would differ from those of others as they do
-    (Kish's design effect), at most as many as there are in games that are no copies: repeated games add nothing.
+    The interval is that of an effective number of trials, which accounts for the similarity of games of one opening
+    (Kish's design effect). Copies of a game add nothing to it.
     """
     total = sum(of)
     if not total:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DEFAULT_ENTRIES = 200_000  # some 500 bytes each
 
 
-class _Kept(NamedTuple):
+class _Cached(NamedTuple):
     q: float
     d: float
     m: float
@@ -41,84 +41,84 @@ class _Kept(NamedTuple):
 
 
 class CachedEvaluator:
-    """An `Evaluator` that asks another one only about what it has not asked lately. For one thread.
+    """An `Evaluator` with a cache of the latest answers of another one. For one thread.
 
-    A search begins without a tree, as in ``lc0 selfplay``, but half of what it asks for an earlier one has asked: kept,
-    self-play takes half the time (docs/performance.md). lc0 looks positions up by the position alone; here the key is
-    the net's whole input, history and clock included, so that an answer is what the net would say.
+    A search begins without a tree, as in ``lc0 selfplay``, but half of its positions were evaluated before: with the
+    cache self-play takes half the time (docs/performance.md). lc0's key is the position alone; here it is the net's
+    whole input, history and clock included, so that a cached answer is exactly the net's.
 
-    At least the last `entries` / 2 answers are kept, at most `entries`; 0 for none. `rows` counts leaves, `hits` those
-    that were known, `runs` the calls that had to be made.
+    At least the last `entries` / 2 answers are kept, at most `entries`; 0 turns the cache off. `rows` counts leaves,
+    `hits` those in the cache, `runs` the calls of the other evaluator.
     """
 
     def __init__(self, evaluator: Evaluator, entries: int) -> None:
         self._evaluator, self._half = evaluator, entries // 2
-        self._young: dict[bytes, _Kept] = {}
-        self._old: dict[bytes, _Kept] = {}
+        self._young: dict[bytes, _Cached] = {}
+        self._old: dict[bytes, _Cached] = {}
         self.rows = self.hits = self.runs = 0
 
     def __call__(self, leaves: Leaves) -> Evaluations:
-        """The answers for all leaves, in their order; two equal leaves of one call are asked about once."""
+        """The answers for all leaves, in their order; equal leaves of one call are evaluated once."""
         n = len(leaves.masks)
         self.rows += n
         if not self._half:
-            return self._ask(leaves)
-        found: list[_Kept | None] = []
+            return self._evaluate(leaves)
+        cached: list[_Cached | None] = []
         new: dict[bytes, int] = {}  # key -> its first row
         keys = _keys_of(leaves)
         for row, key in enumerate(keys):
-            kept = self._young.get(key) or self._old.get(key)
-            found.append(kept)
-            if kept is None:
+            entry = self._young.get(key) or self._old.get(key)
+            cached.append(entry)
+            if entry is None:
                 new.setdefault(key, row)
         self.hits += n - len(new)
         if len(new) < n:
-            return self._merged(leaves, keys, found, new)
-        answer = self._ask(leaves)
-        self._keep(keys, answer, leaves.offsets)
+            return self._merged(leaves, keys, cached, new)
+        answer = self._evaluate(leaves)
+        self._store(keys, answer, leaves.offsets)
         return answer
 
     def _merged(
-        self, leaves: Leaves, keys: list[bytes], found: list[_Kept | None], new: dict[bytes, int]
+        self, leaves: Leaves, keys: list[bytes], cached: list[_Cached | None], new: dict[bytes, int]
     ) -> Evaluations:
-        """The whole answer where only the rows of `new` must be asked about."""
-        fresh: dict[bytes, _Kept] = {}
+        """The answers for all leaves, of which only the rows `new` are evaluated."""
+        fresh: dict[bytes, _Cached] = {}
         if new:
             part = _rows_of(leaves, list(new.values()))
-            fresh = self._keep(list(new), self._ask(part), part.offsets)
-        every = [kept or fresh[key] for kept, key in zip(found, keys, strict=True)]
-        values = np.array([kept[:3] for kept in every], np.float32)
-        logits = np.concatenate([kept.logits for kept in every])
+            fresh = self._store(list(new), self._evaluate(part), part.offsets)
+        entries = [entry or fresh[key] for entry, key in zip(cached, keys, strict=True)]
+        values = np.array([entry[:3] for entry in entries], np.float32)
+        logits = np.concatenate([entry.logits for entry in entries])
         return Evaluations(values[:, 0].copy(), values[:, 1].copy(), values[:, 2].copy(), logits)
 
-    def _ask(self, leaves: Leaves) -> Evaluations:
+    def _evaluate(self, leaves: Leaves) -> Evaluations:
         self.runs += 1
         return self._evaluator(leaves)
 
-    def _keep(self, keys: list[bytes], answer: Evaluations, offsets: NDArray[np.int64]) -> dict[bytes, _Kept]:
+    def _store(self, keys: list[bytes], answer: Evaluations, offsets: NDArray[np.int64]) -> dict[bytes, _Cached]:
         cuts = offsets.tolist()
         values = zip(answer.q.tolist(), answer.d.tolist(), answer.m.tolist(), strict=True)
         logits = answer.logits.copy()  # cut into views below
-        kept = {
-            key: _Kept(q, d, m, logits[cuts[i] : cuts[i + 1]])
+        entries = {
+            key: _Cached(q, d, m, logits[cuts[i] : cuts[i + 1]])
             for i, (key, (q, d, m)) in enumerate(zip(keys, values, strict=True))
         }
-        if len(self._young) + len(kept) > self._half:
+        if len(self._young) + len(entries) > self._half:
             self._old, self._young = self._young, {}
-        self._young.update(kept)
-        return kept
+        self._young.update(entries)
+        return entries
 
 
 def _keys_of(leaves: Leaves) -> list[bytes]:
     """16 bytes of each row's planes, clock and legal moves."""
     cuts, masks, clocks = leaves.offsets.tolist(), leaves.masks, leaves.rule50.tolist()
-    found = []
+    keys = []
     for row, clock in enumerate(clocks):
         digest = hashlib.blake2b(masks[row].data, digest_size=16)
         digest.update(leaves.indices[cuts[row] : cuts[row + 1]].data)
         digest.update(b"%d" % round(1000 * clock))
-        found.append(digest.digest())
-    return found
+        keys.append(digest.digest())
+    return keys
 
 
 def _rows_of(leaves: Leaves, rows: list[int]) -> Leaves:
@@ -129,7 +129,7 @@ def _rows_of(leaves: Leaves, rows: list[int]) -> Leaves:
 
 
 class Fill(NamedTuple):
-    """How a player's net was used: `leaves` asked for, those that were `known`, and its `runs` of `batch` at most."""
+    """How a player's net was used: all `leaves`, those `known` from the cache, and its `runs` of at most `batch`."""
 
     leaves: int
     known: int
@@ -145,9 +145,9 @@ class Fill(NamedTuple):
 class ForestPlayer:
     """Plays with a net and search parameters, each move by `nodes` visits of its root; see `Player`.
 
-    Searches of one game run in the same thread, one of as many as the net has streams. What a game's moves are depends
-    on its positions and its seed only: the seed is for temperature, noise and search-contempt. With `reuse` the tree is
-    kept from move to move and its visits count (as lc0 can, which does not by default either).
+    There are as many threads as the net has streams; one of them does all searches of a game. A game's moves depend
+    only on its positions and its seed, which temperature, noise and search-contempt use. With `reuse` the tree is kept
+    from move to move and its visits count (lc0 can do so, too, and does not by default).
     """
 
     def __init__(
@@ -161,10 +161,9 @@ class ForestPlayer:
         reuse: bool = False,
         cache: int = DEFAULT_ENTRIES,
     ) -> None:
-        """`trees` in all can be searched at once: the number of games this plays in at the same time.
+        """Searches up to `trees` games at a time and keeps `cache` evaluations (see `CachedEvaluator`).
 
-        `cache` evaluations are kept, see `CachedEvaluator`. Raises UsageError for parameters or nodes that make no
-        sense, and where the trees do not fit in memory.
+        Raises UsageError for invalid parameters or nodes, and if the trees do not fit in memory.
         """
         self._net, self.name = net, name or net.identity.name
         self.params, self.nodes, self.reuse = params, nodes, reuse
@@ -180,19 +179,19 @@ class ForestPlayer:
     @property
     def fill(self) -> Fill:
         """How full the net's batches have been so far."""
-        every = [stream.evaluator for stream in self._streams]
-        rows, hits, runs = (sum(getattr(e, what) for e in every) for what in ("rows", "hits", "runs"))
+        caches = [stream.evaluator for stream in self._streams]
+        rows, hits, runs = (sum(getattr(cache, name) for cache in caches) for name in ("rows", "hits", "runs"))
         return Fill(rows, hits, runs, min(self._net.batch_size, self._streams[0].trees))
 
     def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
         """Queues a search; the player's nodes are its only limit, whatever the clock."""
         stream = self._games.get(game)
         if stream is None:
-            stream = self._games[game] = min(self._streams, key=lambda each: each.games)
+            stream = self._games[game] = min(self._streams, key=lambda stream: stream.games)
             stream.games += 1
-        asked = _MoveRequest(game, position, seed, Future())
-        stream.put(asked)
-        return asked.future
+        request = _MoveRequest(game, position, seed, Future())
+        stream.put(request)
+        return request.future
 
     def forget(self, game: int) -> None:
         stream = self._games.pop(game, None)
@@ -207,7 +206,7 @@ class ForestPlayer:
             stream.thread.join()
 
     def thought(self, position: Position, seed: int, result: SearchResult, seconds: float) -> Thought:
-        """The move to play and its values; q, wdl, cp, mate and pv are those of the best move."""
+        """The move to play, with the values of the best move."""
         best, has_wdl = result.best, self._net.identity.value_head == "wdl"
         score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self.params.lc0_floats)
         return Thought(
@@ -225,15 +224,15 @@ class ForestPlayer:
 
 
 def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[str, object]]:
-    """The search's name and revision, and what moves depend on beside the net: nodes, parameters, device."""
-    known = identity_of(net, params, nodes)
-    drawn = {name: text for name, text in params.changes().items() if name.startswith("temp")}
-    return known.engine, {**known.limits, **known.options, **drawn}
+    """The search's name and revision, and what else but the net its moves depend on: nodes, parameters, device."""
+    identity = identity_of(net, params, nodes)
+    temperatures = {name: text for name, text in params.changes().items() if name.startswith("temp")}
+    return identity.engine, {**identity.limits, **identity.options, **temperatures}
 
 
 @dataclass(eq=False, slots=True)
 class _MoveRequest:
-    """A move that is asked for; `slot` is its tree, `begun` the stream's clock when the search began."""
+    """A move to be found; `slot` is its tree, `begun` the stream's clock when the search began."""
 
     game: int
     position: Position
@@ -245,7 +244,7 @@ class _MoveRequest:
 
 class _SeededForest(Forest):
     def plant(self, position: Position, nodes: int, seed: int) -> int:
-        """`add`, with a seed of its own."""
+        """As `add`, with the tree's own seed."""
         slot = self.add(position, nodes)
         self.reseed(slot, position, seed)
         return slot
@@ -274,19 +273,19 @@ class _ForestThread:
         self._forgotten: list[int] = []
         self._closed = self._abandoned = False
         self._broken: ValueRepairError | None = None
-        self._kept: dict[int, tuple[int, Position]] = {}  # game -> the tree of its last search, with `reuse`
-        self._clock = 0.0  # seconds, each round's divided by the number of its trees
+        self._trees: dict[int, tuple[int, Position]] = {}  # with `reuse`: game -> the tree of its last search
+        self._clock = 0.0  # seconds; those of a round are divided by the number of its trees
         self.thread = threading.Thread(target=self._work, name="play", daemon=True)
         self.thread.start()
 
-    def put(self, asked: _MoveRequest) -> None:
+    def put(self, request: _MoveRequest) -> None:
         with self._wake:
             if self._broken is not None:
-                asked.future.set_exception(self._broken)
+                request.future.set_exception(self._broken)
                 return
             if self._closed:
                 raise RuntimeError("the player is closed")
-            self._waiting.append(asked)
+            self._waiting.append(request)
             self._wake.notify()
 
     def forget(self, game: int) -> None:
@@ -314,10 +313,10 @@ class _ForestThread:
                 self._clock += (time.perf_counter() - begun) / len(growing)
                 if some_done:
                     growing = self._finish(growing)
-        except BaseException as error:  # whatever it is, it belongs to those who wait for moves
+        except BaseException as error:  # those who wait for moves get it
             self._break(error, growing)
             return
-        _refuse([*growing, *self._waiting], CancelledError())
+        _fail([*growing, *self._waiting], CancelledError())
 
     def _next(self, busy: int) -> list[_MoveRequest] | None:
         """Requests to begin now; waits while there is nothing to search. None at the end."""
@@ -333,60 +332,59 @@ class _ForestThread:
                     return [self._waiting.popleft() for _ in range(count)]
                 self._wake.wait()
 
-    def _begin(self, coming: Iterable[_MoveRequest]) -> list[_MoveRequest]:
+    def _begin(self, requests: Iterable[_MoveRequest]) -> list[_MoveRequest]:
         begun = []
-        for asked in coming:
-            if not asked.future.set_running_or_notify_cancel():
+        for request in requests:
+            if not request.future.set_running_or_notify_cancel():
                 continue
-            asked.begun = self._clock
+            request.begun = self._clock
             try:
-                asked.slot = self._kept_tree(asked) if self._player.reuse else -1
-                if asked.slot < 0:
-                    asked.slot = self._plant(asked)
+                request.slot = self._earlier_tree(request) if self._player.reuse else -1
+                if request.slot < 0:
+                    request.slot = self._plant(request)
             except ValueRepairError as error:  # an illegal position, which no game has
-                asked.future.set_exception(error)
+                request.future.set_exception(error)
             else:
-                begun.append(asked)
+                begun.append(request)
         return begun
 
-    def _plant(self, asked: _MoveRequest) -> int:
+    def _plant(self, request: _MoveRequest) -> int:
         if not self._forest.free:
-            self._drop(next(iter(self._kept)))
-        return self._forest.plant(asked.position, self._nodes, asked.seed)
+            self._drop(next(iter(self._trees)))
+        return self._forest.plant(request.position, self._nodes, request.seed)
 
-    def _kept_tree(self, asked: _MoveRequest) -> int:
-        """The tree of this game's last search with the present position as its root; -1 where there is none."""
-        kept = self._kept.pop(asked.game, None)
-        if kept is None:
+    def _earlier_tree(self, request: _MoveRequest) -> int:
+        """The tree of this game's last search, advanced to the present position; -1 if there is none."""
+        if request.game not in self._trees:
             return -1
-        slot, before = kept
-        further = asked.position.moves[len(before.moves) :]
-        if not self._forest.advance(slot, asked.position, further):
+        slot, before = self._trees.pop(request.game)
+        further = request.position.moves[len(before.moves) :]
+        if not self._forest.advance(slot, request.position, further):
             self._forest.release(slot)
             return -1
         self._forest.go_on(slot, self._nodes)
-        self._forest.reseed(slot, asked.position, asked.seed)
+        self._forest.reseed(slot, request.position, request.seed)
         return slot
 
     def _finish(self, growing: list[_MoveRequest]) -> list[_MoveRequest]:
         """Answers requests whose trees are done; returns the others."""
-        left = []
-        for asked in growing:
-            if not self._forest.is_done(asked.slot):
-                left.append(asked)
+        unfinished = []
+        for request in growing:
+            if not self._forest.is_done(request.slot):
+                unfinished.append(request)
                 continue
-            result = self._forest.result(asked.slot)
+            result = self._forest.result(request.slot)
             if self._player.reuse:
-                self._kept[asked.game] = asked.slot, asked.position
+                self._trees[request.game] = request.slot, request.position
             else:
-                self._forest.release(asked.slot)
-            thought = self._player.thought(asked.position, asked.seed, result, self._clock - asked.begun)
-            asked.future.set_result(thought)
-        return left
+                self._forest.release(request.slot)
+            thought = self._player.thought(request.position, request.seed, result, self._clock - request.begun)
+            request.future.set_result(thought)
+        return unfinished
 
     def _drop(self, game: int) -> None:
-        if (kept := self._kept.pop(game, None)) is not None:
-            self._forest.release(kept[0])
+        if game in self._trees:
+            self._forest.release(self._trees.pop(game)[0])
 
     def _break(self, error: BaseException, growing: list[_MoveRequest]) -> None:
         reason = str(error).strip().splitlines() or [""]
@@ -398,10 +396,10 @@ class _ForestThread:
             self._broken = broken
             waiting = list(self._waiting)
             self._waiting.clear()
-        _refuse([*growing, *waiting], broken)
+        _fail([*growing, *waiting], broken)
 
 
-def _refuse(asked: Iterable[_MoveRequest], error: BaseException) -> None:
-    for each in asked:
-        if not each.future.done():
-            each.future.set_exception(error)
+def _fail(requests: Iterable[_MoveRequest], error: BaseException) -> None:
+    for request in requests:
+        if not request.future.done():
+            request.future.set_exception(error)

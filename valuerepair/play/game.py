@@ -18,8 +18,7 @@ from valuerepair.mcts.result import SearchResult
 from valuerepair.play.openings import Opening
 from valuerepair.play.time_control import Clock
 
-# How a game ended. The first five are the rules of chess, the next three adjudications; what follows is a loss for the
-# side to move, save the last two, which leave a game undecided.
+# How a game ended: by the rules of chess, by adjudication, by a loss of the side to move, or undecided.
 CHECKMATE, STALEMATE, MATERIAL, REPETITION, FIFTY_MOVES = "checkmate", "stalemate", "material", "repetition", "50 moves"
 TABLEBASE, DRAW_AGREED, WIN_AGREED = "tablebase", "adjudicated draw", "adjudicated win"
 RESIGNED, ILLEGAL_MOVE, OUT_OF_TIME, CRASHED = "resigned", "illegal move", "out of time", "crashed"
@@ -27,7 +26,7 @@ TOO_LONG, STOPPED = "too long", "stopped"
 RULES = (CHECKMATE, STALEMATE, MATERIAL, REPETITION, FIFTY_MOVES)
 ADJUDICATIONS = (TABLEBASE, DRAW_AGREED, WIN_AGREED)
 LOSSES = (RESIGNED, ILLEGAL_MOVE, OUT_OF_TIME, CRASHED)
-UNDECIDED = (TOO_LONG, STOPPED)
+Z = {"1-0": 1.0, "1/2-1/2": 0.0, "0-1": -1.0}  # results of decided games, for White
 FIFTY_MOVES_PLIES = 100
 _ROOM = 128
 
@@ -36,9 +35,9 @@ _ROOM = 128
 class Thought:
     """A player's answer to a position: its move (UCI, castling e1g1) and values.
 
-    `q` and `wdl` (per mille) are the player's value of the position for the side to move, None where it gives none;
-    `cp` and `mate` as in `DeepResult`. `nodes` are those of this search, `seconds` what it took.
-    `search` is the whole search of the project's own MCTS, None of other engines.
+    `q` and `wdl` (per mille) are the player's value of the position for the side to move, None if it gives none; `cp`
+    and `mate` as in `DeepResult`. `nodes` and `seconds` are the cost of this search. `search` is the complete result of
+    the project's own MCTS, None for other engines.
     """
 
     move: str
@@ -58,9 +57,9 @@ class GameRecord:
     """A game: it begins at `start_fen` with the moves of the book, then each of `thoughts` is a move.
 
     `number` counts the games of a run from 0; `opening` is the 0-based line of the book. `white` and `black` name the
-    players. `result` is 1-0, 0-1, 1/2-1/2 or * (undecided), `ending` one of the words above, `detail` what there is to
-    say beyond it. `would_resign` is the ply of the first resignation that was not taken, with whose it was, for the
-    rate of wrong ones; None where there was none.
+    players. `result` is 1-0, 0-1, 1/2-1/2 or * (undecided), `ending` one of the words above, `detail` may add to it.
+    `would_resign` is the ply and the colour of the first resignation that was due and not taken, None without one; the
+    rate of wrong resignations needs it.
     """
 
     number: int
@@ -83,11 +82,11 @@ class GameRecord:
     @property
     def z(self) -> float | None:
         """The result for White: 1, 0, -1; None for an undecided game."""
-        return {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}.get(self.result)
+        return Z.get(self.result)
 
 
 class Fault(Exception):
-    """A player loses a game by a fault of its own: `ending` is one of `LOSSES`, the text says more."""
+    """A player loses a game by a fault of its own: `ending` is one of `LOSSES`, the message has details."""
 
     def __init__(self, ending: str, detail: str) -> None:
         super().__init__(detail)
@@ -103,20 +102,20 @@ class Player(Protocol):
         ...
 
     def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
-        """Queues the search of a move. `game` numbers the game (one thought of it at a time), `seed` is its own.
+        """Queues the search of a move. `game` numbers the game, `seed` is the game's; a game has one search at a time.
 
-        `position` has the game's whole history and a legal move. `clock` is given in games that are played by the
-        clock; otherwise the player's own limit (nodes, time a move) holds. The future raises Fault where the player
-        loses the game by it (crash, time, illegal move), and ValueRepairError where nothing more can be played.
+        `position` has the game's whole history and a legal move. `clock` is None in games without a clock, where the
+        player's own limit (nodes, time a move) holds. The future raises Fault if the player thereby loses the game
+        (crash, time, illegal move), and ValueRepairError if no more games can be played.
         """
         ...
 
     def forget(self, game: int) -> None:
-        """The game is over: frees what was kept for it (a tree, an engine)."""
+        """The game is over: frees its tree or its engine."""
         ...
 
     def close(self, *, cancel: bool = False) -> None:
-        """Ends all it has; with `cancel` the searches in flight are abandoned."""
+        """Ends threads and engines; with `cancel` abandons the searches in flight."""
         ...
 
 
@@ -154,7 +153,7 @@ class Game:
 
     @property
     def fresh(self) -> bool:
-        """Right after a capture or a pawn move, and nobody may castle: where a tablebase knows the value."""
+        """Whether a tablebase knows the value: right after a capture or a pawn move, without castling rights."""
         at = len(self.moves)
         return clock(self._rows, at) == 0 and not self._rows[at, STATE] & RIGHTS
 
@@ -176,7 +175,7 @@ class Game:
         return True
 
     def ending(self) -> tuple[str, str] | None:
-        """(result, how) where the rules end the game at this position, else None."""
+        """(result, ending) if the rules end the game at this position, else None."""
         at = len(self.moves)
         if not self._legal:
             if not in_check(self._last)[0]:

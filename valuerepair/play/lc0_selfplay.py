@@ -1,8 +1,8 @@
-"""Self-play by the real `lc0 selfplay`: one process plays a game from each line of a book, we collect what it says.
+"""Self-play by the real `lc0 selfplay`: one process plays a game from each line of a book, and we collect its reports.
 
-lc0 reports a game when it is over, in a line that begins with ``gameready``; what it thought of its moves is in the
-training records that it writes beside (lc0 src/selfplay/loop.cc, tournament.cc). Games that reach ply 450 are dropped
-by lc0 without a word.
+lc0 reports a game when it is over, in a line that begins with ``gameready``; the values of the moves are in the
+training records that it also writes (lc0 src/selfplay/loop.cc, tournament.cc). It silently drops games that reach ply
+450.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from valuerepair.signals import holding
 
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
-# Parameters of the own search: those that `Lc0Settings` has fields for, and those that lc0 has not.
+# Parameters of our own search: those with a field in `Lc0Settings`, and those that lc0 does not have.
 _OWN = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy")
 _FOREIGN = (
     "q_scale",
@@ -58,7 +58,7 @@ _FOREIGN = (
     "self_check",
 )
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
-_LISTEN_S = 0.5  # so often it is asked whether to stop
+_LISTEN_S = 0.5  # between two calls of `stop`
 _READY, _FINAL = "gameready ", "tournamentstatus final"
 
 
@@ -66,10 +66,10 @@ _READY, _FINAL = "gameready ", "tournamentstatus final"
 class Lc0Settings:
     """How lc0 plays. `weights` is an lc0 net file; `visits` those of the root for each move.
 
-    The defaults make the results as accurate as they can be and the visits exact: temperature 0, no noise, batches of
-    one position a game (lc0 gathers those of parallel games), missing history filled as in its UCI mode, which is what
-    nets are used to. `resign` is lc0's percentage of winning chance, 0 for never. `extra` are other options as lc0
-    names them (`search_options`), ``cpuct=1.5`` or ``no-two-fold-draws``. `lc0` is the program, None to look for it.
+    The defaults give the most accurate results and exact visits: temperature 0, no noise, batches of one position a
+    game (lc0 gathers those of parallel games), missing history filled as in its UCI mode, which nets are trained for.
+    `resign` is lc0's percentage of winning chance, 0 for never. `extra` are other options by lc0's names
+    (`search_options`), ``cpuct=1.5`` or ``no-two-fold-draws``. `lc0` is the program, None to look for it.
     """
 
     weights: str | Path
@@ -87,9 +87,9 @@ class Lc0Settings:
     name: str = "lc0"
 
     def __post_init__(self) -> None:
-        """Raises UsageError for numbers that make no sense."""
+        """Raises UsageError for invalid numbers."""
         # With one visit lc0 has no move to record, and throws.
-        for what, value, low, high in (
+        for name, value, low, high in (
             ("visits", self.visits, 2, 999_999_999),
             ("games at once", self.parallel, 1, 256),
             ("minibatch", self.minibatch, 0, 1024),
@@ -98,13 +98,13 @@ class Lc0Settings:
             ("resign", self.resign, 0, 100),
         ):
             if not low <= value <= high:
-                raise UsageError(f"{what} {value:g}: lc0 selfplay takes {low:,} to {high:,}")
+                raise UsageError(f"{name} {value:g}: lc0 selfplay takes {low:,} to {high:,}")
 
 
 def arguments(settings: Lc0Settings, games: int) -> list[str]:
-    """The command line for so many games, without the book.
+    """The command line for a number of games, without the book.
 
-    Raises ValueRepairError where there is no lc0 or its net cannot be used, UsageError for options that it lacks.
+    Raises ValueRepairError if there is no lc0 or it cannot use the net, UsageError for options that it lacks.
     """
     program = find_engine(settings.lc0) if settings.lc0 is not None else find_lc0()
     if program is None:
@@ -114,13 +114,13 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
     net = read_net_file(settings.weights)
     if net.header is None:
         raise ValueRepairError(f"{settings.weights}: lc0 plays with its own nets (.pb.gz), not with .onnx files")
-    known = _known_options(program)
-    for option in settings.extra if known else ():  # an unknown one would end lc0 without an error
+    available = _available_options(program)
+    for option in settings.extra if available else ():  # an unknown one would end lc0 without an error
         name = option.partition("=")[0]
-        if name.removeprefix("no-") not in known:
+        if name.removeprefix("no-") not in available:
             raise UsageError(f"lc0 option {name}: this lc0 has none of that name; lc0 selfplay --help lists them")
-    fill = "history-fill-new" if "history-fill-new" in known else "history-fill"
-    given = {
+    fill = "history-fill-new" if "history-fill-new" in available else "history-fill"
+    values = {
         "weights": str(net.path.absolute()),
         "visits": settings.visits,
         "games": games,
@@ -132,17 +132,17 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
         "resign-percentage": f"{settings.resign:g}",
         "openings-mode": "sequential",
     }
-    given |= {"syzygy-paths": settings.syzygy} if settings.syzygy else {}
-    given |= {"backend": settings.backend} if settings.backend else {}
-    options = [*(f"{name}={value}" for name, value in given.items()), *settings.extra]
+    values |= {"syzygy-paths": settings.syzygy} if settings.syzygy else {}
+    values |= {"backend": settings.backend} if settings.backend else {}
+    options = [*(f"{name}={value}" for name, value in values.items()), *settings.extra]
     return [program, "selfplay", "--training", *(f"--{option}" for option in options)]
 
 
 def search_options(params: SearchParams) -> tuple[str, ...]:
-    """All parameters of a search that lc0 has, as `Lc0Settings.extra`: `lc0 selfplay` has other defaults than ours.
+    """All parameters of a search that lc0 has, as `Lc0Settings.extra`: the defaults of `lc0 selfplay` differ from ours.
 
-    Ours are those of lc0 in its UCI mode. What is `Lc0Settings`' own (temperature, noise, batch, history) is left out,
-    and so is what lc0 has not.
+    Ours are those of lc0's UCI mode. Parameters with a field in `Lc0Settings` (temperature, noise, batch, history) and
+    those that lc0 does not have are left out.
     """
     options = []
     for name in PARAMETERS:
@@ -157,8 +157,8 @@ def search_options(params: SearchParams) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def _known_options(program: str) -> frozenset[str]:
-    """The long options of `lc0 selfplay`; empty where it does not say."""
+def _available_options(program: str) -> frozenset[str]:
+    """The long options of `lc0 selfplay`; empty if its help lists none. Raises ValueRepairError."""
     try:
         done = subprocess.run(
             [program, "selfplay", "--help", "--show-hidden"],
@@ -178,7 +178,7 @@ def _known_options(program: str) -> frozenset[str]:
 class ReadyGame:
     """A ``gameready`` line: the game's number in lc0's run, book plies, all moves as lc0 writes them, the result.
 
-    `start_fen` is where lc0's moves begin, `chunk` the file of the records, None where nothing was played.
+    `start_fen` is where lc0's moves begin, `chunk` the file of the records, None if no move was played.
     """
 
     game: int
@@ -192,7 +192,7 @@ class ReadyGame:
 def parse_ready(line: str) -> ReadyGame:
     """Reads ``gameready [trainingfile PATH] gameid N play_start_ply K ... result R moves ... [from_fen FEN]``.
 
-    Raises ValueRepairError for a line that is cut or otherwise.
+    Raises ValueRepairError for a line that is cut or malformed.
     """
     head, _, fen = line.partition(" from_fen ")
     head, _, moves = head.partition(" moves ")
@@ -214,7 +214,7 @@ def parse_ready(line: str) -> ReadyGame:
 
 
 def game_record(number: int, opening: Opening, ready: ReadyGame, settings: Lc0Settings) -> GameRecord:
-    """The game as one that began with the opening. Raises ValueRepairError where lc0 played something else."""
+    """The record of a game from the opening. Raises ValueRepairError if lc0 played something else."""
     board = _book_end(opening, ready)
     played = []
     for move in ready.moves[ready.book_plies :]:
@@ -235,7 +235,7 @@ def game_record(number: int, opening: Opening, ready: ReadyGame, settings: Lc0Se
 
 
 def _book_end(opening: Opening, ready: ReadyGame) -> chess.Board:
-    """The board where the book ends, as lc0 understood the book."""
+    """The board where lc0 left the book. Raises ValueRepairError if that is not the book's end."""
     board = chess.Board(ready.start_fen)
     try:
         for move in ready.moves[: ready.book_plies]:
@@ -251,7 +251,7 @@ def _book_end(opening: Opening, ready: ReadyGame) -> chess.Board:
 
 
 def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
-    """How a game ended, which lc0 does not say: by the rules if they end it, else by what was switched on."""
+    """How a game ended, which lc0 does not report: by the rules if they end it, else by the settings."""
     over = game.ending()
     if over is not None and over[0] == result:
         return over[1]
@@ -261,7 +261,7 @@ def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
 
 
 def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
-    """The moves with the value of the search's choice and the root's visits; without them where records are missing."""
+    """The moves with the value of the search's choice and the root's visits; without values if records are missing."""
     records = _records(chunk) if chunk is not None else None
     if records is None or len(records) != len(moves):
         return tuple(Thought(move) for move in moves)
@@ -273,7 +273,7 @@ def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
 
 
 def _wdl(q: float, d: float) -> tuple[int, int, int]:
-    """Per mille that add up to 1000, of q = w - l and d."""
+    """Per mille that add up to 1000, from q = w - l and d."""
     win, loss = (round(1000 * min(max((1 - d + side * q) / 2, 0.0), 1.0)) for side in (1, -1))
     return win, 1000 - win - loss, loss
 
@@ -299,15 +299,14 @@ def play_with_lc0(
 ) -> Iterator[GameRecord]:
     """Has lc0 play one game from each opening, in order, and yields them as they end.
 
-    `numbers` [n] are those of the games in their run (from 0 on where not given): to go on with a run that was
-    stopped, give the openings that are left and theirs. With `chunks` the training records of game 7 go to
-    game_000007.gz in that folder, which must be empty unless `resume` is set. The thoughts of a record have the value
-    of the move that lc0's search chose and the visits of its root. A game that lc0 dropped, for being too long,
-    comes last, undecided and without moves.
+    `numbers` [n] are the games' numbers in their run (default: from 0 on); to resume a run, give the remaining openings
+    and their numbers. With `chunks` the training records of game 7 go to game_000007.gz in that folder, which must be
+    empty unless `resume` is set. The thoughts of a record have the value of the move that lc0's search chose and the
+    visits of its root. A game that lc0 dropped as too long comes last, undecided and without moves.
 
-    lc0 is gone when the iterator ends, is closed, or raises; `stop` is asked twice a second and ends it early. Raises
-    UsageError for settings that make no sense, ValueRepairError for a missing lc0, an opening that lc0 would misread,
-    and when lc0 dies: the games yielded before are whole.
+    lc0 has ended when the iterator ends, is closed, or raises; `stop` is called twice a second and ends it early.
+    Raises UsageError for invalid settings, ValueRepairError for a missing lc0, an opening that lc0 would misread, and
+    when lc0 dies: the games yielded before are complete.
     """
     command = arguments(settings, len(openings))
     folder = _chunk_folder(chunks, resume)
@@ -348,7 +347,7 @@ def _play(
 
 
 def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> Iterator[ReadyGame]:
-    """The games as lc0 reports them, until it has played all or is to stop."""
+    """The games as lc0 reports them, until it has played all or `stop` is true."""
     done = 0
     while not stop():
         try:
@@ -368,7 +367,7 @@ def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> 
 
 
 def chunk_path(folder: str | Path, number: int) -> Path:
-    """Where the training records of a game of a run lie: named as lc0 does, whichever process played it."""
+    """The file of the training records of a game of a run, named as lc0 does."""
     return Path(folder) / f"game_{number:06d}.gz"
 
 
@@ -383,18 +382,18 @@ class Lc0Chunks:
         return chunk_path(self._folder, number)
 
     def write(self, game: GameRecord) -> Path | None:
-        """The file of a game that lc0 has played; None where it wrote none."""
+        """The file that lc0 wrote for a game, or None."""
         path = self.path(game.number)
         return path if path.exists() else None
 
 
 def write_book(path: Path, openings: Sequence[Opening]) -> None:
-    """Writes a book with one entry an opening, such that lc0 reads it right; checked by its reader's rules.
+    """Writes a book with one entry for each opening, and checks it by the rules of lc0's reader.
 
-    Raises ValueRepairError for an opening that leads nowhere lc0 could play from.
+    Raises ValueRepairError for an opening from whose end lc0 cannot play.
     """
     writer, tags = LineWriter(), {"Event": "?", "Result": "*"}
-    lines = [writer.line(each.start_fen, list(each.moves), each.fen) for each in openings]
+    lines = [writer.line(opening.start_fen, list(opening.moves), opening.fen) for opening in openings]
     path.write_text("".join(pgn_entry(line, tags) for line in lines), "utf-8")
     problems = check_book(path)
     if problems:
@@ -411,10 +410,10 @@ def _chunk_folder(chunks: str | Path | None, resume: bool) -> Path | None:
         raise UsageError(f"{chunks}: is a file; training records need a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        left = [path for path in folder.iterdir() if not path.name.startswith(".lc0-")]
+        content = [path for path in folder.iterdir() if not path.name.startswith(".lc0-")]
     except OSError as error:
         raise ValueRepairError(f"{chunks}: {error.strerror}: training records cannot be written there") from None
-    if left and not resume:
+    if content and not resume:
         raise UsageError(f"{chunks}: the folder is not empty; training records need one of their own")
     return folder
 
@@ -422,10 +421,10 @@ def _chunk_folder(chunks: str | Path | None, resume: bool) -> Path | None:
 @holding
 @contextlib.contextmanager
 def _workplace(folder: Path | None) -> Iterator[Path]:
-    """A folder for lc0 to write to, on the disk of the chunks so that these are only renamed; removed afterwards."""
+    """A temporary folder for lc0 to write to, on the disk of the chunks, which are then only renamed."""
     if folder is not None:
-        for killed in folder.glob(".lc0-*"):  # one run at a time writes to a folder
-            shutil.rmtree(killed, ignore_errors=True)
+        for leftover in folder.glob(".lc0-*"):  # of a run that was killed: only one at a time writes to a folder
+            shutil.rmtree(leftover, ignore_errors=True)
     place = Path(tempfile.mkdtemp(prefix=".lc0-", dir=folder))
     try:
         yield place
@@ -434,7 +433,7 @@ def _workplace(folder: Path | None) -> Iterator[Path]:
 
 
 class Lc0Source:
-    """Games of the real `lc0 selfplay`; it writes its own training records to `chunks`, where given: `records`."""
+    """Games of the real `lc0 selfplay`, which writes its own training records (`records`) to the folder `chunks`."""
 
     fill = None
 
@@ -471,7 +470,7 @@ class Lc0Source:
 
 
 def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules) -> Lc0Settings:
-    """The same search for lc0. Raises UsageError for what lc0 has not: search-contempt, a seed, adjudication."""
+    """The same search by lc0. Raises UsageError for settings that lc0 lacks: search-contempt, a seed, adjudication."""
     if foreign := [name for name in _FOREIGN if getattr(params, name) != getattr(SearchParams(), name)]:
         raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
     if rules.draw or rules.win or rules.no_resign_share or rules.max_plies != Rules().max_plies:

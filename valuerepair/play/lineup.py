@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,24 +9,12 @@ from typing import TYPE_CHECKING
 
 from valuerepair.cores import usable_cores
 from valuerepair.engines.find import find_engine
+from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
 from valuerepair.engines.pool import TimeLimit
-from valuerepair.engines.spec import (
-    ENGINE_KINDS,
-    LC0,
-    MCTS,
-    STOCKFISH,
-    UCI,
-    EngineSpec,
-    engine_path,
-    is_path,
-    parse_engine,
-    settings_of,
-)
-from valuerepair.engines.uci import EngineSetup
+from valuerepair.engines.spec import EngineSpec, is_path, settings_of
 from valuerepair.errors import UsageError
-from valuerepair.files import file_sha256
-from valuerepair.mcts.params import PARAMETERS, SearchParams
-from valuerepair.mcts.uci_options import PARAMETER_NAMES
+from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.play.game import Player
 from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
@@ -35,12 +22,9 @@ from valuerepair.play.uci_player import UciPlayer
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
 
-START_SECONDS = 300.0
 _MOST_JOBS = 128
 EXAMPLE = "for example net=maia-1900,nodes=800,n_scl=5 or stockfish:nodes=1000 or /path/engine,option.Hash=16"
-# Nodes a second that are expected at the least until some searches have been seen, and seconds besides.
-_SLOW = {STOCKFISH: (20_000, 60), LC0: (5, 60), MCTS: (5, 60)}
-_SLOW_UNKNOWN = (1_000, 120)
+_USUAL = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
 
 @dataclass(frozen=True)
@@ -85,12 +69,12 @@ class Lineup:
         self._players: list[Player] = []
         self.given_up = False  # whether something is still searched when all is closed
         for side in sides:
-            if side.kind != MCTS:
-                _find(side)  # first, as what is wrong may be that this is no engine
+            if not side.kind.built_in:
+                side.kind.program(side)  # first, as what is wrong may be that this is no engine
         limits = [limits_of(side, control) for side in sides]
         try:
             # By nodes the own search plays here, many games in one batch; by time it is an engine, ``vr uci``.
-            own = [side.kind == MCTS and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
+            own = [side.kind.built_in and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
             nets = [self._net(side) if here else None for side, here in zip(sides, own, strict=True)]
             self.jobs = jobs or self._good_jobs(sides, nets, games)
             self.shared = None not in nets  # games share this process, and take longer beside others
@@ -164,14 +148,17 @@ class Lineup:
         return Seat(player, identity, params.q_scale)
 
     def _engine(self, side: EngineSpec, limits: Mapping[str, int]) -> Seat:
-        setup, net, facts = _setup(side)
-        rate, seconds = _SLOW.get(side.kind, _SLOW_UNKNOWN)
+        kind = side.kind
+        file = kind.net(side, DEFAULT_NET)
+        setup = kind.launch(side, _USUAL, file)
+        net = "" if file is None else file.name
+        facts = [*kind.facts(side, setup), *([] if file is None else [f"net sha256:{file.sha256[:12]}"])]
         fixed = limits.get("movetime", 0) / 1000
-        nodes = limits.get("nodes")
-        first = seconds + fixed + (nodes or 0) / rate
-        limit = TimeLimit(given=side.timeout, first=first, nodes=nodes, fixed=fixed)
+        seconds, rate = kind.pace
+        first = seconds + fixed + limits.get("nodes", 0) / rate
+        limit = TimeLimit(given=side.timeout, first=first, nodes=limits.get("nodes"), fixed=fixed)
         margin = self._control.margin if self._control is not None else TimeControl().margin
-        own_name = net if side.kind == MCTS else None
+        own_name = net if kind.built_in else None
         player = UciPlayer(setup, limits, limit, name=side.name or own_name, margin=margin)
         self._players.append(player)
         settings = {**limits, **{k: v for k, v in player.settings.items() if k != "WeightsFile"}}
@@ -189,22 +176,19 @@ def parse_side(text: str) -> EngineSpec:
     where, items = f"side {text!r}: ", settings_of(text.strip())
     if not items or not items[0]:
         raise UsageError(f"{where}says nothing; {EXAMPLE}")
-    kind, colon, first = items[0].partition(":")
-    if colon and kind in ENGINE_KINDS:
+    word, colon, first = items[0].partition(":")
+    kind = KINDS.get(word)
+    if kind is not None and kind.searches and (colon or not kind.first_word):
         items = [first, *items[1:]] if first else items[1:]
-    elif items[0] in (STOCKFISH, LC0):
-        kind, items = items[0], items[1:]
     elif "=" in items[0] and not is_path(items[0]) and ":" not in items[0].partition("=")[0]:
-        kind = MCTS
+        kind = OWN_SEARCH
     elif (net := _net_named(items[0])) is not None:
         raise UsageError(f"{where}a net is given as net={net}; {EXAMPLE}")
     else:
         kind = UCI
-    side = parse_engine(kind, items, where, PARAMETERS, EXAMPLE)
+    side = kind.parse(items, where, EXAMPLE)
     if side.trees is not None:
         raise UsageError(f"{where}trees= has no place in a match: --jobs says how many games are played at once")
-    if kind == MCTS:
-        params_of(side)
     return side
 
 
@@ -258,49 +242,3 @@ def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence
 
 def _words(options: Mapping[str, object]) -> str:
     return ",".join(f"{name}={value}" for name, value in options.items())
-
-
-def _setup(side: EngineSpec) -> tuple[EngineSetup, str, list[str]]:
-    """How to start the engine, its net's name where we know it, and what identifies its files."""
-    from valuerepair.nets.registry import locate
-    from valuerepair.nets.weights import read_net_file
-
-    usual = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
-    given = {name.lower() for name in side.options}
-    start = side.start_timeout or START_SECONDS
-    if side.kind == MCTS:
-        net = read_net_file(locate(side.weights))
-        options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **_uci_options(side)}
-        usual.pop("Hash")
-        setup = EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, usual, start)
-        return setup, net.name, [f"net sha256:{net.sha256[:12]}"]
-    path = _find(side)
-    facts, name = [f"sha256:{file_sha256(path)[:12]}"], ""
-    options, arguments = dict(side.options), side.arguments
-    if side.kind == LC0:
-        if "weightsfile" in given:  # the identity would name another net
-            raise UsageError(f"{side.where}option.WeightsFile has no place here: give the net as weights=FILE.pb.gz")
-        net = read_net_file(locate(side.weights))
-        if net.header is None:
-            raise UsageError(f"{side.where}{net.path} is no lc0 net; lc0 needs the .pb.gz")
-        options = {"WeightsFile": str(Path(net.path).absolute()), **options}
-        # An lc0.config beside the binary would change the search unseen: an empty name is none.
-        arguments = arguments or ("--config=",)
-        usual.pop("Hash")
-        name = net.name
-        facts.append(f"net sha256:{net.sha256[:12]}")
-    usual = {name: value for name, value in usual.items() if name.lower() not in given}
-    return EngineSetup(path, arguments, options, usual, start), name, facts
-
-
-def _uci_options(side: EngineSpec) -> dict[str, str]:
-    """Parameters of the search as UCI options of ``vr uci``; sequential as elsewhere only where that is asked for."""
-    changed = {name: getattr(params_of(side), name) for name in side.options}
-    names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}
-    return {names[n]: str(v).lower() if isinstance(v, bool) else str(v) for n, v in changed.items()}
-
-
-def _find(side: EngineSpec) -> str:
-    from valuerepair.nets.conversion import find_lc0
-
-    return engine_path(side, lambda: (find_lc0() if side.kind == LC0 else None) or find_engine(side.kind))

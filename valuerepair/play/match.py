@@ -1,4 +1,4 @@
-"""A match of two sides: games from a book with both colours, kept as they end, resumed, stopped by a test, and read."""
+"""A match of two sides: games from a book with both colours, written as they end, resumed, and stopped by a test."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ BUILT_IN = "built-in"
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """What is played: `games` in all from the openings, by `rules`; `control` None where each side has its own limit.
+    """What is played: `games` in all from the openings, by `rules`; `control` is None if each side has its own limit.
 
-    Games 2k and 2k + 1 have one opening, the first side has White in even ones. Openings come in the book's order or
-    `shuffled` by the seed, anew for each time through the book. In the order `odds` each is played once, the first side
-    with less material: of a pair there is only that game. `book` names the openings in PGN. With `sprt` the match ends
-    once that has decided. Raises UsageError for an odd number of games or none, and for openings of even material where
-    they are to give odds.
+    Games 2k and 2k + 1 have one opening, the first side has White in even ones. Openings come in the book's order, or
+    `shuffled` by the seed, differently each time through the book. In the order `odds` each opening is played once, the
+    first side with less material: each pair lacks the other game. `book` names the openings in PGN. With `sprt` the
+    match ends once the test has decided. Raises UsageError for an odd number of games or none, and for openings of even
+    material in the order `odds`.
     """
 
     openings: Sequence[Opening]
@@ -83,15 +83,15 @@ class MatchPlan:
         return [2 * pair + (white_material(self.opening(pair).fen) > 0) for pair in range(self.games)]
 
     def pairings(self, done: Container[int] = ()) -> Iterator[Pairing]:
-        """The games, but those whose numbers are `done`."""
+        """The games whose numbers are not `done`."""
         for number in self.numbers:
             if number not in done:
                 yield Pairing(number, self.opening(number // 2), number % 2, 1 - number % 2)
 
     def opening(self, pair: int) -> Opening:
         """The opening of a pair of games."""
-        which, at = divmod(pair, len(self.openings))
-        return self.openings[_order(len(self.openings), which, self.seed)[at] if self.order == SHUFFLED else at]
+        turn, line = divmod(pair, len(self.openings))
+        return self.openings[_order(len(self.openings), turn, self.seed)[line] if self.order == SHUFFLED else line]
 
     def remark(self) -> list[str]:
         """Remarks on the openings for the user; may be empty."""
@@ -103,24 +103,24 @@ class MatchPlan:
             )
         if pairs > len(self.openings):
             lines.append(
-                f"{len(self.openings):,} openings for {self.games:,} games, so they come again: games by nodes and "
-                "without temperature are the same then; intervals are over openings, an SPRT takes copies for new games"
+                f"{len(self.openings):,} openings for {self.games:,} games, so they are repeated: games by nodes and "
+                "without temperature are then the same; intervals are over openings, an SPRT counts copies as new games"
             )
         return lines
 
 
 @cache
-def _order(count: int, which: int, seed: int) -> list[int]:
+def _order(count: int, turn: int, seed: int) -> list[int]:
     order = list(range(count))
-    random.Random(f"{seed} {which}").shuffle(order)
+    random.Random(f"{seed} {turn}").shuffle(order)
     return order
 
 
 @dataclass(frozen=True)
 class MatchEnd:
-    """How a match stands at the end of a run: `before` of its games were played by earlier runs.
+    """The state of a match at the end of a run: earlier runs played `before` of its games.
 
-    `q_scales` are what the sides had for `q_scale`, None of engines.
+    `q_scales` are the sides' settings `q_scale`, None for engines.
     """
 
     standing: Standing
@@ -132,10 +132,10 @@ class MatchEnd:
 
     @property
     def advised(self) -> tuple[int, float] | None:
-        """Which side (0 or 1) would need which `q_scale` for a match at equal breadth; None where the scales of Q are
-        about the same, or not known well enough.
+        """The side (0 or 1) to change, and its `q_scale` for a match at equal breadth.
 
-        It is the side with the steeper Q, so that no Q is cut off at 1.
+        It is the side with the steeper Q, so that no Q is cut off at 1. None if the scales of Q are about the same, or
+        not known well enough.
         """
         scale = self.standing.q_scale
         if scale is None or not scale.differs:
@@ -162,11 +162,11 @@ class MatchEnd:
 
     def as_json(self) -> dict[str, Any]:
         """All figures, as `Standing.as_json` has them, with the games planned and the file."""
-        found = {**self.standing.as_json(), "planned": self.games, "pgn": str(self.path)}
+        figures = {**self.standing.as_json(), "planned": self.games, "pgn": str(self.path)}
         if self.advised is not None:
             side, setting = self.advised
-            found["advised"] = {"player": self.standing.names[side], "q_scale": setting}
-        return found
+            figures["advised"] = {"player": self.standing.names[side], "q_scale": setting}
+        return figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,10 +216,10 @@ def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *,
 
 
 def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: Progress) -> MatchEnd:
-    """Plays what of the match is not in the PGN file `path` yet, and appends each game as it ends.
+    """Plays the games of the match that are not in the PGN file `path` yet, and appends each as it ends.
 
-    SIGINT and SIGTERM end the run: games being played are given up, those that ended are all in the file. Raises
-    ValueRepairError for a file of another match, naming what differs, and for one that another process writes.
+    SIGINT and SIGTERM end the run: running games are abandoned, finished ones are all in the file. Raises
+    ValueRepairError for a file of another match, naming the difference, and for one that another process writes.
     """
     names = lineup.seats[0].player.name, lineup.seats[1].player.name
     standing = Standing(names, plan.sprt)
@@ -291,7 +291,7 @@ def _play(
 
 
 class _Facts:
-    """The tags of this match's games, and which of them must not change from run to run."""
+    """The tags of this match's games; those in `run`, a digest, must not change from run to run."""
 
     def __init__(self, plan: MatchPlan, lineup: Lineup) -> None:
         self._names = [seat.player.name for seat in lineup.seats]
@@ -301,8 +301,8 @@ class _Facts:
         shared = run_tags(plan.book, plan.openings, plan.seed, plan.rules)
         self.common = {"Book": shared["Book"], "BookOrder": plan.order, **shared, "TimeControl": control}
         limits = str(plan.control) if plan.control is not None else "-"
-        whole = json.dumps([self._names, self._sides, self.common, limits])
-        self.run = hashlib.sha256(whole.encode()).hexdigest()[:16]
+        facts = json.dumps([self._names, self._sides, self.common, limits])
+        self.run = hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def sides(self, number: int) -> dict[str, str]:
         """Tags of the game's players: their names, and what their moves depend on."""
@@ -323,12 +323,12 @@ class _Facts:
         return {**head, "Run": self.run, **sides, **self.common, **named, **breadth_tags(record)}
 
     def difference(self, game: WrittenGame) -> str:
-        """What differs between a written game and this match, in words."""
+        """The first difference between a written game and this match, in words."""
         number = game.number
         for name, now in {**self.sides(number), **self.common}.items():
             before = game.tags.get(name, "not given")
             if before != now:
                 colour = name.removesuffix("Side")
-                what = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
-                return f"{what or name} was {before!r} and now is {now!r}"
+                side = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
+                return f"{side or name} was {before!r} and now is {now!r}"
         return "its limits were others"

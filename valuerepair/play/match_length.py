@@ -1,4 +1,4 @@
-"""How many games a match takes, before it is begun: until a difference is shown, and until an SPRT decides."""
+"""Plans a match: how many games show a difference, and how many an SPRT takes to decide."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from valuerepair.play.crosstable import Crosstable
     from valuerepair.play.standing import Standing
 
-# How often a match of that length shows the difference. In one of two its interval is as wide as the difference.
+# The chances that a match shows the difference. At 0.5 its interval is as wide as the difference.
 POWERS = (0.5, 0.8, 0.95)
 _MOST_GAMES = 10**12
 _MOST_ELO = 1000
@@ -39,8 +39,8 @@ _MOST_ELO = 1000
 class ResultChances:
     """The chances of each result of a game (loss, draw, win), and of a pair of games with one opening, by points.
 
-    `pair` is None where the two games of a pair have nothing to do with each other; without `paired` matches are
-    counted game by game, as nothing said what the pairs are.
+    `pair` is None if the two games of a pair are independent; without `paired` matches are counted game by game, as
+    the pairs are not known.
     """
 
     game: tuple[float, ...]
@@ -49,9 +49,9 @@ class ResultChances:
 
     @staticmethod
     def of_draws(draws: float) -> ResultChances:
-        """Of even players with this share of draws and independent games.
+        """The chances of even players with this share of draws and independent games. Raises UsageError.
 
-        Games of one opening are not, as a rule: who has the better side of it wins. Then fewer are needed.
+        Games of one opening seldom are independent: whoever has its better side wins. Then fewer games are needed.
         """
         if not 0 <= draws < 1:
             raise UsageError(f"--draws {draws:g}: must be a share of the games, from 0 to below 1")
@@ -59,10 +59,9 @@ class ResultChances:
 
     @staticmethod
     def of_match(match: Standing) -> ResultChances:
-        """Of even players: each as often as in a match it and its reverse were on average.
+        """The chances of even players: for each outcome the mean of its and its reverse's frequency in a match.
 
-        So what one player alone never had is not taken for impossible. Raises ValueRepairError where the match has too
-        few games to tell.
+        So an outcome that only one player had counts for both. Raises ValueRepairError if the match has too few games.
         """
         tally = match.tally
         if few(tally.pairs if match.paired else tally.score):
@@ -71,15 +70,12 @@ class ResultChances:
         return ResultChances(_even(tally.score), pair, match.paired)
 
     def at(self, elo: float) -> ResultChances:
-        """The same were the difference `elo`: the most likely chances that give its share of the points.
-
-        Raises UsageError where no such outcomes give it.
-        """
+        """The most likely chances at a difference of `elo`, given these. Raises UsageError if no chances give it."""
         return ResultChances(_at(self.game, elo), self.pair and _at(self.pair, elo), self.paired)
 
     @property
     def counted(self) -> tuple[float, ...]:
-        """Those that intervals are made of: of pairs, or of games."""
+        """The chances of the units of intervals: pairs, or games."""
         if not self.paired:
             return self.game
         lost, drawn, won = self.game
@@ -89,7 +85,7 @@ class ResultChances:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """The expected numbers of outcomes among n, not rounded: results that intervals can be made of."""
+    """The expected counts of outcomes among n, not rounded, as `Results`."""
 
     chances: tuple[float, ...]
     n: float
@@ -102,9 +98,9 @@ class _Expected:
 
 @dataclass(frozen=True, slots=True)
 class SprtLength:
-    """Of a sequential test: games on average until it decides if the difference is `elo`, and how often H1 wins.
+    """The mean number of games until a sequential test decides if the difference is `elo`, and the chance of H1.
 
-    `of_model` is that difference as the test's model counts it, where the test named it.
+    `of_model` is that difference in the Elo of the test's model, if it came from the test.
     """
 
     elo: float
@@ -115,12 +111,12 @@ class SprtLength:
 
 @dataclass(frozen=True)
 class MatchLength:
-    """How long a match must be to show a difference of `elo`, where games come out as `outcomes` (at 0 Elo).
+    """The length of a match that shows a difference of `elo`, for `outcomes` of games (at 0 Elo).
 
-    `games` are, by level, those for each of `POWERS`: so often a match of that length shows the difference at that
-    level. `tests` say how long an SPRT takes: at its elo0, in the middle, at its elo1, and at `elo`. Without `elo`
-    there are only these. `seconds` a game, `jobs` at once, say how long that is. `repeated` says that the games of
-    which all this is said had openings that came again; the plan is one of new openings.
+    `games` has, by level, the number for each of `POWERS`, the chance that a match of that length shows the difference
+    at that level; it is empty without `elo`. `tests` are the lengths of an SPRT at its elo0, in the middle, at its
+    elo1, and at `elo`. Hours are for `seconds` a game, `jobs` at a time. `repeated`: the games that the outcomes are
+    from repeated openings; the plan assumes new ones.
     """
 
     elo: float | None
@@ -133,7 +129,7 @@ class MatchLength:
     repeated: bool = False
 
     def hours(self, games: int) -> float | None:
-        """How long so many games take; None where nothing says how long one takes."""
+        """How many hours the games take; None if the duration of a game is not known."""
         return None if self.seconds is None else games * self.seconds / self.jobs / 3600
 
     def lines(self) -> list[str]:
@@ -155,7 +151,7 @@ class MatchLength:
                 for words, test in zip(at, self.tests, strict=True)
             ]
         if self.repeated:
-            lines.append("openings come again in these games; the plan takes each pair as one of a new opening")
+            lines.append("openings are repeated in these games; the plan takes each pair as one of a new opening")
         if self.seconds is not None:
             lines.append(f"hours: {self.seconds:,.1f} s a game, {self.jobs} at once")
         return lines
@@ -195,10 +191,10 @@ def match_length(
     seconds: float | None = None,
     jobs: int = 1,
 ) -> MatchLength:
-    """How long a match must be to show this difference, and how long an SPRT takes; of the two one may be missing.
+    """The length of a match that shows the difference `elo`, and of an `sprt`; one of the two may be missing.
 
-    Games come out with this share of `draws`, or as they did in `like`, which may also say what a game takes. Raises
-    UsageError for what makes no sense, ValueRepairError where `like` has too few games.
+    Outcomes have this share of `draws`, or those of `like`, which may also have the duration of a game (`seconds`).
+    Raises UsageError for invalid arguments, ValueRepairError if `like` has too few games.
     """
     if elo is None and sprt is None:
         raise UsageError("a plan needs a difference (--resolve 5), a test (--sprt elo0=0,elo1=5) or both")
@@ -221,27 +217,27 @@ def match_length(
 
 def _games(outcomes: ResultChances, elo: float, level: float) -> tuple[int, ...]:
     """The games that show the difference at the level, for each of `POWERS`."""
-    there, per_outcome = outcomes.at(elo).counted, 2 if outcomes.paired else 1
-    return tuple(per_outcome * needed(there, elo, level, power) for power in POWERS)
+    chances, per_outcome = outcomes.at(elo).counted, 2 if outcomes.paired else 1
+    return tuple(per_outcome * needed(chances, elo, level, power) for power in POWERS)
 
 
 def _tests(sprt: Sprt, outcomes: ResultChances, elo: float | None) -> tuple[SprtLength, ...]:
-    """The length of the test at its own two differences, in the middle, and at `elo` where that is another one."""
+    """The length of the test at its own two differences, in the middle, and at `elo` if that is another one."""
     chances = outcomes.game if sprt.model == "bayesian" else outcomes.counted
-    found = []
+    lengths = []
     for of_model in (sprt.elo0, (sprt.elo0 + sprt.elo1) / 2, sprt.elo1):
         _, share, _ = moments(_Expected(tuple(sprt.at(of_model, chances)), 1.0))
-        found.append(replace(sprt_length(sprt, outcomes, elo_of(share)), of_model=of_model))
-    if elo is not None and not any(math.isclose(test.elo, elo) for test in found):
-        found.append(sprt_length(sprt, outcomes, elo))
-    return tuple(found)
+        lengths.append(replace(sprt_length(sprt, outcomes, elo_of(share)), of_model=of_model))
+    if elo is not None and not any(math.isclose(test.elo, elo) for test in lengths):
+        lengths.append(sprt_length(sprt, outcomes, elo))
+    return tuple(lengths)
 
 
 def needed(chances: tuple[float, ...], elo: float, level: float, power: float) -> int:
     """The fewest outcomes with which the interval of that level is above 0 with the chance `power`.
 
-    `chances` are those of the outcomes at `elo`. The interval is that of `play.elo`, of the outcomes to be expected;
-    their mean is taken to be normally distributed.
+    `chances` are those of the outcomes at `elo`. The interval is that of `play.elo` for the expected outcomes, whose
+    mean is taken to be normally distributed.
     """
     deviation = math.sqrt(moments(_Expected(chances, 1.0))[2])
 
@@ -258,8 +254,8 @@ def sprt_length(sprt: Sprt, outcomes: ResultChances, elo: float) -> SprtLength:
     Wald's formulas ("Sequential Tests of Statistical Hypotheses", 1945) for a ratio that is a Brownian motion, whose
     mean and variance are those of what one outcome adds.
     """
-    there = outcomes.at(elo)
-    chances = there.game if sprt.model == "bayesian" else there.counted
+    at_elo = outcomes.at(elo)
+    chances = at_elo.game if sprt.model == "bayesian" else at_elo.counted
     adds = sprt.increments(chances)
     mean = sum(p * add for p, add in zip(chances, adds, strict=True))
     variance = sum(p * add * add for p, add in zip(chances, adds, strict=True)) - mean * mean
@@ -275,7 +271,7 @@ def sprt_length(sprt: Sprt, outcomes: ResultChances, elo: float) -> SprtLength:
 
 
 def _difference(test: SprtLength, sprt: Sprt) -> str:
-    """``at +5.0 normalized (+3.2 Elo):``, or in plain Elo where the test's model is that."""
+    """``at +5.0 normalized (+3.2 Elo):``, or plain Elo alone if that is the test's model."""
     plain = f"{round(test.elo, 1) + 0.0:+.1f} Elo"  # no -0.0
     if test.of_model is None or sprt.model == "logistic":
         return f"at {plain}:"
@@ -283,7 +279,7 @@ def _difference(test: SprtLength, sprt: Sprt) -> str:
 
 
 def _at(chances: tuple[float, ...], elo: float) -> tuple[float, ...]:
-    """The most likely chances with the share of the points that `elo` expects, given these. Raises UsageError."""
+    """The most likely chances with the share of the points at `elo`, given `chances`. Raises UsageError."""
     shares = [i / (len(chances) - 1) for i in range(len(chances))]
     try:
         return tuple(with_mean(shares, chances, share_of(elo)))
@@ -292,13 +288,13 @@ def _at(chances: tuple[float, ...], elo: float) -> tuple[float, ...]:
 
 
 def _even(results: MatchScore | Pentanomial) -> tuple[float, ...]:
-    """The chances of outcomes between even players, who have each as often as its reverse."""
+    """The chances of outcomes between even players: each is as likely as its reverse."""
     counts = [count for _, count in results.outcomes]
     return tuple((count + reverse) / (2 * sum(counts)) for count, reverse in zip(counts, counts[::-1], strict=True))
 
 
 def _too_few(match: Standing) -> str:
-    """Why a match says too little of what outcomes there are."""
+    """Why a match has too few outcomes to plan by."""
     counts = sorted(count for _, count in (match.tally.pairs if match.paired else match.tally.score).outcomes)
     kind, others = "pairs" if match.paired else "games", sum(counts[:-1])
     if counts[-1] >= FEW and not others:

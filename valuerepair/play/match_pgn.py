@@ -1,4 +1,4 @@
-"""The games of any match as its PGN tells them: who met whom, from which opening, with what result and ending."""
+"""Reads the games of any match from PGN: who met whom, from which opening, with what result and ending."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 AGREED, NORMAL, UNKNOWN, UNREADABLE = "draw agreed", "normal", "not said", "result not readable"
 _NOBODYS = "not the games of a match: tags White and Black are missing"
-# Where fewer of the games have their counterpart with the colours changed, they are counted one by one.
+# If fewer games have a counterpart with the colours reversed, games are counted one by one.
 _MOST_PAIRED = 0.9
-# Moves without a comment before the first with one are an opening only if there are so many: where one of the two
-# engines says nothing of its moves, its first one stands there, too.
+# The fewest moves before the first comment that count as an opening: an engine that comments none of its moves leaves
+# one such move, too.
 _FEWEST_PLIES = 4
 _AROUND = b"\xef\xbb\xbf \t\r\n"
 _NO_MOVES = re.compile(rb"\]\s*(?:1-0|0-1|1/2-1/2|\*)?\Z")
@@ -53,8 +53,8 @@ _LAST_COMMENT = re.compile(r"\{([^{}]*)\}\s*(?:1-0|0-1|1/2-1/2|\*)?\s*\Z")
 _MATE = re.compile(r"#[!?]*\s*(?:\{[^{}]*\}\s*)?(?:1-0|0-1)?\s*\Z")
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _MOVE_TIME = re.compile(r"\[%emt (\d+):(\d\d):(\d\d(?:\.\d+)?)\]")
-# What is in the last comment (cutechess, fastchess, FICS), in TerminationDetails (TCEC) or in Termination (they all,
-# lichess, chess.com), in lower case, and how vr match calls it. The first that is found counts: a stalemate is no mate.
+# Words in the last comment (cutechess, fastchess, FICS), in TerminationDetails (TCEC) or in Termination (all of them,
+# lichess, chess.com), in lower case, and the ending's name in vr match. The first match counts: stalemate before mate.
 _ENDINGS = (
     (re.compile(r"on time|time forfeit|timeout|out of time"), OUT_OF_TIME),
     (re.compile(r"illegal|rules infraction"), ILLEGAL_MOVE),
@@ -75,9 +75,9 @@ _ENDINGS = (
 class TaggedGame(NamedTuple):
     """A game by its tags and comments.
 
-    `place` is which of all games read it is, from 1. `opening` tells games of one opening from those of others, None
-    where nothing says what it is. `run` and `number` are those that `vr match` gives its games, else "" and 0.
-    `seconds` is how long it took, None where the file does not say. `has_moves` is False where no move was made.
+    `place` numbers all games read, from 1. `opening` identifies the opening, None if it is not known. `run` and
+    `number` are those that `vr match` gives its games, else "" and 0. `seconds` is the game's duration, None if the
+    file does not have it. `has_moves` is False if no move was made.
     """
 
     place: int
@@ -96,7 +96,7 @@ class TaggedGame(NamedTuple):
 class Match(NamedTuple):
     """`games` of the two players `names`: the first one has White in even numbers, 2k and 2k + 1 are a pair.
 
-    `paired` is False where nothing says which games are pairs, and each has a number of its own.
+    `paired` is False if the pairs are not known; then each game has its own pair's number.
     """
 
     names: tuple[str, str]
@@ -107,9 +107,9 @@ class Match(NamedTuple):
 def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda games: None) -> Iterator[TaggedGame]:
     """The games of PGN files (packed or not), folders and standard input (``-``), in their order.
 
-    Only White, Black and Result are needed. A game whose whole text came before, with moves, is the same one read twice
-    and left out. Calls `on_games` with the number of games read since the last call. Raises UsageError for a missing
-    file, ValueRepairError for one that breaks off, for a tar archive and where no game has players.
+    Only the tags White, Black and Result are needed. A copy of an earlier game, text and moves, is left out. Calls
+    `on_games` with the number of games read since the last call. Raises UsageError for a missing file, ValueRepairError
+    for one that breaks off, for a tar archive and for files in which no game has players.
     """
     place, nobodys, copies, splitter = 0, 0, 0, Splitter()
     texts = set[bytes]()
@@ -141,9 +141,9 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
 
 
 def _is_copy(text: bytes, texts: set[bytes]) -> bool:
-    """Whether a game with moves has a text that came before; `texts` keeps the digest of each that has not."""
+    """Whether a game with moves has the text of an earlier one; adds the digest of a new text to `texts`."""
     if _NO_MOVES.search(text):
-        return False  # of many games with one result nothing else may be told
+        return False  # different games may have no more than the same result
     digest = hashlib.blake2b(text, digest_size=16).digest()
     if digest in texts:
         return True
@@ -152,7 +152,7 @@ def _is_copy(text: bytes, texts: set[bytes]) -> bool:
 
 
 def read_match(path: str) -> Match:
-    """The match of two players in a PGN file. Raises UsageError and ValueRepairError, as for a file of another kind."""
+    """The match of two players in a PGN file. Raises UsageError, and ValueRepairError for a file of another kind."""
     games, _ = played(list(read_games([path])))
     players = list(dict.fromkeys(name for game in games for name in (game.white, game.black)))
     if len(players) != 2:
@@ -162,10 +162,10 @@ def read_match(path: str) -> Match:
 
 
 def played(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counter[str]]:
-    """The games that were played, and by how they ended those that were not, because they have no move.
+    """The games that were played, and counts by ending of those without a move.
 
-    A connection that fails says nothing of strength; `vr match` itself names the loser of a game that ends so. Files
-    of results alone, in which no game has moves, are taken as they are.
+    A connection that fails does not show strength; only `vr match` names the loser of a game that ends so. All games
+    count in files of mere results, where no game has moves.
     """
     if not any(game.has_moves for game in games):
         return list(games), Counter()
@@ -174,27 +174,27 @@ def played(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counter[str]]
 
 
 def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[Match]:
-    """The matches of each two players, in the order of their first games, each as its first game's White sees it.
+    """The match of each two players, in the order of their first games, from the side of the first game's White.
 
-    With `player` only its own, as it sees them. Games of a `vr match` come in the order of their numbers, which also
-    say what the pairs are; others as they were given. Their pairs are those of `_pairs`. Numbers and openings are of
-    one match only: no two matches have one in common. Games of a player against itself are left out.
+    With `player` only its own matches, from its side. Games of `vr match` are ordered by their numbers, which also
+    determine the pairs; others keep their order (see `_pairs`). No two matches share a number or an opening. Games of a
+    player against itself are left out.
     """
     by_players: dict[frozenset[str], list[TaggedGame]] = {}
     for game in games:
         if game.white != game.black and (player is None or player in (game.white, game.black)):
             by_players.setdefault(frozenset((game.white, game.black)), []).append(game)
-    found, first = [], 0
-    for each in by_players.values():
-        one = each[0]
-        names = (one.white, one.black) if one.number % 2 == 0 else (one.black, one.white)
-        found.append(_match(names if player in (None, names[0]) else names[::-1], each, first))
-        first += len(each)
-    return found
+    matches, first = [], 0
+    for of_two in by_players.values():
+        game = of_two[0]
+        names = (game.white, game.black) if game.number % 2 == 0 else (game.black, game.white)
+        matches.append(_match(names if player in (None, names[0]) else names[::-1], of_two, first))
+        first += len(of_two)
+    return matches
 
 
 def together(matches: Sequence[Match], names: tuple[str, str]) -> Match:
-    """The matches of one player against several as one. They are paired where most of all their games are."""
+    """The matches of one player against several as one match, paired if most of all games are."""
     games = [game for match in matches for game in match.games]
     if _mostly_paired(game.number // 2 for game in games):
         return Match(names, games, True)
@@ -204,7 +204,7 @@ def together(matches: Sequence[Match], names: tuple[str, str]) -> Match:
 
 def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> Match:
     """The match of two players; its pairs and openings are numbered from `first`."""
-    games = sorted(games, key=lambda game: game.number)  # stable: all others have 0
+    games = sorted(games, key=lambda game: game.number)  # stable: 0 for games of other programs
     openings = dict[object, int]()
     numbers = [first + openings.setdefault(game.opening or i, len(openings)) for i, game in enumerate(games)]
     whites = [game.white == names[0] for game in games]
@@ -217,23 +217,22 @@ def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> M
 
 
 def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequence[bool]) -> tuple[list[int], bool]:
-    """The pair of each game, and whether they are pairs.
+    """The pair of each game, and whether they really are pairs.
 
-    `vr match` has numbered its games; at odds only one of each two was played. Where one command was run twice, there
-    are two games of a number: the nth ones are a pair. Of others, in whatever order they ended,
-    the nth game of an opening with White and the nth with Black are a pair; where more than a tenth of the games has no
-    such counterpart, there are none.
+    `vr match` numbers its games; at odds it plays only one of each two. A command that was run twice gives two games a
+    number, of which the nth ones are a pair. Otherwise, whatever the order of the games, the nth game of an opening
+    with White and the nth with Black are a pair; but if more than a tenth of the games has no counterpart, none are.
     """
-    seen, pairs, found = Counter[object](), dict[object, int](), list[int]()
+    seen, numbers, pairs = Counter[object](), dict[object, int](), list[int]()
     for game, opening, white in zip(games, openings, whites, strict=True):
         shared: tuple[object, ...] = (game.run, game.number // 2) if game.run else (opening,)
         side = (*shared, white)
-        found.append(pairs.setdefault((*shared, seen[side]), len(pairs)))
+        pairs.append(numbers.setdefault((*shared, seen[side]), len(numbers)))
         seen[side] += 1
-    numbered = 2 in Counter(found).values() and all(game.run for game in games)
-    if numbered or _mostly_paired(found):
-        return found, True
-    return list(range(len(found))), False
+    numbered = 2 in Counter(pairs).values() and all(game.run for game in games)
+    if numbered or _mostly_paired(pairs):
+        return pairs, True
+    return list(range(len(pairs))), False
 
 
 def _mostly_paired(pairs: Iterable[int]) -> bool:
@@ -246,7 +245,7 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
     tags, moves = read_headers(text), read_text(movetext(text))
     if not tags.get("White") or not tags.get("Black"):
         return None
-    # Games of vr selfplay have all but the book's order, and two of them in turn are of two lines.
+    # Games of vr selfplay have no BookOrder; two successive ones do not share an opening.
     own = {"Run", "BookLine", "BookOrder"} <= tags.keys() and tags.get("Round", "").isdecimal()
     result = game_result(tags, text) or "*"
     return TaggedGame(
@@ -265,49 +264,49 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
 
 
 def _opening(tags: Mapping[str, str], moves: str) -> bytes | None:
-    """What tells a game's opening from others: of `vr match` book and line, else FEN and beginning.
+    """Identifies a game's opening: by book and line in games of `vr match`, else by FEN and first moves.
 
-    The FEN of the initial position tells nothing: every game without a FEN begins there, too.
+    The FEN of the initial position does not identify an opening: every game without a FEN begins there, too.
     """
-    told: tuple[str, ...]
+    words: tuple[str, ...]
     fen = tags.get("FEN", "")
     if "BookLine" in tags:
-        told = (tags.get("Book", ""), tags["BookLine"])
+        words = (tags.get("Book", ""), tags["BookLine"])
     elif not fen or fen.split()[:4] == STARTPOS_FEN.split()[:4]:
-        told = tuple(_beginning(moves, bare=True))
+        words = tuple(_beginning(moves, bare=True))
     else:
-        told = (fen, *_beginning(moves, bare=False))
-    return hashlib.blake2b("\n".join(told).encode(), digest_size=16).digest() if told else None
+        words = (fen, *_beginning(moves, bare=False))
+    return hashlib.blake2b("\n".join(words).encode(), digest_size=16).digest() if words else None
 
 
 def _beginning(moves: str, bare: bool) -> list[str]:
-    """The moves marked as book; without any, and if `bare`, those before the first with a comment, if not too few.
+    """The moves marked as book; if there are none and `bare`, at least `_FEWEST_PLIES` moves before the first comment.
 
-    In a game without any comment nothing marks where the book ends.
+    A game without comments does not show where the book ends.
     """
     if "{" not in moves:
         return []
     before = _BEFORE_MOVES.match(moves)
     at, marked, plain = before.end() if before else 0, list[str](), list[str]()
-    while found := _MOVE.match(moves, at):
-        if book := _BOOK.match(moves, found.end()):
-            marked.append(found[1])
+    while move := _MOVE.match(moves, at):
+        if book := _BOOK.match(moves, move.end()):
+            marked.append(move[1])
             at = book.end()
-        elif marked or not bare or moves[found.end() : found.end() + 1] == "{":
+        elif marked or not bare or moves[move.end() : move.end() + 1] == "{":
             break
         else:
-            plain.append(found[1])
-            at = found.end()
+            plain.append(move[1])
+            at = move.end()
     return marked or (plain if len(plain) >= _FEWEST_PLIES else [])
 
 
 def _ending(tags: Mapping[str, str], moves: str, result: str) -> str:
-    """How a game ended, in the words of `vr match` where it has one."""
+    """How a game ended, in the words of `vr match` if it has one for it."""
     if "Ending" in tags:
         return tags["Ending"].partition(": ")[0]
     comment = _LAST_COMMENT.search(moves[-400:])
-    said = (comment[1].rpartition(", ")[2] if comment else "", tags.get("TerminationDetails", ""))
-    for text in (*said, tags.get("Termination", "")):
+    last_words = comment[1].rpartition(", ")[2] if comment else ""
+    for text in (last_words, tags.get("TerminationDetails", ""), tags.get("Termination", "")):
         if text and (ending := _named(_without_names(text, tags))) is not None:
             return ending or (DRAW_AGREED if result == "1/2-1/2" else WIN_AGREED)
     if _MATE.search(moves[-400:]):
@@ -318,7 +317,7 @@ def _ending(tags: Mapping[str, str], moves: str, result: str) -> str:
 
 
 def _without_names(text: str, tags: Mapping[str, str]) -> str:
-    """Without the players' names, which may have any words in them: ``StallionBot won by resignation``."""
+    """The text without the players' names, which may contain any words: ``StallionBot won by resignation``."""
     for name in (tags["White"], tags["Black"]):
         if name in text:
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "", text)
@@ -327,15 +326,15 @@ def _without_names(text: str, tags: Mapping[str, str]) -> str:
 
 @lru_cache(1000)
 def _named(text: str) -> str | None:
-    """The ending that a text names, "" for an adjudication; None where it names none."""
+    """The ending that a text names, "" for an adjudication, None if it names no ending."""
     lowered = text.lower()
     return next((ending for words, ending in _ENDINGS if words.search(lowered)), None)
 
 
 def _seconds(tags: Mapping[str, str], moves: str) -> float | None:
-    """How long a game took: as the runner says, else the times of its moves."""
-    if whole_game := _DURATION.fullmatch(tags.get("GameDuration", "")):
-        return _in_seconds(whole_game.groups())
+    """The duration of a game: its tag GameDuration, else the sum of the times of its moves; None without them."""
+    if duration := _DURATION.fullmatch(tags.get("GameDuration", "")):
+        return _in_seconds(duration.groups())
     times = _MOVE_TIME.findall(moves) if "[%emt" in moves else []
     return sum(map(_in_seconds, times)) if times else None
 

@@ -47,9 +47,9 @@ class Opening:
 def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
     """The lines of a book: PGN (its main lines; .pgn, .pgn.gz), else EPD or FEN, one position a line.
 
-    With `strict` the book must be one that lc0's reader takes and reads as it is written, and from which a game can be
-    played (`vr books check`); EPD, which lc0 does not read at all, must be legal positions. Raises ValueRepairError
-    that names the first line at fault, also for a book without lines.
+    With `strict`, lc0's reader must accept the book and understand it as written, and each line must allow a game (`vr
+    books check`); EPD, which lc0 does not read at all, must have legal positions. Raises ValueRepairError, naming the
+    first line at fault, also for a book without lines.
     """
     name = str(path)
     content = _content(Path(path))
@@ -62,8 +62,8 @@ def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
         lines = list(_epd_lines(name, content))
     if not lines:
         raise ValueRepairError(f"{name}: no opening in it")
-    found = keys(parse_fens([fen for _, _, fen, _ in lines])).tolist()
-    return [Opening(i, *line[:3], key, line[3]) for i, (line, key) in enumerate(zip(lines, found, strict=True))]
+    board_keys = keys(parse_fens([fen for _, _, fen, _ in lines])).tolist()
+    return [Opening(i, *line[:3], key, line[3]) for i, (line, key) in enumerate(zip(lines, board_keys, strict=True))]
 
 
 def _content(path: Path) -> str:
@@ -83,7 +83,7 @@ def _check(name: str, on_entry: Callable[[ReadEntry], None] | None = None) -> No
     problem = next(iter(BookCheck(name, on_entry)), None)
     if problem is not None:
         where = f"{name}:{problem.line}" if problem.line else name
-        raise ValueRepairError(f"{where}: {problem.reason}; `vr books check {name}` names all that is wrong")
+        raise ValueRepairError(f"{where}: {problem.reason}; `vr books check {name}` lists all errors")
 
 
 def _strict_lines(name: str, content: str) -> Iterator[_Line]:
@@ -97,7 +97,7 @@ def _strict_lines(name: str, content: str) -> Iterator[_Line]:
 
 
 def _tags_above(text: list[str], line: int) -> dict[str, str]:
-    """The tags of the entry whose moves begin at this 1-based line: they and empty lines are all above it."""
+    """The tags of the entry whose moves begin at this 1-based line: the lines above it are tags and empty lines."""
     at, tags = line - 2, []
     while at >= 0 and (not text[at].strip() or text[at].startswith("[")):
         tags += _TAG.findall(text[at])
@@ -106,7 +106,7 @@ def _tags_above(text: list[str], line: int) -> dict[str, str]:
 
 
 def _unescaped(tags: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """python-chess leaves the backslashes of tags in place, too."""
+    """The tags without backslashes, which python-chess leaves in place, too."""
     return {name: _ESCAPED.sub(r"\1", value) for name, value in tags}
 
 
@@ -147,7 +147,7 @@ def _epd_lines(name: str, content: str) -> Iterator[_Line]:
 def built_in_openings() -> tuple[Opening, ...]:
     """For matches without a book: of each ECO code the shortest named line of 6 to 10 plies with even material.
 
-    That is neither check nor the end of the game. In an order that is always the same, and mixes the codes.
+    None of them ends in check. Their order mixes the codes and is always the same.
     """
     from valuerepair.judge.openings import named_positions
 
@@ -162,9 +162,9 @@ def built_in_openings() -> tuple[Opening, ...]:
     order = sorted(shortest)
     random.Random(_BUILT_IN_SHUFFLE).shuffle(order)
     lines = [shortest[eco] for eco in order]
-    found = keys(parse_fens([fen for _, _, fen in lines])).tolist()
+    board_keys = keys(parse_fens([fen for _, _, fen in lines])).tolist()
     return tuple(
-        Opening(i, STARTPOS_FEN, moves, fen, found[i], {"ECO": order[i], "Opening": name})
+        Opening(i, STARTPOS_FEN, moves, fen, board_keys[i], {"ECO": order[i], "Opening": name})
         for i, (name, moves, fen) in enumerate(lines)
     )
 
@@ -175,8 +175,8 @@ def _is_even(board: chess.Board) -> bool:
 
 
 def check_playable(openings: Sequence[Opening], book: str | None) -> None:
-    """Raises ValueRepairError, naming the first, for lines of a book from whose end no game can be played."""
-    from valuerepair.books.rows import go_on  # pandas, which other commands need not wait for
+    """Raises ValueRepairError for the first line of a book from whose end no game can be played."""
+    from valuerepair.books.rows import go_on  # it imports pandas, for which other commands need not wait
 
     fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]
     for opening, playable in zip(openings, go_on(fens, starts, [" ".join(o.moves) for o in openings]), strict=True):
@@ -185,7 +185,7 @@ def check_playable(openings: Sequence[Opening], book: str | None) -> None:
 
 
 def book_digest(openings: Sequence[Opening]) -> str:
-    """What tells two books apart: SHA-256 of their lines, 12 hex digits."""
+    """Identifies a book: SHA-256 of its lines, 12 hex digits."""
     text = "\n".join(f"{opening.start_fen} {' '.join(opening.moves)}" for opening in openings)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -194,4 +194,4 @@ def white_material(fen: str) -> int:
     """White's material less Black's, in pawns (1, 3, 3, 5, 9)."""
     worth = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
     board = fen.split(" ", 1)[0]
-    return sum(worth.get(each.lower(), 0) * (1 if each.isupper() else -1) for each in board)
+    return sum(worth.get(letter.lower(), 0) * (1 if letter.isupper() else -1) for letter in board)

@@ -1,4 +1,4 @@
-"""Games as PGN, with what was thought of every move; written so that a crash costs the game being written at most."""
+"""Games as PGN, with the values of every move; a crash costs at most the game being written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from valuerepair.play.referee import Rules
 WRAP_COLUMNS = 100
 _GAME = b"[Event "
 _JOINED = "\0"  # a blank at which no line ends
-# PGN's own words (supplement to the standard, 1994); whatever is not here is an adjudication.
+# PGN's own words (supplement to the standard, 1994); all other endings are adjudications.
 _TERMINATION = {
     **dict.fromkeys((*RULES, "resigned"), "normal"),
     OUT_OF_TIME: "time forfeit",
@@ -36,21 +36,20 @@ _TERMINATION = {
 
 
 def today() -> str:
-    """The tag Date of a game that ends now. Games that are the same from run to run are so but for it."""
+    """The tag Date of a game that ends now. Otherwise equal games differ in it from day to day."""
     return time.strftime("%Y.%m.%d")
 
 
 def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False) -> str:
-    """One game: the seven tags of the standard, `tags`, how it ended, then moves with comments; ends in a blank line.
+    """One game: the seven tags of the standard, `tags`, its ending, then moves with comments; ends in a blank line.
 
-    Moves of the book have the comment ``book``. Of a played move it says, of the position before it and from its side
-    to move: ``q`` in [-1, 1], ``wdl`` per mille and ``n``, nodes; of the own search ``net``, the net's value alone.
-    Where the move is the one that the search prefers there is ``[%eval]``, too: as lichess writes it, pawns or moves to
-    mate for White after the move (none where that is mate), then the depth of the search where it has one. With `timed`
-    there is ``[%emt]``, what the move took, as h:mm:ss.sss: games that should be the same from run to run cannot have
-    it.
+    Moves of the book have the comment ``book``. That of a played move has values of the position before it, for its
+    side to move: ``q`` in [-1, 1], ``wdl`` per mille, ``n`` (nodes) and, of our own search, ``net``, the net's value
+    alone. If the search prefers the move there is also ``[%eval]``, as lichess writes it: pawns or moves to mate, for
+    White after the move (missing if that is mate), then the depth of the search if it has one. With `timed` there is
+    ``[%emt]``, the time of the move as h:mm:ss.sss; games that must be equal from run to run cannot have it.
     """
-    every = {
+    all_tags = {
         "Event": tags.get("Event", "?"),
         "Site": tags.get("Site", "?"),
         "Date": tags.get("Date", "????.??.??"),
@@ -60,7 +59,7 @@ def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False)
         "Result": game.result,
         **{name: text for name, text in tags.items() if name not in ("Event", "Site", "Date")},
     }
-    every |= {
+    all_tags |= {
         "BookLine": str(game.opening + 1),
         "BookPlies": str(len(game.book)),
         "PlyCount": str(len(game.moves)),
@@ -68,8 +67,8 @@ def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False)
         "Ending": game.ending + (f": {game.detail}" if game.detail else ""),
     }
     if game.would_resign is not None:
-        every["WouldResign"] = "{} {}".format(*game.would_resign)
-    lines = [f'[{name} "{tag_value(text)}"]' for name, text in every.items()]
+        all_tags["WouldResign"] = "{} {}".format(*game.would_resign)
+    lines = [f'[{name} "{tag_value(text)}"]' for name, text in all_tags.items()]
     if game.start_fen != STARTPOS_FEN:
         lines += ['[SetUp "1"]', f'[FEN "{game.start_fen}"]']
     return "\n".join([*lines, "", *_movetext(game, timed), "", ""])
@@ -91,7 +90,7 @@ def _movetext(game: GameRecord, timed: bool) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Lines of at most `WRAP_COLUMNS`, none of which begins with ``[``: what is in brackets stays with its brace."""
+    """Lines of at most `WRAP_COLUMNS`, none of which begins with ``[``: a bracket stays in the line of its brace."""
     lines = textwrap.wrap(text, WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
     return [line.replace(_JOINED, " ") for line in lines]
 
@@ -119,8 +118,8 @@ def _eval(thought: Thought, white: bool) -> list[str]:
     sign, depth = 1 if white else -1, f",{thought.depth}" if thought.depth else ""
     if thought.mate is not None:
         # The mover's mate is one move nearer after its move, that of the other side is not.
-        left = thought.mate - (thought.mate > 0)
-        return [f"[%eval #{sign * left}{depth}]"] if left else []
+        moves = thought.mate - (thought.mate > 0)
+        return [f"[%eval #{sign * moves}{depth}]"] if moves else []
     return [] if thought.cp is None else [f"[%eval {sign * thought.cp / 100:.2f}{depth}]"]
 
 
@@ -133,14 +132,14 @@ def _clock_time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WrittenGame:
-    """A whole game as it stands in a file: its tags, and its text from there to the blank line at its end."""
+    """A game in a file: its tags, and its text from them to the blank line at its end."""
 
     tags: Mapping[str, str]
     text: str
 
     @staticmethod
     def of_text(text: str) -> WrittenGame:
-        """A game as `game_text` makes it."""
+        """Parses a game as `game_text` writes it."""
         lines = text.split("\n\n", 1)[0].split("\n")
         tags = dict(line[1:-2].split(' "', 1) for line in lines if line[-2:] == '"]' and ' "' in line)
         return WrittenGame(
@@ -154,9 +153,9 @@ class WrittenGame:
 
 
 def read_written(path: Path) -> tuple[list[WrittenGame], int]:
-    """The whole games of a file that `PgnWriter` wrote, and the bytes that they take; what follows is a game cut off.
+    """The complete games of a file that `PgnWriter` wrote, and their bytes; a game that was cut off may follow.
 
-    Raises ValueRepairError where there is something else in it.
+    Raises ValueRepairError for any other file.
     """
     raw = path.read_bytes()
     if not outputs.GAMES.fits(path):
@@ -179,12 +178,12 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
 
 
 def resumed(
-    path: Path, run: str, last: int, asked: str, difference: Callable[[WrittenGame], str]
+    path: Path, run: str, last: int, planned: str, difference: Callable[[WrittenGame], str]
 ) -> tuple[list[WrittenGame], int]:
-    """The games of a run that a file has, by their numbers, and its bytes without a game cut off.
+    """The games of a run in a file, in the order of their numbers, and their bytes (without a game that was cut off).
 
-    Raises ValueRepairError for a game of another run, saying what `difference` says of it, for one that is there twice,
-    and for a number above `last`; `asked` says how many games there are to be, and how to ask for more.
+    Raises ValueRepairError for a game of another run, with `difference` of it, for a repeated game, and for a number
+    above `last`; `planned` names the number of games and the way to raise it.
     """
     games, size = read_written(path)
     games.sort(key=lambda game: game.number)
@@ -196,7 +195,7 @@ def resumed(
     if len({game.number for game in games}) < len(games):
         raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
     if games and games[-1].number > last:
-        raise ValueRepairError(f"{path}: has more than {asked} or another -o FILE")
+        raise ValueRepairError(f"{path}: has more than {planned} or another -o FILE")
     return games, size
 
 
@@ -209,7 +208,7 @@ def run_tags(book: str, openings: Sequence[Opening], seed: int, rules: Rules) ->
 
 @contextmanager
 def claimed_games(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Holds a file of games against other processes, as `files.claimed`. Raises ValueRepairError."""
+    """Locks a file of games against other processes, as `files.claimed`. Raises ValueRepairError."""
     with ExitStack() as held:
         try:
             held.enter_context(claimed(path))
@@ -221,10 +220,10 @@ def claimed_games(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 class PgnWriter:
-    """Appends games to a file, each with one write; the file is made with the first."""
+    """Appends games to a file, each with one write; creates the file if it does not exist."""
 
     def __init__(self, path: str | os.PathLike[str], keep: int = 0) -> None:
-        """The first `keep` bytes stay, what follows them is cut off. Raises ValueRepairError."""
+        """Keeps the first `keep` bytes and cuts off the rest. Raises ValueRepairError."""
         self.path = Path(path)
         self._file = -1
         with _disk(self.path):
@@ -233,7 +232,7 @@ class PgnWriter:
             os.lseek(self._file, 0, os.SEEK_END)
 
     def write(self, text: str) -> None:
-        """Appends a game, or nothing of it: what a full disk left of it is cut off again. Raises ValueRepairError."""
+        """Appends a game completely or, if the disk is full, not at all. Raises ValueRepairError."""
         begin, rest = os.lseek(self._file, 0, os.SEEK_CUR), memoryview(text.encode())
         with _disk(self.path):
             try:
@@ -252,7 +251,7 @@ class PgnWriter:
 
 @contextmanager
 def _disk(path: Path) -> Iterator[None]:
-    """Says what became of a file that cannot be written, in a line."""
+    """Turns an OSError into a ValueRepairError that says what happens to the games."""
     try:
         yield
     except OSError as error:

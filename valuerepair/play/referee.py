@@ -1,4 +1,4 @@
-"""Who has won: the rules of chess, tablebases, adjudication by both sides' values, resignation, too many moves."""
+"""How games end: the rules of chess, tablebases, adjudication by both sides' values, resignation, too many moves."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class WinRule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What ends a game beside the rules of chess.
+    """What ends a game besides the rules of chess.
 
-    - `max_plies`: moves of a game, those of the book included, after which it is left undecided; 0 for no limit.
+    - `max_plies`: after this many moves, those of the book included, a game is left undecided; 0 for no limit.
     - `draw`, `win`: adjudication by the players' own values.
-    - `syzygy`: folders of tables, separated as in PATH; a game ends where they know its value, which is right after a
-      capture or a pawn move without castling rights.
+    - `syzygy`: folders of tables, separated as in PATH; a game ends when they know its value: right after a capture or
+      a pawn move, without castling rights.
     - `resign`: a side gives up instead of moving when its chance, 100 (1 + Q) / 2, is below this many per cent (lc0's
-      ``--resign-percentage``). In a share `no_resign_share` of the games nobody may: there the first resignation that
-      was due is noted, for the rate of wrong ones.
+      ``--resign-percentage``). In a share `no_resign_share` of the games nobody resigns: there the first resignation
+      that was due is recorded, for the rate of wrong ones.
     """
 
     max_plies: int = MAX_PLIES
@@ -54,7 +54,7 @@ class Rules:
     no_resign_share: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raises UsageError for values that make no sense."""
+        """Raises UsageError for invalid values."""
         if self.max_plies < 0:
             raise UsageError(f"max_plies {self.max_plies}: must be at least 0 (no limit)")
         if not 0 <= self.resign < 50:
@@ -68,7 +68,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class GameEnd:
-    """How a game ended: `result` as in PGN, `ending` one of the words of `play.game`."""
+    """How a game ended: `result` as in PGN, `ending` a word of `play.game`."""
 
     result: str
     ending: str
@@ -76,7 +76,7 @@ class GameEnd:
 
 
 def own_q(thought: Thought) -> float | None:
-    """The player's Q for itself: its own, of a mate, of its WDL, of centipawns by the default logistic; else None."""
+    """The player's Q for itself: as given, or from its mate, WDL or centipawns (default logistic); else None."""
     if thought.q is not None:
         return thought.q
     if thought.mate is not None:
@@ -90,12 +90,12 @@ class Referee:
     """Applies `Rules` to games. `seed` draws the games in which nobody resigns."""
 
     def __init__(self, rules: Rules, seed: int) -> None:
-        """Raises UsageError where there are no tables in the folders named."""
+        """Raises UsageError for folders without tables."""
         self.rules, self._seed = rules, seed
         self._tables = Tables(rules.syzygy)
 
     def plays_on(self, number: int) -> bool:
-        """Whether nobody resigns in the game of this number: a draw of its own, whatever the order of the games."""
+        """Whether nobody resigns in the game of this number; drawn by number, whatever the order of the games."""
         word = hashlib.sha256(f"resign {self._seed} {number}".encode()).digest()[:8]
         return int.from_bytes(word, "big") < self.rules.no_resign_share * 2**64
 
@@ -105,21 +105,18 @@ class Referee:
         return self.rules.resign > 0 and q is not None and 50 * (1 + q) < self.rules.resign
 
     def verdict(self, game: Game, white_qs: Sequence[float | None]) -> GameEnd | None:
-        """How the game ends here; None: it goes on. `white_qs` are the values of the moves played, for White."""
-        over = game.ending()
-        if over is not None:
+        """How the game ends here, or None. `white_qs` are the values of the moves played, for White."""
+        if (over := game.ending()) is not None:
             return GameEnd(*over)
-        known = self._table_value(game)
-        if known is not None:
-            return GameEnd(known, TABLEBASE)
-        agreed = self._agreed(game, white_qs)
-        if agreed is not None:
+        if (result := self._table_result(game)) is not None:
+            return GameEnd(result, TABLEBASE)
+        if (agreed := self._agreed(game, white_qs)) is not None:
             return agreed
         if self.rules.max_plies and len(game.moves) >= self.rules.max_plies:
             return GameEnd(UNDECIDED, TOO_LONG, f"{len(game.moves)} plies")
         return None
 
-    def _table_value(self, game: Game) -> str | None:
+    def _table_result(self, game: Game) -> str | None:
         if not self._tables.men or not game.fresh or game.men > self._tables.men:
             return None
         value = self._tables.probe(game.fen)
@@ -142,7 +139,7 @@ class Referee:
 
 
 def winner(white: bool) -> str:
-    """The result that this side has won."""
+    """The result if this side has won."""
     return WHITE_WON if white else BLACK_WON
 
 
@@ -152,7 +149,7 @@ def resignation(white_to_move: bool) -> GameEnd:
 
 
 def parse_draw_rule(text: str) -> DrawRule:
-    """Reads ``MOVE,PLIES,Q`` (``40,8,0.05``): from that move on, so many plies with |Q| at most that."""
+    """Parses ``MOVE,PLIES,Q`` (``40,8,0.05``), see `DrawRule`. Raises UsageError."""
     move, plies, q = _numbers(text, 3, "--draw", "MOVE,PLIES,Q, for example 40,8,0.05")
     return DrawRule(int(move), int(plies), q)
 

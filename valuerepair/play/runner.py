@@ -1,7 +1,7 @@
 """The one loop that plays games, of self-play and of matches: many at once, players answer with futures.
 
-All game logic runs in the caller's thread; players have threads or processes of their own. What happens in a game
-depends on its opening, its players and its own seed, not on the games beside it nor on who is faster.
+All game logic runs in the caller's thread; players have their own threads or processes. A game depends on its opening,
+its players and its own seed, not on the games beside it nor on speed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MASK = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """A game to be played: its number in the run, its opening, and which of the players has which side."""
+    """A game to be played: its number in the run, its opening, and the indices of its players."""
 
     number: int
     opening: Opening
@@ -33,7 +33,7 @@ class Pairing:
 
 
 def game_seed(seed: int, number: int) -> int:
-    """The seed of a game, from 0 to 2^63 - 1, of the run's and the game's number (splitmix64, Steele et al. 2014)."""
+    """A game's seed, 0 to 2^63 - 1, from the run's seed and the game's number (splitmix64, Steele et al. 2014)."""
     word = (seed * 0xD1342543DE82EF95 + (number + 1) * 0x9E3779B97F4A7C15) & _MASK
     word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     word = (word ^ word >> 27) * 0x94D049BB133111EB & _MASK
@@ -42,7 +42,7 @@ def game_seed(seed: int, number: int) -> int:
 
 @dataclass(eq=False, slots=True)
 class _Live:
-    """A game being played, and what it waits for."""
+    """A game being played; `asked` is the time at which its player was asked for the next move."""
 
     pairing: Pairing
     game: Game
@@ -78,7 +78,7 @@ class _GamesInPlay:
         self._exhausted = False
 
     def play(self) -> Iterator[GameRecord]:
-        """Each game as it ends."""
+        """Yields each game as it ends."""
         while True:
             self._begin_games()
             if self._ended:
@@ -131,7 +131,7 @@ class _GamesInPlay:
             self._end(live, GameEnd(winner(not white), fault.ending, str(fault)))
             return
         if self._clock is not None and live.clock is not None:
-            # An engine that had to be started first has timed itself.
+            # An engine times itself, without the time to start it.
             seconds = thought.seconds or at - live.asked
             live.clock = self._clock.after(live.clock, white, seconds)
             if live.clock is None:
@@ -189,10 +189,10 @@ def play_games(
 ) -> Generator[GameRecord]:
     """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
 
-    A player's Fault, an illegal move and a used-up clock lose the game. Moves of games played by `clock` take what
-    their thoughts say, and of those that say nothing the time from the question to the answer. `on_move` is called
-    after every move; once `halted` says so no more games are yielded, and those being played are given up. Raises what
-    a player's future raises but Fault. Close the result (or use it up) before the players.
+    A player's Fault, an illegal move and a used-up clock lose the game. By the `clock` a move takes the seconds of its
+    thought; without them, the time from the question to the answer. `on_move` is called after every move; once `halted`
+    is true no more games are yielded, and running ones are abandoned. Raises what a player's future raises, except
+    Fault. Close the result (or exhaust it) before the players.
     """
     games = _GamesInPlay(pairings, players, rules, jobs, seed, clock, on_move, halted)
     try:

@@ -35,7 +35,7 @@ from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 
-# Of the searches that go on at once some wait for what is known already: more of them keep the batches full.
+# Some of the running searches are answered from the cache: twice as many keep the batches full.
 TREES_A_BATCH = 2
 _SHARE_OF_MEMORY = 0.5
 TICK_S = 1.0
@@ -43,9 +43,10 @@ TICK_S = 1.0
 
 @dataclass(frozen=True)
 class Contestant:
-    """How the built-in MCTS plays: `nets` are names or files, one or one a side; `how` are options of `open_net`.
+    """How the built-in MCTS plays: `nets` are one or two names or files, `how` options of `open_net`.
 
-    `parallel` games at once, None for as many as fill the nets' batches. With `reuse` trees are kept between moves.
+    It plays `parallel` games at a time, None for as many as fill the nets' batches. With `reuse` trees are kept between
+    moves.
     """
 
     nets: tuple[str | None, ...]
@@ -110,10 +111,10 @@ class ForestSource:
 
 
 def _affordable(nets: Sequence[Net], nodes: int, params: SearchParams) -> int:
-    """So many games at once as fill the batches, if memory allows."""
+    """The number of games at a time that fills the batches, if memory allows."""
     wanted = max(TREES_A_BATCH * net.session.streams * net.batch_size for net in nets)
-    there = _SHARE_OF_MEMORY * (available_memory() or 8 << 30) / len(nets)
-    return max(1, min(wanted, int(there // forest_bytes(1, nodes, params))))
+    memory = _SHARE_OF_MEMORY * (available_memory() or 8 << 30) / len(nets)
+    return max(1, min(wanted, int(memory // forest_bytes(1, nodes, params))))
 
 
 def _names(nets: Sequence[Net]) -> list[str]:
@@ -122,7 +123,7 @@ def _names(nets: Sequence[Net]) -> list[str]:
 
 
 def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tuple[tuple[str, str], dict[str, str]]:
-    """What the sides' nets are, and what else the moves depend on: nodes, parameters, device, the search's revision."""
+    """The sides' nets, and what else the moves depend on: nodes, parameters, device, the search's revision."""
     engine, facts = search_facts(nets[0], params, who.nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
     words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
@@ -131,7 +132,7 @@ def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tup
 
 
 class GameSource(Protocol):
-    """Who plays: begins games in their order, `jobs` at once, and gives each as it ends, whatever their order."""
+    """Plays games: begins them in order, `jobs` at a time, and yields each as it ends."""
 
     def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]: ...
     @property
@@ -144,11 +145,11 @@ _HELD_OUT = "held out"  # the tag Chunk of a game whose records all are
 
 
 class Chunks(Protocol):
-    """Where training records go: `write` gives the file of a game's, None where it has none. The file is not there
-    where all of the game's records are held out.
+    """Writes training records: `write` gives the file of a game's records, None if it has none. The file does not exist
+    if all of the game's records are held out.
 
-    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another, `training.selfplay.TrainingPart` one
-    that leaves out what is held out.
+    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another; `training.selfplay.TrainingPart`
+    holds out positions.
     """
 
     def write(self, game: GameRecord) -> Path | None: ...
@@ -207,7 +208,7 @@ class SelfplayPlan:
 
 @dataclass(frozen=True)
 class SelfplayEnd:
-    """How a run stands: all `games` of it so far, `before` of them played by earlier runs; the rest is of this one."""
+    """The state of a run: all its `games` so far, of which earlier runs played `before`; speeds are of this run."""
 
     games: Sequence[PlayedGame]
     planned: int
@@ -399,7 +400,7 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
 
 
 def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
-    """What differs between a written game and this run, in words."""
+    """The first difference between a written game and this run, in words."""
     now = plan.tags(game.number)
     for name in ("WhiteNet", "BlackNet"):
         if game.tags.get(name) != now[name]:

@@ -16,9 +16,9 @@ from valuerepair.errors import UsageError
 from valuerepair.play.elo import NORMALIZED_UNIT, MatchScore, Pentanomial, share_of
 
 MODELS = ("normalized", "logistic", "bayesian")
-# What the test found: the first player is not stronger than elo0, is at least elo1, or nothing yet.
+# Verdicts: the first player is not stronger than elo0, it is at least elo1 stronger, or the match goes on.
 H0, H1, GO_ON = "H0", "H1", ""
-# An outcome that never came counts as this much, so that no logarithm of 0 arises (fastchess takes the same).
+# The count of an outcome that never came, so that no logarithm of 0 arises (as in fastchess).
 _NEVER = 1e-3
 _SPRT = ("elo0", "elo1", "alpha", "beta")
 
@@ -27,9 +27,9 @@ _SPRT = ("elo0", "elo1", "alpha", "beta")
 class Sprt:
     """A test of H1 (Elo is `elo1`) against H0 (Elo is `elo0`), from the first player's side.
 
-    `alpha` is the chance to accept H1 when H0 holds, `beta` the reverse. `model` says what Elo means: `normalized`
-    (in standard deviations of a game, so that draws do not matter), `logistic`, or `bayesian` (BayesElo, with a draw
-    Elo found from the games; trinomial only). Raises UsageError for values that make no test.
+    `alpha` is the chance to accept H1 when H0 holds, `beta` the reverse. `model` defines Elo: `normalized` (in standard
+    deviations of a game, so that draws do not matter), `logistic`, or `bayesian` (BayesElo, with a draw Elo estimated
+    from the games; trinomial only). Raises UsageError for invalid values.
     """
 
     elo0: float
@@ -51,48 +51,49 @@ class Sprt:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """(lower, upper): at or below the lower H0 is accepted, at or above the upper H1 (Wald)."""
+        """(lower, upper): H0 is accepted at or below the lower bound, H1 at or above the upper one (Wald)."""
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
     def llr(self, results: MatchScore | Pentanomial) -> float:
         """log(likelihood under H1 / likelihood under H0), of games or of pairs; 0 without any.
 
-        Raises UsageError for pairs under the bayesian model, which knows games only.
+        Raises UsageError for pairs under the bayesian model, which is for games only.
         """
         counts = [count for _, count in results.outcomes]
         if not any(counts):
             return 0.0
         if self.model == "bayesian":
             if isinstance(results, Pentanomial):
-                raise UsageError("SPRT: the bayesian model knows games only, not pairs; use normalized or logistic")
+                raise UsageError("SPRT: the bayesian model is for games only, not pairs; use normalized or logistic")
             if not results.wins or not results.losses:
                 return 0.0
         weights = [count or _NEVER for count in counts]
         total = float(sum(weights))
-        found = [weight / total for weight in weights]
-        return total * math.fsum(p * one for p, one in zip(found, self.increments(found), strict=True))
+        observed = [weight / total for weight in weights]
+        return total * math.fsum(p * adds for p, adds in zip(observed, self.increments(observed), strict=True))
 
-    def increments(self, found: Sequence[float]) -> list[float]:
-        """What one outcome more of each kind adds to the ratio, where outcomes come with the chances `found`.
+    def increments(self, chances: Sequence[float]) -> list[float]:
+        """How much one more outcome of each kind adds to the ratio, for the observed chances of outcomes.
 
-        They are those of a game (loss, draw, win; the bayesian model knows these alone) or of a pair, by points. Raises
-        UsageError for a test whose differences no such outcomes can have.
+        Outcomes are those of a game (loss, draw, win; no others under the bayesian model) or of a pair, by points.
+        Raises UsageError for a test whose differences such outcomes cannot have.
         """
-        ends = self.at(self.elo0, found), self.at(self.elo1, found)
-        # One that never comes (no draws, say) has no chance under either and adds nothing.
+        ends = self.at(self.elo0, chances), self.at(self.elo1, chances)
+        # An outcome that never comes (no draws, say) has no chance under either and adds nothing.
         return [math.log(h1 / h0) if h0 else 0.0 for h0, h1 in zip(*ends, strict=True)]
 
-    def at(self, elo: float, found: Sequence[float]) -> list[float]:
-        """The most likely chances of the outcomes were the difference `elo`, as the model means it, given those found.
+    def at(self, elo: float, observed: Sequence[float]) -> list[float]:
+        """The most likely chances of the outcomes at a difference of `elo` (of the model), given the observed chances.
 
-        Raises UsageError where the outcomes that came cannot make such a difference.
+        Raises UsageError if such outcomes cannot have that difference.
         """
-        shares = [i / (len(found) - 1) for i in range(len(found))]
+        shares = [i / (len(observed) - 1) for i in range(len(observed))]
         try:
             if self.model == "normalized":
-                per_outcome = math.sqrt(2.0) if len(found) > 3 else 1.0
-                return _normalized(shares, found, per_outcome * elo / NORMALIZED_UNIT)
-            return with_mean(shares, found, share_of(elo) if self.model == "logistic" else _bayesian_share(elo, found))
+                per_outcome = math.sqrt(2.0) if len(observed) > 3 else 1.0
+                return _normalized(shares, observed, per_outcome * elo / NORMALIZED_UNIT)
+            share = share_of(elo) if self.model == "logistic" else _bayesian_share(elo, observed)
+            return with_mean(shares, observed, share)
         except ValueError:
             raise UsageError(f"SPRT: the outcomes of these games cannot make {elo:g} {self.model} Elo") from None
 
@@ -108,55 +109,54 @@ class Sprt:
         return f"SPRT [{self.elo0:g}, {self.elo1:g}] {self.model} Elo, LLR from {low:.2f} to {high:.2f}"
 
 
-def _bayesian_share(elo: float, found: Sequence[float]) -> float:
-    """The share of the points of a BayesElo difference, with the draw Elo of the games found (loss, draw, win)."""
-    loss, _, win = found
+def _bayesian_share(elo: float, observed: Sequence[float]) -> float:
+    """The share of the points at a BayesElo difference, with the draw Elo of the observed (loss, draw, win)."""
+    loss, _, win = observed
     draw_elo = 200 * math.log10((1 - loss) / loss * (1 - win) / win)
     return (share_of(elo - draw_elo) + 1 - share_of(-elo - draw_elo)) / 2
 
 
-def with_mean(shares: Sequence[float], found: Sequence[float], mean: float) -> list[float]:
-    """The most likely distribution of outcomes with this mean, given what was found (first paper, proposition 1.1).
+def with_mean(shares: Sequence[float], observed: Sequence[float], mean: float) -> list[float]:
+    """The most likely distribution of outcomes with this mean, given the observed one (first paper, proposition 1.1).
 
-    What never came has no chance. Raises ValueError for a mean that what came cannot have.
+    Outcomes that never came have no chance. Raises ValueError for a mean that the others cannot have.
     """
-    return _tilted([share - mean for share in shares], found)
+    return _tilted([share - mean for share in shares], observed)
 
 
-def _normalized(shares: Sequence[float], found: Sequence[float], t: float) -> list[float]:
+def _normalized(shares: Sequence[float], observed: Sequence[float], t: float) -> list[float]:
     """The most likely distribution whose mean is `t` standard deviations above 1/2 (second paper, section 4.1).
 
-    Solved again and again with mean and deviation of the last solution, from the uniform distribution on. What never
-    came has no chance. Raises ValueError where what came cannot be so.
+    Iterates from the uniform distribution, each time with mean and deviation of the last solution. Outcomes that never
+    came have no chance. Raises ValueError if the others cannot have such a mean.
     """
-    came = sum(p > 0 for p in found)
-    solved = [1 / came if p > 0 else 0.0 for p in found]
+    kinds = sum(p > 0 for p in observed)
+    solved = [1 / kinds if p > 0 else 0.0 for p in observed]
     for _ in range(50):
         mean = sum(p * share for p, share in zip(solved, shares, strict=True))
         deviation = math.sqrt(sum(p * (share - mean) ** 2 for p, share in zip(solved, shares, strict=True)))
         slopes = [s - 0.5 - 0.5 * t * deviation * (1 + ((s - mean) / deviation) ** 2) for s in shares]
-        before, solved = solved, _tilted(slopes, found)
+        before, solved = solved, _tilted(slopes, observed)
         if max(abs(a - b) for a, b in zip(before, solved, strict=True)) < 1e-9:
             break
     return solved
 
 
-def _tilted(slopes: Sequence[float], found: Sequence[float]) -> list[float]:
-    """``found / (1 + theta slope)`` with the theta for which the mean slope is 0.
+def _tilted(slopes: Sequence[float], observed: Sequence[float]) -> list[float]:
+    """``observed / (1 + theta slope)`` with the theta for which the mean slope is 0 and no chance is negative.
 
-    All is over what came: of that alone theta must leave no chance below 0. Raises ValueError where its slopes do not
-    lie on both sides of 0, so that no theta does it.
+    Outcomes that never came do not count. Raises ValueError if the slopes of the others are not on both sides of 0.
     """
-    came = [(p, slope) for p, slope in zip(found, slopes, strict=True) if p > 0]
+    came = [(p, slope) for p, slope in zip(observed, slopes, strict=True) if p > 0]
     low, high = min(slope for _, slope in came), max(slope for _, slope in came)
     if not low < 0 < high:
         raise ValueError("no such distribution of these outcomes")
     theta = _falling_root(lambda t: sum(p * slope / (1 + t * slope) for p, slope in came), -1 / high, -1 / low)
-    return [p / (1 + theta * slope) if p > 0 else 0.0 for p, slope in zip(found, slopes, strict=True)]
+    return [p / (1 + theta * slope) if p > 0 else 0.0 for p, slope in zip(observed, slopes, strict=True)]
 
 
 def _falling_root(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where `f`, which falls from infinity at `low` to minus infinity at `high`, is 0: by halving."""
+    """The zero of `f`, which falls from infinity at `low` to minus infinity at `high`, by bisection."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):

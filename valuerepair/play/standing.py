@@ -1,11 +1,11 @@
-"""Where a match stands: results by colour and by pairs, how games ended, who failed, what the test says; in words."""
+"""The standing of a match, as figures and text: results by colour and by pairs, endings, faults, the test."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -45,17 +45,17 @@ _PLURAL = {"crashed": "crashes", "out of time": "losses on time", "illegal move"
 
 
 class Tally:
-    """Counts games of one player, the first, against another, as they come, in any order.
+    """Counts games of one player, the first, against another, in any order.
 
-    Games 2k and 2k + 1 are a pair: one opening, each player White once. Undecided games are counted apart; neither
-    they nor pairs with one of them have a place in the scores.
+    Games 2k and 2k + 1 are a pair: one opening, each player White once. Undecided games are counted separately; scores
+    exclude them and their pairs.
     """
 
     def __init__(self) -> None:
         self._colours: Counter[tuple[bool, int]] = Counter()
         self._waiting: dict[int, int] = {}
         self._pairs = [0] * 5
-        self.won_and_lost = 0  # pairs of 1 point that are a win and a loss; the others are two draws
+        self.won_and_lost = 0  # pairs with 1 point that are a win and a loss; the others are two draws
         self.undecided = 0
 
     def add(self, number: int, first_is_white: bool, result: str) -> None:
@@ -99,8 +99,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Played:
-    """What a match counts of a game; `number` from 0, the first player has White in even ones. `breadth` is that of
-    White's searches and of Black's."""
+    """The facts of a game that a match counts; the first player has White in games of even `number`, from 0.
+
+    `breadth` is that of White's searches and of Black's.
+    """
 
     number: int
     opening: int
@@ -111,7 +113,7 @@ class Played:
 
     @staticmethod
     def of_written(game: WrittenGame) -> Played:
-        """A game as it was written; raises KeyError and ValueError for tags that are no match's."""
+        """Parses a game that was written; raises KeyError and ValueError for tags of other programs."""
         tags = game.tags
         ending = tags["Ending"].partition(": ")[0]
         white, black = (Breadth.of_tag(tags.get(f"{colour}Breadth", "")) for colour in ("White", "Black"))
@@ -125,15 +127,16 @@ class Standing:
     def __init__(self, names: tuple[str, str], sprt: Sprt | None = None) -> None:
         self.names, self.sprt = names, sprt
         self.tally = Tally()
-        self.paired = True  # False: nothing says which games are pairs
+        self.paired = True  # whether the pairs of games are known
         self.endings: Counter[str] = Counter()
         self.by_ending: dict[str, MatchScore] = {}  # of the decided games
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         self.games = self.plies = 0
         self.breadth = Breadth(), Breadth()
-        self._q_squares: dict[int, NDArray[np.float64]] = {}  # of each opening and player, of both at as many roots
+        # By opening the sums of squared Q of both players, each scaled to the mean number of roots.
+        self._q_squares: dict[int, NDArray[np.float64]] = {}
         self._decided: list[tuple[int, bool, float]] = []  # opening, whether the first is White, its points
-        self.verdict = GO_ON  # what the SPRT has found
+        self.verdict = GO_ON  # of the SPRT
 
     def add(self, game: Played) -> None:
         """Counts a game."""
@@ -163,10 +166,10 @@ class Standing:
 
     @property
     def q_scale(self) -> QScale | None:
-        """What the first player's Q is to be multiplied by to be as steep as the second's, as both searched with it.
+        """The factor that makes the first player's Q, as used in the search, as steep as the second's.
 
-        By what the nets said of the roots of their own moves, which take turns in the same games; the interval is over
-        openings. None where one of them is no search of this project, or nothing is known yet.
+        It compares the nets' values of the roots of their own moves, which alternate in the same games; the interval is
+        over openings. None if one player is not our own search, and before the first roots.
         """
         sums = np.array([*self._q_squares.values()]).reshape(-1, 2).T
         return q_scale_of_sums(*sums) if sums.any(1).all() else None
@@ -175,38 +178,38 @@ class Standing:
     def after(
         names: tuple[str, str], games: Iterable[Played], sprt: Sprt | None = None, *, paired: bool = True
     ) -> Standing:
-        """The standing after all these games; the test is applied once, at the end."""
+        """The standing after all these games, with one test at the end."""
         standing = Standing(names)
         standing.paired = paired
         for game in games:
             standing.add(game)
         if sprt is not None:
-            standing.sprt = sprt  # before the verdict: what is tested depends on the test
+            standing.sprt = sprt  # before the verdict: `tested` depends on the test
             standing.verdict = sprt.verdict(standing.tested)
         return standing
 
     @property
     def results(self) -> MatchScore | Pentanomial | ByOpening:
-        """What intervals are made of: openings, where some came again; pairs, or games while no pair is complete."""
+        """The results for intervals: by opening if some were repeated, else pairs, or games before the first pair."""
         if (openings := ByOpening.of(self._decided)) is not None:
             return openings
         return self.tally.pairs if self.tally.pairs.pairs else self.tally.score
 
     @property
     def of(self) -> str:
-        """The word for what intervals are made of: openings, pairs, games."""
+        """The unit of the intervals: openings, pairs or games."""
         return counted_words(self.results)
 
     @property
     def of_words(self) -> str:
-        """The same with their number: ``290 pairs``."""
+        """The unit with its number: ``290 pairs``."""
         results = self.results
         count = len(results.games) if isinstance(results, ByOpening) else int(moments(results)[0])
         return f"{count:,} {self.of.removesuffix('s') if count == 1 else self.of}"
 
     @property
     def tested(self) -> MatchScore | Pentanomial:
-        """What the SPRT is made of: pairs, but games under the bayesian model and where nothing says what pairs are."""
+        """The results for the SPRT: pairs, but games under the bayesian model and if the pairs are not known."""
         of_games = not self.paired or (self.sprt is not None and self.sprt.model == "bayesian")
         return self.tally.score if of_games else self.tally.pairs
 
@@ -224,13 +227,13 @@ class Standing:
     def as_json(self) -> dict[str, Any]:
         """All figures, from the first player's side; infinite Elo is None."""
         score, tally = self.tally.score, self.tally
-        rows: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "players": list(self.names),
             "games": self.games,
             "undecided": tally.undecided,
-            "score": _score(score),
-            "as_white": _score(tally.as_white),
-            "as_black": _score(tally.as_black),
+            "score": asdict(score),
+            "as_white": asdict(tally.as_white),
+            "as_black": asdict(tally.as_black),
             "pentanomial": list(tally.pairs.counts),
             "pairs_won_and_lost": tally.won_and_lost,
             "intervals_of": self.of,
@@ -241,38 +244,30 @@ class Standing:
             "normalized_elo": _interval(self.normalized),
             "los": los(self.results),
             "endings": dict(self.endings),
-            "score_by_ending": {ending: _score(score) for ending, score in self.by_ending.items()},
+            "score_by_ending": {ending: asdict(score) for ending, score in self.by_ending.items()},
             "faults": {name: dict(faults) for name, faults in zip(self.names, self.faults, strict=True)},
             "mean_plies": self.plies / self.games if self.plies else None,
             "effective_root_moves": [breadth.mean for breadth in self.breadth],
             "searches": [breadth.searches for breadth in self.breadth],
-            "q_scale": None if (scale := self.q_scale) is None else _scale(scale),
+            "q_scale": None if (scale := self.q_scale) is None else _interval(scale),
         }
         if (sprt := self.sprt) is not None:
             low, high = sprt.bounds
-            test = {"elo0": sprt.elo0, "elo1": sprt.elo1, "alpha": sprt.alpha, "beta": sprt.beta, "model": sprt.model}
-            rows["sprt"] = {**test, "llr": sprt.llr(self.tested), "low": low, "high": high, "accepted": self.verdict}
-        return rows
+            test = {"llr": sprt.llr(self.tested), "low": low, "high": high, "accepted": self.verdict}
+            figures["sprt"] = {**asdict(sprt), **test}
+        return figures
 
 
-def _score(score: MatchScore) -> dict[str, int]:
-    return {"wins": score.wins, "draws": score.draws, "losses": score.losses}
-
-
-def _interval(interval: Estimate) -> dict[str, float | None]:
-    """Its value and bounds; None where they are infinite or unknown."""
-    return {name: value if math.isfinite(value) else None for name, value in interval._asdict().items()}
-
-
-def _scale(scale: QScale) -> dict[str, float | None]:
-    values = {"value": scale.value, "low": scale.low, "high": scale.high}
+def _interval(interval: Estimate | QScale) -> dict[str, float | None]:
+    """Value and bounds; None if infinite or unknown."""
+    values = {name: getattr(interval, name) for name in ("value", "low", "high")}
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:
     """Results so far, the test, and the time left with its bounds (nine chances in ten).
 
-    The score is that of all games, Elo with its interval at 0.95 that of whole pairs: each says of how many.
+    The score is that of all games, Elo with its interval at 0.95 that of complete pairs, each with its number.
     """
     score, (counted, _, _) = standing.tally.score, moments(standing.results)
     words = [f"of {games:,}", f"{score} in {score.games:,} {'game' if score.games == 1 else 'games'}"]
@@ -318,7 +313,7 @@ def report_lines(standing: Standing) -> list[str]:
 
 
 def _counted(standing: Standing) -> str:
-    """What intervals are made of, and how many games these are: not all, where pairs are not complete."""
+    """The units of the intervals and their games, without those of incomplete pairs."""
     if isinstance(standing.results, MatchScore):
         return standing.of_words
     pairs = standing.results.pairs if isinstance(standing.results, Pentanomial) else 0
@@ -326,7 +321,7 @@ def _counted(standing: Standing) -> str:
 
 
 def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
-    """The interval that other programs print, beside an exact one of games or pairs that are not all alike."""
+    """The normal interval, as other programs print it, next to an exact one; empty if all outcomes are the same."""
     if isinstance(results, ByOpening) or not few(results) or not moments(results)[2]:
         return ""
     program = "fastchess" if isinstance(results, Pentanomial) else "cutechess"
@@ -338,7 +333,7 @@ def _verdict_words(first: str, verdict: str) -> str:
 
 
 def level_lines(standing: Standing) -> list[str]:
-    """Normalized Elo, and the interval and verdict at each level; nothing without games."""
+    """Normalized Elo, and the interval and verdict at each level; empty without games."""
     normalized, lines = standing.normalized, list[str]()
     if not standing.tally.score.games:
         return lines
@@ -360,16 +355,16 @@ def _bounds(sprt: Sprt) -> str:
 
 
 def _sprt_line(sprt: Sprt, standing: Standing) -> str:
-    found = {H0: "H0 accepted: not stronger than elo0", H1: "H1 accepted: at least elo1"}.get(standing.verdict)
+    accepted = {H0: "H0 accepted: not stronger than elo0", H1: "H1 accepted: at least elo1"}.get(standing.verdict)
     test = f"SPRT elo0={sprt.elo0:g} elo1={sprt.elo1:g} {sprt.model}"
-    return f"{test}: LLR {sprt.llr(standing.tested):.2f} ({_bounds(sprt)}), {found or 'not decided'}"
+    return f"{test}: LLR {sprt.llr(standing.tested):.2f} ({_bounds(sprt)}), {accepted or 'not decided'}"
 
 
 def _pairs_lines(standing: Standing) -> list[str]:
-    """The pairs by their points, and of those with 1 point what they are; ratios as fastchess has them."""
+    """The pairs by their points, with the kinds of those with 1 point; ratios as in fastchess."""
     tally, pairs = standing.tally, standing.tally.pairs
     if not standing.paired:
-        return ["no pairs: no opening is told, or too few with both colours"]
+        return ["no pairs: openings are not known, or too few have both colours"]
     words = f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
     if not pairs.pairs:
         return [words]
@@ -380,7 +375,7 @@ def _pairs_lines(standing: Standing) -> list[str]:
 
 
 def _breadth_line(standing: Standing) -> list[str]:
-    """The effective root moves of the sides that are searches of this project."""
+    """The effective root moves of the sides that our own search plays."""
     words = [
         f"{name} {breadth.mean:.2f} ({breadth.searches:,} searches)"
         for name, breadth in zip(standing.names, standing.breadth, strict=True)
@@ -390,7 +385,7 @@ def _breadth_line(standing: Standing) -> list[str]:
 
 
 def _endings(standing: Standing) -> str:
-    """How often each, and who won those that were won."""
+    """How often each ending came, and its wins and losses."""
     words = []
     for ending, count in standing.endings.most_common():
         score = standing.by_ending.get(ending, MatchScore())
@@ -404,8 +399,8 @@ def _faults(standing: Standing) -> str:
     for fault in FAULTS:
         by = [counts[fault] for counts in standing.faults]
         whose = [f"{name} {count:,}" for name, count in zip(standing.names, by, strict=True) if count]
-        # A game that ends on time without a loser was drawn by the rules; a crash is one whoever it is said of.
-        nobodys = 0 if fault == OUT_OF_TIME else standing.endings[fault] - sum(by)
-        whose += [f"not said whose {nobodys:,}"] if nobodys else []
-        words.append(f"{_PLURAL[fault]} {sum(by) + nobodys:,}" + (f" ({', '.join(whose)})" if whose else ""))
+        # A game that ends on time without a loser was drawn by the rules; a crash without a loser is still a crash.
+        unknown = 0 if fault == OUT_OF_TIME else standing.endings[fault] - sum(by)
+        whose += [f"unknown player {unknown:,}"] if unknown else []
+        words.append(f"{_PLURAL[fault]} {sum(by) + unknown:,}" + (f" ({', '.join(whose)})" if whose else ""))
     return ", ".join(words)

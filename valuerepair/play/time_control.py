@@ -1,4 +1,4 @@
-"""How long a side may think: so many nodes, so long a move, or a clock with increment."""
+"""How long a side may think: a number of nodes, a time a move, or a clock with increment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from valuerepair.engines.spec import MOST_MS, count, milliseconds
 from valuerepair.errors import UsageError
 
-# How far a side may go over its time: what our own threads need on a busy machine is not the engine's fault.
+# How far a side may exceed its time: delays of our own threads on a busy machine are not the engine's fault.
 MARGIN_MS = 100
 _CLOCK = re.compile(r"(?:(?P<minutes>\d+):)?(?P<seconds>\d+(?:\.\d+)?)(?:\+(?P<increment>\d+(?:\.\d+)?))?")
 _FORMS = "nodes=800, movetime=100ms or a clock as 10+0.1 (seconds and increment)"
@@ -28,8 +28,8 @@ class Clock:
 class TimeControl:
     """One of three: `nodes` a move, `movetime` a move (ms), or a clock of `base` and `increment` (ms).
 
-    The clock of a game is a `Clock` that `start` makes and `after` moves on. `margin` (ms) is how far a time may be
-    overdrawn; with the clock the time left is then 0.
+    The clock of a game is a `Clock` that `start` makes and `after` advances. `margin` (ms) is how far a side may exceed
+    its time; by the clock it then has 0 left.
     """
 
     nodes: int | None = None
@@ -44,14 +44,14 @@ class TimeControl:
         return self.base is not None
 
     def start(self) -> Clock:
-        """The clock before the first move. Without a base the first move has the increment. Only `by_clock`."""
+        """The clock before the first move, which has the increment if there is no base. Only `by_clock`."""
         if self.base is None:
             raise ValueError(f"{self} has no clock")
         begin = self.base or self.increment
         return Clock(begin, begin, self.increment, self.increment)
 
     def after(self, clock: Clock, white_moved: bool, seconds: float) -> Clock | None:
-        """The clock after a move that took `seconds`; None when the side was out of time by more than the margin."""
+        """The clock after a move of `seconds`; None if the side exceeded its time by more than the margin."""
         left = (clock.white if white_moved else clock.black) - round(1000 * seconds)
         if left < -self.margin:
             return None
@@ -67,16 +67,16 @@ class TimeControl:
         return f"{self.movetime / 1000:g}/move" if self.movetime is not None else "-"
 
     def __str__(self) -> str:
-        """As `parse_time_control` reads it."""
+        """The text that `parse_time_control` parses."""
         if self.nodes is not None:
             return f"nodes={self.nodes}"
         return f"movetime={self.movetime}ms" if self.movetime is not None else self.tag
 
 
 def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
-    """Reads ``nodes=800`` (k, M), ``movetime=100ms`` (or ``0.1s``; plain numbers are ms), ``10+0.1`` or ``1:30+1``.
+    """Parses ``nodes=800`` (k, M), ``movetime=100ms`` (or ``0.1s``; plain numbers are ms), ``10+0.1`` or ``1:30+1``.
 
-    Raises UsageError that says what was wrong.
+    Raises UsageError.
     """
     if not 0 <= margin <= MOST_MS:
         raise UsageError(f"margin {margin}: must be milliseconds, 0 or more")
@@ -86,26 +86,28 @@ def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
     if equals and name == "movetime":
         return TimeControl(movetime=milliseconds(value, f"movetime={value}"), margin=margin)
     if "/" in text:
-        raise UsageError(f"time control {text!r}: moves in a period are not known here; give {_FORMS}")
+        raise UsageError(f"time control {text!r}: moves in a period are not supported; give {_FORMS}")
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"time control {text!r}: give {_FORMS}")
     base = round(1000 * (60 * int(match["minutes"] or 0) + float(match["seconds"])))
     increment = round(1000 * float(match["increment"] or 0))
     if not 0 < base + increment <= MOST_MS:
-        raise UsageError(f"time control {text!r}: there must be some time, and at most {MOST_MS // 1000:,} seconds")
+        raise UsageError(f"time control {text!r}: must be above 0 and at most {MOST_MS // 1000:,} seconds")
     return TimeControl(base=base, increment=increment, margin=margin)
 
 
 def parse_control(nodes: str | None, movetime: str | None, clock: str | None, margin: int) -> TimeControl | None:
     """The match's limit of a move: one of the three, or None. Raises UsageError."""
-    given = {"nodes": nodes, "movetime": movetime, "tc": clock}
-    named = {name: text for name, text in given.items() if text is not None}
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(f'--{name}' for name in named)}: give one of them")
-    for name, text in named.items():
+    texts = {"nodes": nodes, "movetime": movetime, "tc": clock}
+    limits = {name: text for name, text in texts.items() if text is not None}
+    if len(limits) > 1:
+        raise UsageError(f"{' and '.join(f'--{name}' for name in limits)}: give one of them")
+    for name, text in limits.items():
         control = parse_time_control(text if name == "tc" else f"{name}={text}", margin)
         if name == "tc" and not control.by_clock:
-            raise UsageError(f"--tc {text}: is a clock as 10+0.1; there is --nodes, and movetime= of a side")
+            raise UsageError(
+                f"--tc {text}: must be a clock like 10+0.1; other limits are --nodes, and movetime= of a side"
+            )
         return control
     return None

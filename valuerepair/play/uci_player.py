@@ -1,4 +1,4 @@
-"""UCI engines as a player: a process for each running game, used again for later games, replaced when it fails."""
+"""A UCI engine as a player: a process for each running game, reused for later games, replaced when it fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INCIDENTS_SAID = 10
 
 @dataclass(frozen=True, slots=True)
 class _MoveTask:
-    """A move to be found: the position, the ``go`` line, and milliseconds that it may take (None: by experience)."""
+    """A move to be found: the position, the ``go`` line, and its milliseconds (None: `TimeLimit` decides)."""
 
     position: Position
     go: str
@@ -40,13 +40,13 @@ class _MoveTask:
 
 
 class UciPlayer:
-    """Plays with as many processes of one engine as it has games running. Each game has one of its own.
+    """Plays with processes of one engine, one for each running game.
 
-    `name` is the one given, or what the engine calls itself (`engine_name`); `settings` are the options made.
-    `limits` are those of ``go`` (nodes, depth, movetime in ms) in games without a clock. A time (movetime, clock) may
-    be overdrawn by `margin` ms, then the game is lost and the engine, if it has not answered, is killed; without a
-    time a search counts as hung by `limit`. A crash loses the game, too. A failed engine is started anew for its next
-    game, between which it gets ``ucinewgame``. The first ten incidents are logged.
+    `name` is the one given, or the engine's own (`engine_name`); `settings` are the options that were set. `limits` are
+    those of ``go`` (nodes, depth, movetime in ms) in games without a clock. An engine may exceed its time (movetime,
+    clock) by `margin` ms; then it loses the game, and is killed if it has not answered. Without a time, a search counts
+    as hung by `limit`. A crash also loses the game. A failed engine is restarted for its next game. Engines get
+    ``ucinewgame`` between games. The first ten incidents are logged.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class UciPlayer:
         name: str | None = None,
         margin: int = MARGIN_MS,
     ) -> None:
-        """Starts one engine and has it search the initial position a little.
+        """Starts one engine and lets it search the initial position briefly.
 
-        Raises ValueRepairError when that does not work, UsageError for an option that the engine refuses.
+        Raises ValueRepairError if that fails, UsageError for an option that the engine refuses.
         """
         self.setup, self._limits, self._limit, self._margin = setup, dict(limits), limit, margin
         self._lock = threading.Lock()
@@ -96,14 +96,14 @@ class UciPlayer:
         return seat.find_move(_MoveTask(position, go, allowed))
 
     def forget(self, game: int) -> None:
-        """The game is over: its engine is free for another one."""
+        """The game is over: frees its engine for another one."""
         seat = self._games.pop(game, None)
         if seat is not None:
             seat.new_game()
             self._free.append(seat)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Ends all engines, after the searches in flight; with `cancel` those are given up and raise CancelledError."""
+        """Ends all engines after the searches in flight; with `cancel` these are abandoned and raise CancelledError."""
         self.abandoned = self.abandoned or cancel
         seats, self._seats = self._seats, []
         for seat in seats:
@@ -119,21 +119,21 @@ class UciPlayer:
             return self._limit.seconds(1)
 
     def overdrawn(self, task: _MoveTask, seconds: float) -> bool:
-        """Whether a search that did end took longer than its time and the margin."""
+        """Whether a finished search took longer than its time and the margin."""
         return task.milliseconds is not None and round(1000 * seconds) > task.milliseconds + self._margin
 
     def learn(self, nodes: int, seconds: float) -> None:
-        """Notes how long a search took."""
+        """Records how many seconds a search of `nodes` took."""
         with self._lock:
             self._limit.learn(nodes, seconds)
 
     def incident(self, text: str) -> None:
-        """Logs that an engine failed; after the tenth time no more."""
+        """Logs that an engine failed, up to ten times."""
         with self._lock:
             self._incidents += 1
-            said = self._incidents
-        if said <= _INCIDENTS_SAID:
-            more = "; further failures are only counted" if said == _INCIDENTS_SAID else ""
+            count = self._incidents
+        if count <= _INCIDENTS_SAID:
+            more = "; further failures are only counted" if count == _INCIDENTS_SAID else ""
             log.info(f"{self.name} {text}{more}")
 
 
@@ -151,15 +151,15 @@ class _EngineThread:
         return self._thread.submit(self._think, task)
 
     def new_game(self) -> None:
-        """Readies the engine for another game; one that failed is started anew."""
+        """Prepares the engine for another game; restarts one that failed."""
         self._thread.submit(self._ready_again)
 
     def begin(self, probe: str) -> Future[UciEngine]:
-        """Starts the engine now, and searches a little; the future raises EngineFailure."""
+        """Starts the engine now, and searches briefly; the future raises EngineFailure."""
         return self._thread.submit(self._first, probe)
 
     def end(self, *, kill: bool) -> None:
-        """Ends the engine when what is queued is done; with `kill` the search in flight fails at once."""
+        """Ends the engine after all queued work; with `kill` the search in flight fails at once."""
         self._thread.submit(self._drop, 0.0 if kill else 1.0)
         with self._lock:
             engine = self._engine
@@ -206,7 +206,7 @@ class _EngineThread:
         return _thought(task.position, report, seconds)
 
     def _ready_again(self) -> None:
-        """Between games. An engine that failed starts now, so that the next game need not wait for it."""
+        """Prepares for the next game, which then need not wait for the restart of an engine that failed."""
         if self._player.abandoned:
             return
         try:
@@ -231,7 +231,7 @@ class _EngineThread:
         return engine
 
     def _restart(self) -> UciEngine:
-        """Starts an engine during the match. Memory may be short for a moment, so it is tried three times."""
+        """Starts an engine during the match. Memory may be short for a moment, so it tries three times."""
         for pause in (*_START_PAUSES, None):
             try:
                 return self._start()
@@ -258,7 +258,7 @@ def _go(limits: Mapping[str, int], most: Mapping[str, int] | None = None) -> str
 
 
 def _go_by_clock(clock: Clock) -> str:
-    """Times of at least 1 ms: engines take 0 for no clock."""
+    """The ``go`` line with times of at least 1 ms: for engines 0 means no clock."""
     times = {
         "wtime": max(1, clock.white),
         "btime": max(1, clock.black),
@@ -277,7 +277,7 @@ def _ending(error: EngineFailure) -> str:
 
 
 def _thought(position: Position, report: SearchReport, seconds: float) -> Thought:
-    """The engine's answer. Raises Fault for a move that is none there; castling may be king takes rook."""
+    """The engine's answer. Raises Fault for an illegal move; castling may be king takes rook."""
     board = chess.Board(position.fen)
     if report.best_move is None:
         raise Fault(ILLEGAL_MOVE, "gave no move although there are legal ones")

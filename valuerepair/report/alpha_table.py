@@ -1,4 +1,4 @@
-"""What another alpha would change: the fits of a store, and the candidates at each."""
+"""The effect of another alpha: the fits of a store, and the candidates at each."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from valuerepair.chess.values import (
 )
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
+from valuerepair.play.game import Z
 from valuerepair.question import Question, is_candidate
 from valuerepair.store.alphas import are_alike
 from valuerepair.store.screening import screens
@@ -35,17 +36,16 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 NORMS: tuple[Norm, ...] = ("l1", "l2")
-_RESULTS = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
 class AlphaTable:
     """The fits of one net and oracle, the alpha in use now, and the candidate rates.
 
-    `fits` are to the net's Q by norm and by its ``slope``, and to the ``results`` of games, where enough positions
-    stood in some; `with_result` did. `rates` has the rate at the default alpha under ``default``, at the one in use
-    under ``now``, and at each fit under its name; `slopes` how many times as steep the net's Q becomes by training with
-    each. `cut_by` is the alpha that the ladder cut positions by, None without one.
+    `fits` are to the net's Q by norm and by its ``slope``, and to the ``results`` of games if enough positions,
+    `with_result`, have one. `rates` are those at the default alpha (``default``), at the one in use (``now``), and at
+    each fit, by its name; `slopes` say how many times as steep the net's Q becomes by training with each. `cut_by` is
+    the alpha by which the ladder cut positions, None without a ladder.
     """
 
     net: str
@@ -59,7 +59,7 @@ class AlphaTable:
     cut_by: float | None
 
     def lines(self) -> list[str]:
-        """The table in words."""
+        """The table as text."""
         rows = [("default", f"{DEFAULT_ALPHA:.0f}", "", "", "default")]
         for name, fit in self.fits.items():
             interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
@@ -96,22 +96,22 @@ class AlphaTable:
         }
 
     def change(self, name: FitTo) -> list[str]:
-        """What it changes that the fit of that name takes the place of the alpha in use."""
+        """The effect of replacing the alpha in use by the fit of that name, as text."""
         fit = Alpha(self.fits[name].alpha, "")
         before, after = self.rates["now"].count, self.rates[name].count
         instead = "as many as" if after == before else f"instead of {before:,}"
-        said = (
+        line = (
             f"saved: alpha {fit.shown} ({name}) for this net and oracle; by it {after:,} positions are candidates at "
             f"{self.threshold:g}, {instead} by {self.now.source()}"
         )
         if self.cut_by is None or are_alike(self.cut_by, fit.value):
-            return [said]
+            return [line]
         cut_by = Alpha(self.cut_by, "").shown
-        return [said, f"screening cut positions by alpha {cut_by}: the same vr mine again judges these by {fit.shown}"]
+        return [line, f"screening cut positions by alpha {cut_by}: the same vr mine again judges these by {fit.shown}"]
 
     def saveable(self, name: FitTo) -> AlphaFit:
-        """The fit of that name. Raises ValueRepairError when there is none, when it is of too few scores, and when it
-        lies at a bound, where no alpha is better than another."""
+        """The fit of that name. Raises ValueRepairError if there is none, if it has too few scores, and if it lies at a
+        bound, where no alpha is better than another."""
         if name not in self.fits:
             raise ValueRepairError(_too_few(self.with_result, "positions with a score in centipawns and a result"))
         fit = self.fits[name]
@@ -126,9 +126,9 @@ class AlphaTable:
         return fit
 
 
-def _too_few(count: int, what: str) -> str:
-    more = f"mine until there are {AUTO_MIN_POSITIONS - count:,} more (what screening cuts has none)"
-    return f"not saved: {count:,} {what}, and a fit takes {AUTO_MIN_POSITIONS}; {more}"
+def _too_few(count: int, positions: str) -> str:
+    more = f"mine until there are {AUTO_MIN_POSITIONS - count:,} more (positions that screening cut have none)"
+    return f"not saved: {count:,} {positions}, and a fit takes {AUTO_MIN_POSITIONS}; {more}"
 
 
 def _known(number: float) -> float | None:
@@ -136,16 +136,16 @@ def _known(number: float) -> float | None:
 
 
 def _results(frame: pd.DataFrame) -> Floats:
-    """[n] 1, 0 or -1 for the side to move; NaN without a result, and where no move of the game was played."""
-    found = frame["result"].map(_RESULTS).to_numpy(np.float64) * np.where(frame["side"] == "w", 1, -1)
-    return np.where(frame["played"].notna(), found, np.nan)
+    """[n] 1, 0 or -1 for the side to move; NaN without a result, and for positions in which no move was played."""
+    z = frame["result"].map(Z).to_numpy(np.float64) * np.where(frame["side"] == "w", 1, -1)
+    return np.where(frame["played"].notna(), z, np.nan)
 
 
 def alpha_table(store: Store, question: Question) -> AlphaTable:
-    """Fits alpha to what the question's net and oracle have scored, in both norms, and to the results of the games that
-    positions stood in; the question's own alpha plays no part.
+    """Fits alpha to the scores of the question's net and oracle, in both norms, and to the results of the positions'
+    games, whatever the question's own alpha is.
 
-    Fits and rates have the rows' weights, as `Store.alpha` has, and intervals by games. Raises ValueRepairError when
+    Fits and rates use the rows' weights, as `Store.alpha` does, and intervals by games. Raises ValueRepairError if
     there is nothing to fit.
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)

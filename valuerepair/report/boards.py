@@ -23,10 +23,10 @@ def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     """The rows of a store's `frame`, in their order, as one SVG of boards in `columns` columns of `size` pixels.
 
     The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue), or one
-    green arrow where they agree. Below each board stand both Q, from the side to move, and the game and ply it was
-    found at; or two lines of the frame's own, where it has a column `caption`.
+    green arrow if they agree. Below each board stand both Q, from the side to move, and its game and ply; or the two
+    lines of the frame's column `caption`, if it has one.
 
-    Raises ValueError for a FEN that is none.
+    Raises ValueError for an invalid FEN.
     """
     cells: list[dict[Any, Any]] = frame.to_dict("records")
     rows = -(-len(cells) // columns)
@@ -58,10 +58,10 @@ def single(
     white_below: bool = True,
     size: int = 480,
 ) -> str:
-    """A position as SVG with an arrow for each of the moves (UCI) and a line below that says which is whose.
+    """A position as SVG with an arrow for each of the moves (UCI) and a legend below.
 
-    The move played is orange, the net's vermillion, the search's blue; what net and search agree on is green. Several
-    who chose the same move have one arrow. Moves that are not legal have none.
+    The move played is orange, the net's vermillion, the search's blue; a move of both net and search is green. Equal
+    moves have one arrow, illegal ones none.
     """
     board = chess.Board(fen)
     legal = {move.uci(): move for move in board.legal_moves}
@@ -102,24 +102,24 @@ def _board(cell: dict[Any, Any]) -> str:
 
 
 def _share(board: ElementTree.Element, definitions: ElementTree.Element) -> None:
-    """Moves the drawings of pieces and the 64 empty squares, the same on every board, into the sheet's own."""
-    known = {child.get("id") for child in definitions}
+    """Moves the pieces and the 64 empty squares, which are the same on every board, to the sheet's `definitions`."""
+    defined = {child.get("id") for child in definitions}
     for group in board.findall(_tag("defs")):
         for drawing in group:
-            if drawing.get("id") not in known:
-                known.add(drawing.get("id"))
+            if drawing.get("id") not in defined:
+                defined.add(drawing.get("id"))
                 definitions.append(drawing)
         board.remove(group)
     squares = [child for child in board if child.get("class", "").startswith("square ")]
     for square in squares:
         board.remove(square)
-    if "squares" not in known:
+    if "squares" not in defined:
         ElementTree.SubElement(definitions, _tag("g"), {"id": "squares"}).extend(squares)
     use = ElementTree.Element(_tag("use"), {f"{{{_XLINK}}}href": "#squares", "href": "#squares"})
     board.insert(0, use)
     for child in list(board):
         if child.tag == _tag("desc") or child.tag.endswith("pre"):
-            board.remove(child)  # the position as text art: the caption and the pieces say it
+            board.remove(child)  # the position as text: the caption and the pieces show it
 
 
 def _caption(i: int, cell: dict[Any, Any]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What games made of positions against what net and search had expected: calibration of both values."""
+"""Results of games played from positions against the values of net and search: calibration of both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINS = 10
 
 
 class Bin(NamedTuple):
-    """The positions with Q in one of `BINS` equal parts of [-1, 1]: how many, mean Q, mean Z and its 95 % interval."""
+    """The positions with Q in one of `BINS` equal parts of [-1, 1]: their number, mean Q, mean Z, its 95 % interval."""
 
     positions: int
     q: float
@@ -30,27 +30,27 @@ class Bin(NamedTuple):
 
 
 def bins_of(q: Floats, z: Floats) -> list[Bin]:
-    """The parts of [-1, 1] that positions with values `q` [n] and mean results `z` [n] fall into, from below.
+    """The bins of positions with values `q` [n] and mean results `z` [n] that are not empty, in ascending order.
 
-    The interval is Wilson's, of the share of the points ``(z + 1) / 2`` with a position as one trial. A result within
-    [0, 1] varies at most as much as one that is 0 or 1, so draws make the interval wider than it need be, and it holds
-    for a single position and where all results are the same.
+    The interval is Wilson's, for the share of the points ``(z + 1) / 2`` with each position as one trial. A result in
+    [0, 1] varies at most as much as one that is 0 or 1, so draws make the interval too wide, never too narrow. It also
+    holds for a single position and for equal results.
     """
-    edges, found = np.linspace(-1, 1, BINS + 1), []
+    edges, bins = np.linspace(-1, 1, BINS + 1), []
     part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # 1 itself belongs to the last
     for k in np.unique(part):
         of_bin = part == k
         n, mean = int(of_bin.sum()), float(z[of_bin].mean())
         low, high = wilson_bounds((mean + 1) / 2, n)
-        found.append(Bin(n, float(q[of_bin].mean()), mean, 2 * low - 1, 2 * high - 1))
-    return found
+        bins.append(Bin(n, float(q[of_bin].mean()), mean, 2 * low - 1, 2 * high - 1))
+    return bins
 
 
 def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """Mean Z of the games played from positions (y) against the Q that net and search gave these (x), side to move.
+    """Mean Z of the games played from positions (y) against their Q by net and search (x), side to move.
 
-    A position counts once, with the mean of its decided games. On the diagonal a value is what the games made of it.
-    Artists carry a gid: ``net``, ``deep``, ``diagonal``. Raises ValueRepairError where no game was played.
+    A position counts once, with the mean of its decided games. On the diagonal, values equal results. Artists carry a
+    gid: ``net``, ``deep``, ``diagonal``. Raises ValueRepairError if no game was played.
     """
     frame = store.frame(question, text=False)
     found = outcomes(store)
@@ -85,10 +85,10 @@ def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing
 
 
 def _draw_bins(axes: Axes, bins: list[Bin], colour: str, marker: str, gid: str, label: str) -> None:
-    x, y = [each.q for each in bins], [each.z for each in bins]
-    axes.vlines(x, [each.low for each in bins], [each.high for each in bins], colour, lw=0.9, gid=f"{gid}-intervals")
+    positions, x, y, low, high = zip(*bins, strict=True)
+    axes.vlines(x, low, high, colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, color=colour, ms=6, ls="-", lw=0.8, gid=gid, label=label)
-    for each in bins:
-        axes.annotate(f"{each.positions:,}", (each.q, each.z), xytext=(5, 4 if gid == "net" else -10),
+    for count, q, z in zip(positions, x, y, strict=True):
+        axes.annotate(f"{count:,}", (q, z), xytext=(5, 4 if gid == "net" else -10),
                       textcoords="offset points", fontsize=7, color=colour,
                       path_effects=[withStroke(linewidth=2.5, foreground="white")])  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the kinds of plots share: the rows they draw and the words below a title."""
+"""The rows that plots draw, and the words below their titles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 
 class Drawing(NamedTuple):
-    """A figure, and in one line what it shows."""
+    """A figure, and a line that describes it."""
 
     figure: Figure
     said: str
@@ -33,8 +33,8 @@ class Drawing(NamedTuple):
 class Scored:
     """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
 
-    `net` is calibrated where the frame's question asked for that. `rows` [m] says which of the frame's rows they are.
-    `weight` is 1 where there are none, or none are wanted; `game` [n] numbers the games.
+    `net` is calibrated if the frame's question is for calibrated Q. `rows` [m] marks the frame's rows with both values.
+    `weight` is 1 without weights, or if they are not wanted; `game` [n] numbers the games.
     """
 
     net: Floats
@@ -61,9 +61,9 @@ class Scored:
 
 
 def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
-    """The rows of `frame` that can be drawn; each is a game of its own in one without `game_id`.
+    """The rows of `frame` with both values; without a column `game_id` each counts as a game of its own.
 
-    Raises ValueRepairError when there is none.
+    Raises ValueRepairError if there are none.
     """
     deep = frame["deep_q"].to_numpy(np.float64)
     calibrated = "calibrated_q" in frame
@@ -84,14 +84,14 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
 
 
 def names(frame: pd.DataFrame) -> tuple[str, str]:
-    """The net and the oracle of a frame, as they may stand in a figure."""
+    """The names of a frame's net and oracle, safe in a figure."""
     attrs = frame.attrs
     net, oracle = attrs.get("net", {}).get("name", "net"), attrs.get("oracle", {}).get("label", "deep search")
     return for_figure(net), for_figure(oracle)
 
 
 def scale(frame: pd.DataFrame) -> str:
-    """Where deep Q comes from, and whether net Q is calibrated."""
+    """The source of deep Q, and whether net Q is calibrated."""
     if "alpha" not in frame.attrs:
         return "alpha unknown"
     source = Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"))
@@ -104,7 +104,7 @@ def made_from(frame: pd.DataFrame) -> str:
 
 
 def counted(rows: Scored, threshold: float) -> str:
-    """How many positions and candidates, their share by weight, and what was left out."""
+    """The numbers of positions and candidates, their share by weight, and the positions left out."""
     off = is_candidate(rows.disagreement, threshold)
     by = " by weight" if rows.weighted else ""
     left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
@@ -120,17 +120,17 @@ def percent(rate: Rate) -> str:
 
 
 def printable(text: str, longest: int = 200) -> str:
-    """`text` on one line without what a terminal obeys: control characters, escape sequences, bidirectional overrides.
+    """`text` on one line, safe for a terminal: no control characters, escape sequences or bidirectional overrides.
 
-    What Unicode calls not printable is written as an escape (``\\x1b``, ``\\u202e``), other spaces as a space, and what
-    is longer than `longest` characters ends in an ellipsis.
+    Characters that Unicode calls not printable become an escape (``\\x1b``, ``\\u202e``), other spaces a space; a text
+    of more than `longest` characters is cut and ends in an ellipsis.
     """
     shown = "".join(_shown(c) for c in text[:longest])
     return shown + "…" if len(text) > longest else shown
 
 
 def for_figure(text: str) -> str:
-    """`printable`, with every ``$`` as itself: between two of them matplotlib would read mathematics, and may fail."""
+    """`printable`, with escaped ``$``: matplotlib would parse the text between two of them as mathematics."""
     return printable(text, 80).replace("$", r"\$")
 
 

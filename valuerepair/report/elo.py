@@ -1,4 +1,4 @@
-"""How Elo and its interval came about, game by game of a match."""
+"""Elo and its interval over the games of a match."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPEN = 400.0  # Elo: how far the scale goes on where a bound is infinite
 
 
 class Course(NamedTuple):
-    """Elo after so many games, with its interval at each level of the plot."""
+    """Elo after a number of games, with its interval at each level of the plot."""
 
     games: int
     intervals: tuple[Estimate, ...]
@@ -31,10 +31,10 @@ class Course(NamedTuple):
 def drawing(path: str) -> Drawing:
     """Elo of the first player after each pair of a match's PGN, with bands at 0.95 and 0.99.
 
-    Games of `vr match` are taken in the order of their numbers, not as they ended: the short ones end first, and what
-    is said of these alone leans to them. The last point is what it says. Those of other programs: `read_match`. Artists
-    carry a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises ValueRepairError for a file that is no match's,
-    or without a decided game.
+    Games of `vr match` are in the order of their numbers, not of their ends: the short ones end first, and by
+    themselves would bias the result. For those of other programs see `read_match`. The last point is the match's
+    result. Artists carry a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises ValueRepairError for a file
+    that is not a match's, or without a decided game.
     """
     standing, course = course_of(path)
     first, second = (for_figure(name) for name in standing.names)
@@ -54,9 +54,9 @@ def drawing(path: str) -> Drawing:
 
 
 def course_of(path: str) -> tuple[Standing, list[Course]]:
-    """The standing after all games of a match's PGN, and the course to it: a point a pair, and the end.
+    """The standing after all games of a match's PGN, and the course to it: a point for each pair, and the end.
 
-    After the first `_POINTS` games of a long match there are about as many points more, not one a pair.
+    After the first `_POINTS` games of a long match about as many more points follow, not one for each pair.
     """
     names, games, _ = read_match(path)
     standing = Standing(names)
@@ -64,10 +64,10 @@ def course_of(path: str) -> tuple[Standing, list[Course]]:
     for i, game in enumerate(games):
         pairs = standing.tally.pairs.pairs
         standing.add(game)
-        whole = standing.tally.pairs.pairs > pairs or not standing.tally.pairs.pairs
+        complete = standing.tally.pairs.pairs > pairs or not standing.tally.pairs.pairs
         due = i < _POINTS or pairs % (1 + len(games) // (2 * _POINTS)) == 0
-        if standing.tally.score.games and ((whole and due) or i + 1 == len(games)):
-            results = standing.results  # counted anew each time
+        if standing.tally.score.games and ((complete and due) or i + 1 == len(games)):
+            results = standing.results  # a property that counts each time
             course.append(Course(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
     if not course:
         raise ValueRepairError(f"{path}: none of its {len(games):,} games is decided")
@@ -75,7 +75,7 @@ def course_of(path: str) -> tuple[Standing, list[Course]]:
 
 
 def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
-    """The line and its bands. Infinite bounds (all won, all lost so far) end at the edge; such values are not drawn."""
+    """The line and its bands. Infinite bounds (all won, all lost) end at the edge; infinite values are left out."""
     x = [point.games for point in course]
     bottom, top = _edges(course)
     for k, (level, opacity) in enumerate(_LEVELS):
@@ -94,15 +94,15 @@ def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
 
 
 def _edges(course: Sequence[Course]) -> tuple[float, float]:
-    """The ends of the scale: 0 and the widest intervals of the later half of the games, with some air.
+    """The ends of the scale: 0 and the widest intervals of the later half of the games, with a margin.
 
-    The first games' intervals are so wide that they would press the rest flat; they run out of the picture. Where a
-    bound is infinite, the scale ends `_OPEN` beyond the other one.
+    The first games' intervals are so wide that they would flatten the rest; the picture cuts them off. If a bound is
+    infinite, the scale ends `_OPEN` beyond the other one.
     """
     later = [point.intervals[0] for point in course if 2 * point.games >= course[-1].games]
     lows = [bound.low if math.isfinite(bound.low) else bound.high - _OPEN for bound in later]
     highs = [bound.high if math.isfinite(bound.high) else bound.low + _OPEN for bound in later]
     bounds = [bound for bound in (*lows, *highs) if math.isfinite(bound)] or [-_OPEN, _OPEN]
     bottom, top = min(0.0, *bounds), max(0.0, *bounds)
-    air = max(0.08 * (top - bottom), 10.0)
-    return bottom - air, top + air
+    margin = max(0.08 * (top - bottom), 10.0)
+    return bottom - margin, top + margin

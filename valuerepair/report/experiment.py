@@ -25,7 +25,7 @@ from valuerepair.report.drawing import Drawing
 TABLE = "table.csv"
 PLOT = "plot.png"
 Row = Mapping[str, Any]
-# Games of a setting run side by side, and what is said of it before the last one is over leans to the short ones.
+# Games of a setting run side by side, so that the results before the last one ends are biased to short games.
 UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
 _LOOKS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
           ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
@@ -33,7 +33,7 @@ _REPEATS = (("repeats_20", style.SKY, "to 20 plies"), ("repeats_whole", style.BL
 
 
 def selfplay_lines(rows: Sequence[Row]) -> list[str]:
-    """The table of self-play, a line a setting; intervals at 0.95."""
+    """The table of self-play, a line for each setting; intervals at 0.95."""
     lines = [
         f"{'setting':<20} {'games':>6} {'White +W =D -L':>20} {'(w+l)/d':>8} {'95 %':>15} "
         f"{'same to 20':>11} {'whole':>7} {'interesting/1000':>17} {'95 %':>13} {'plies':>6}"
@@ -44,23 +44,23 @@ def selfplay_lines(rows: Sequence[Row]) -> list[str]:
             continue
         score = f"+{row['wins']} ={row['draws']} -{row['losses']}"
         ratio = "no draw" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        found = "-" if row["interesting"] is None else f"{row['interesting']:.1f}"
+        interesting = "-" if row["interesting"] is None else f"{row['interesting']:.1f}"
         lines.append(
             f"{_marked(row):<20} {row['games']:>6,} {score:>20} {ratio:>8} {_bounds(row, 'ratio', 2):>15} "
-            f"{_percent(row['repeats_20']):>11} {_percent(row['repeats_whole']):>7} {found:>17} "
+            f"{_percent(row['repeats_20']):>11} {_percent(row['repeats_whole']):>7} {interesting:>17} "
             f"{_bounds(row, 'interesting', 1):>13} {row['plies']:>6.0f}"
         )
     return [*lines, *_unfinished(rows)]
 
 
 def match_lines(rows: Sequence[Row]) -> list[str]:
-    """The table of matches, a line each: the first side's score, points, Elo at 0.95, and the verdict at each level."""
+    """The table of matches: the first side's score, points, Elo at 0.95, and the verdict at each level."""
     lines = [f"{'match':<50} {'games':>6} {'+W -L =D':>18} {'points':>8} {'Elo at 0.95':>28}  shown at"]
     for row in rows:
         score = f"+{row['wins']:,} -{row['losses']:,} ={row['draws']:,}"
         points = "-" if row["points"] is None else f"{100 * row['points']:.1f} %"
         verdicts = [(row[f"elo_{round(100 * at)}_verdict"], at) for at in LEVELS]
-        words = ", ".join(f"{found} {at:.2f}" for found, at in verdicts if found != NOT_SHOWN) or NOT_SHOWN
+        words = ", ".join(f"{verdict} {at:.2f}" for verdict, at in verdicts if verdict != NOT_SHOWN) or NOT_SHOWN
         if 0 < row["games"] < FEWEST:
             words = "too few games"
         lines.append(
@@ -70,7 +70,7 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def write_table(rows: Sequence[Row], folder: Path) -> None:
-    """Rows of any columns as CSV: empty where a row has none."""
+    """Writes rows of any columns as CSV, with empty cells for columns that a row lacks."""
     text = io.StringIO()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
@@ -81,7 +81,7 @@ def write_table(rows: Sequence[Row], folder: Path) -> None:
 
 
 def read_table(path: str) -> list[Row]:
-    """The rows of an experiment's folder, or of its table.csv. Raises ValueRepairError for what is none."""
+    """The rows of an experiment's folder, or of its table.csv. Raises ValueRepairError for any other file."""
     table = Path(path) / TABLE if Path(path).is_dir() else Path(path)
     try:
         rows = list(csv.DictReader(io.StringIO(read_regular(table, MOST_JSON).decode(), newline="")))
@@ -92,25 +92,25 @@ def read_table(path: str) -> list[Row]:
     if not any(row.get("ratio") is not None and row.get("kind") != "match" for row in rows):
         raise ValueRepairError(f"{table}: no sweeps in it; give the folder of a vr experiment selfplay")
     words = ("kind", "setting", "first", "second", "pairs", "intervals_of", "plain")
-    found: list[Row] = []
+    parsed: list[Row] = []
     for line, row in enumerate(rows, 2):
         try:
-            read = {k: v if k in words or "verdict" in k else float(v) if v else None for k, v in row.items()}
-            found.append(read | {"plain": row["plain"] == "True"})
+            cells = {k: v if k in words or "verdict" in k else float(v) if v else None for k, v in row.items()}
+            parsed.append(cells | {"plain": row["plain"] == "True"})
         except (KeyError, ValueError, TypeError):
             raise ValueRepairError(f"{table}: line {line} is no row of vr experiment") from None
-    return found
+    return parsed
 
 
 def drawing(path: str) -> Drawing:
-    """What `draw` draws of the table that `vr experiment` left in its folder. Raises ValueRepairError."""
+    """Draws the table in the folder of a `vr experiment`, see `draw`. Raises ValueRepairError."""
     rows = [row for row in read_table(path) if row["kind"] != "match"]
     games = sum(round(row["games"]) for row in rows)
     return Drawing(draw(rows), f"{games:,} games at {len(rows)} settings")
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """Self-play: W/D/L by each parameter that is swept, and repeated games; matches: Elo of the first side.
+    """Self-play: W/D/L by each varied parameter, and repeated games; matches: Elo of the first side.
 
     Artists carry the gid of their line: ``White wins``, ``draws``, ``Black wins``. Bars are intervals at 0.95.
     """
@@ -122,7 +122,7 @@ def draw(rows: Sequence[Row]) -> Figure:
         figure = Figure(figsize=(5.75 * across, 4.3 * -(-panels // across)), dpi=style.DPI, layout="constrained")
         axes = list(figure.subplots(-(-panels // across), across, squeeze=False).ravel())
         for kind in kinds:
-            # Without contempt and without temperature is one setting: it has a place on every axis.
+            # The setting without contempt and temperature is one: it has a place on every axis.
             points = [(0.0 if row["kind"] != kind else row["value"], row) for row in played
                       if row["kind"] == kind or (row["plain"] and kind == "temperature")]  # fmt: skip
             points.sort(key=lambda point: math.inf if point[0] is None else point[0])
@@ -156,7 +156,7 @@ def _bounds(row: Row, name: str, digits: int) -> str:
 
 
 def _elo(row: Row, level: int) -> Estimate:
-    """Elo with its interval; what is None in a row is infinite there, or nothing is known."""
+    """Elo with its interval; a None in a row is infinite, or unknown if all three are None."""
     value, low, high = row["elo"], row[f"elo_{level}_low"], row[f"elo_{level}_high"]
     if value is None and low is None and high is None:
         return Estimate(math.nan, math.nan, math.nan)
@@ -167,18 +167,18 @@ def _elo(row: Row, level: int) -> Estimate:
 
 def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: str) -> None:
     """Shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
-    shown = [(x, row, row["wins"] + row["draws"] + row["losses"]) for x, (_, row) in enumerate(points)]
-    shown = [each for each in shown if each[2]]
-    for place, (what, label, colour, marker) in enumerate(_LOOKS):
+    counted = [(x, row, row["wins"] + row["draws"] + row["losses"]) for x, (_, row) in enumerate(points)]
+    shown = [point for point in counted if point[2]]
+    for place, (result, label, colour, marker) in enumerate(_LOOKS):
         if not shown:
             break
-        shares = [row[what] / games for _, row, games in shown]
+        shares = [row[result] / games for _, row, games in shown]
         bounds = [wilson_bounds(share, games) for share, (_, _, games) in zip(shares, shown, strict=True)]
         margins = [[s - low for s, (low, _) in zip(shares, bounds, strict=True)],
                    [high - s for s, (_, high) in zip(shares, bounds, strict=True)]]  # fmt: skip
         line = axes.errorbar([x for x, _, _ in shown], shares, margins, color=colour, marker=marker, ms=5, lw=1.2,
                              elinewidth=0.8, label=label, gid=label)  # fmt: skip
-        # Beside each other: results of equal share would hide one another.
+        # Side by side: results of equal share would hide one another.
         aside = ScaledTranslation((place - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
         for artist in line.get_children():
             artist.set_transform(artist.get_transform() + aside)
@@ -191,14 +191,14 @@ def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: 
     axes.set(ylim=(0, 1.2), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1], xlabel=name, ylabel="share of games")
     if shown:
         axes.legend(loc="upper center", ncols=3)
-    games, nodes = sum(each[2] for each in shown), {round(row["nodes"]) for _, row in points}
+    games, nodes = sum(point[2] for point in shown), {round(row["nodes"]) for _, row in points}
     searched = f" {nodes.pop()} nodes," if len(nodes) == 1 else ""
     words = f"self-play,{searched} {games:,.0f} games; numbers: (w + l) / d, decided games to draws"
     style.title(axes, f"Results against {name}", words)
 
 
 def _draw_repeats(axes: Axes, rows: Sequence[Row]) -> None:
-    """Shares of repeated games, to 20 plies after the book and as a whole, one row a setting."""
+    """Shares of games repeated to 20 plies after the book and completely, a row for each setting."""
     for offset, (key, colour, label) in enumerate(_REPEATS):
         places = [i + 0.38 * offset - 0.19 for i in range(len(rows))]
         axes.barh(places, [row[key] or 0.0 for row in rows], 0.36, color=colour, label=label, gid=key)

@@ -1,4 +1,4 @@
-"""The tree of a root candidate and what vr expand reached from it: as rows, as text and as a picture."""
+"""The tree of positions that vr expand reached from a root candidate: as rows, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ALL_MARKS: tuple[Mark, ...] = get_args(Mark)
 class Leaf:
     """A position of a family, in its tree.
 
-    `level` is 0 for the root, `after` the place in the list of what it was reached from (-1 for the root); `distance`
-    is in plies, of children the rank of the policy's move; `later`: it comes after that position in the game. `move` is
-    the move that leads here, or for an earlier position the one that was played there, in SAN. Values are from the side
-    to move; None where there is nothing. `disagreement` is that of the question, calibrated or not.
+    `level` is 0 for the root, `after` the index in the list of the parent, from which the position was reached (-1 for
+    the root); `distance` is in plies, for children the rank of the policy's move; `later`: it comes after the parent in
+    the game. `move` (SAN) is the move that leads here, or for an earlier position the one that was played there. Values
+    are from the side to move, None if missing. `disagreement` is that of the question, calibrated or not.
     """
 
     position_id: int
@@ -58,9 +58,9 @@ class Leaf:
 
 
 def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
-    """The family that a position is in, for the question's net and oracle, in the order of the tree; empty without one.
+    """A position's family for the question's net and oracle, in the order of the tree; empty without one.
 
-    Raises ValueRepairError where nothing is scored by them.
+    Raises ValueRepairError if they have scored no position.
     """
     pair = store.pick(question.net, question.oracle)
     root = families.roots_of(store, *pair, [position_id]).get(position_id)
@@ -80,7 +80,7 @@ def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Q
 
 
 def _judged(store: Store, members: Sequence[Member], question: Question) -> dict[int, float]:
-    """What is held against deep Q, by position: the net's Q, calibrated where the question asks for it."""
+    """The net's Q by position, calibrated if the question is for calibrated Q."""
     net_q = {member.position_id: member.net_q for member in members if member.net_q is not None}
     if question.calibration == "none" or not net_q:
         return net_q
@@ -90,12 +90,12 @@ def _judged(store: Store, members: Sequence[Member], question: Question) -> dict
 
 
 def _tree(members: Sequence[Member], judged: Mapping[int, float], alpha: float, question: Question) -> Iterator[Leaf]:
-    """From the root on, each position before what was reached from it."""
+    """The leaves of a family from the root on, parents before children."""
     by_id = {member.position_id: member for member in members}
     reached: dict[int, list[Member]] = {}
     root = members[0]
     for member in members[1:]:
-        # What it was reached from may have gone with a part of a merged store.
+        # The parent may be missing from a merged store.
         parent = member.parent_id if member.parent_id in by_id else root.position_id
         reached.setdefault(parent or 0, []).append(member)
     stack, seen, places = [(root, 0, -1)], {root.position_id}, 0
@@ -103,10 +103,10 @@ def _tree(members: Sequence[Member], judged: Mapping[int, float], alpha: float, 
         member, level, after = stack.pop()
         parent_id = member.parent_id if member.parent_id in by_id else root.position_id
         yield _leaf(member, None if level == 0 else by_id[parent_id or 0], level, after, judged, alpha, question)
-        new = [each for each in reached.get(member.position_id, []) if each.position_id not in seen]
-        seen |= {each.position_id for each in new}
-        new.sort(key=lambda each: (STEPS.index(each.step or "game"), each.distance, each.position_id), reverse=True)
-        stack += [(each, level + 1, places) for each in new]
+        new = [child for child in reached.get(member.position_id, []) if child.position_id not in seen]
+        seen |= {child.position_id for child in new}
+        new.sort(key=lambda child: (STEPS.index(child.step or "game"), child.distance, child.position_id), reverse=True)
+        stack += [(child, level + 1, places) for child in new]
         places += 1
 
 
@@ -153,18 +153,18 @@ def _mark(member: Member, off: float | None, threshold: float) -> Mark:
 
 
 def _move(parent: Member, member: Member) -> tuple[bool, str]:
-    """Whether a position comes after what it was reached from, and the move between them that is told."""
+    """Whether a position comes after its parent in the game, and the move to show (see `Leaf`)."""
     same, ours, theirs = parent.start_fen == member.start_fen, member.moves, parent.moves
     if same and len(ours) > len(theirs) and ours[: len(theirs)] == theirs:
         return True, _san(parent.fen, ours[len(theirs) :])
     if same and ours == theirs[: len(ours)]:
         return False, _san(member.fen, theirs[len(ours) : len(ours) + 1])
-    # It was met before, with another history.
+    # The position came up before, with another history.
     return member.step != "parent", ""
 
 
 def _san(fen: str, moves: Sequence[str]) -> str:
-    """The last of the moves in SAN, with its number; nothing where they are none from here."""
+    """The last of the moves in SAN, with its number; empty if they are not legal here."""
     board = chess.Board(fen)
     try:
         for move in moves[:-1]:
@@ -193,7 +193,7 @@ _LEGEND: Mapping[Mark, str] = {
 
 
 def lines(leaves: Sequence[Leaf], here: int, threshold: float, *, unicode: bool = True) -> list[str]:
-    """The tree as text for a terminal; `here` is the position that was asked for."""
+    """The tree as text for a terminal, with a mark at the position `here`."""
     if not leaves:
         return ["family    none: vr expand reached nothing from it"]
     found = sum(leaf.candidate for leaf in leaves)
@@ -232,7 +232,7 @@ def _values(leaf: Leaf) -> str:
 
 
 def _stems(leaves: Sequence[Leaf], unicode: bool) -> Iterator[str]:
-    """The lines of the tree before each position."""
+    """The line drawing before each position."""
     down, along, last = ("│  ", "├─ ", "└─ ") if unicode else ("|  ", "|- ", "`- ")
     ends = {leaf.after: i for i, leaf in enumerate(leaves)}  # the last one of each parent
     open_levels: list[bool] = []
@@ -251,7 +251,7 @@ COLUMNS = (*_OF_LEAF, "candidate", "inferred", "mark")
 
 
 def told(leaves: Sequence[Leaf]) -> list[dict[str, Any]]:
-    """JSON-able, a dict with the keys `COLUMNS` a position."""
+    """JSON-able: for each position a dict with the keys `COLUMNS`."""
     return [{name: getattr(leaf, name) for name in COLUMNS} for leaf in leaves]
 
 
@@ -261,11 +261,10 @@ _GAME = 0
 
 
 class TreePlace(NamedTuple):
-    """Where a position stands: plies from the root across, lanes one below the other; `after` is the place in the list
-    of the position that a stroke comes from (-1: none).
+    """Where a position is drawn: horizontally in plies from the root, vertically in lanes. `after` is the index of the
+    position that a stroke comes from (-1: none).
 
-    The game runs along lane 0. A line goes on in the lane of the position that it was reached from, or in one of its
-    own; each child has a lane.
+    The game runs along lane 0. A line continues in the lane of its parent, or in one of its own; each child has a lane.
     """
 
     ply: int
@@ -275,27 +274,27 @@ class TreePlace(NamedTuple):
 
 def places(leaves: Sequence[Leaf]) -> list[TreePlace]:
     """The places of a family's positions, in their order; no two have the same."""
-    found = [TreePlace(0, _GAME, -1)] * len(leaves)
+    drawn = [TreePlace(0, _GAME, -1)] * len(leaves)
     taken = {(0, _GAME)}
-    # Nearer to the root first: what was reached in the first round has the lanes next to it.
+    # Nearer to the root first: positions of the first round get the lanes next to it.
     for parent in sorted(range(len(leaves)), key=lambda i: (leaves[i].level, i)):
         for branch in _branches(leaves, parent):
-            here = found[parent]
+            here = drawn[parent]
             plies = [here.ply + _step(leaves[i]) for i in branch]
             lane = _lane(leaves[branch[0]].step, here, plies, taken)
             after = parent
             for i, ply in zip(branch, plies, strict=True):
-                found[i] = TreePlace(ply, lane, after)
+                drawn[i] = TreePlace(ply, lane, after)
                 after = i
             # Another stroke may run along the game; a lane of its own belongs to a line all the way.
             first = here.ply + (1 if plies[-1] > here.ply else -1)
             way = range(min(first, plies[-1]), max(first, plies[-1]) + 1)
             taken |= {(ply, lane) for ply in (plies if lane == _GAME else way)}
-    return found
+    return drawn
 
 
 def _branches(leaves: Sequence[Leaf], parent: int) -> Iterator[list[int]]:
-    """What was reached from a position, in rows that are drawn as one stroke."""
+    """The positions reached from a parent, in rows that are drawn as one stroke."""
     mine = [i for i, leaf in enumerate(leaves) if leaf.after == parent]
     game = [i for i in mine if leaves[i].step in ("parent", "game")]
     for later in (False, True):
@@ -305,12 +304,12 @@ def _branches(leaves: Sequence[Leaf], parent: int) -> Iterator[list[int]]:
 
 
 def _distinct(row: Sequence[int], leaves: Sequence[Leaf]) -> Iterator[list[int]]:
-    """The row, the nearest first, without any that is as far as the one before: such are rows of their own."""
+    """The row by distance with one position for each distance; the others as rows of their own."""
     row = sorted(row, key=lambda i: _far(leaves[i]))
-    kept = [i for k, i in enumerate(row) if k == 0 or _far(leaves[i]) != _far(leaves[row[k - 1]])]
-    if kept:
-        yield kept
-    yield from ([i] for i in row if i not in kept)
+    distinct = [i for k, i in enumerate(row) if k == 0 or _far(leaves[i]) != _far(leaves[row[k - 1]])]
+    if distinct:
+        yield distinct
+    yield from ([i] for i in row if i not in distinct)
 
 
 def _far(leaf: Leaf) -> int:
@@ -318,14 +317,15 @@ def _far(leaf: Leaf) -> int:
 
 
 def _step(leaf: Leaf) -> int:
-    """Plies from what it was reached from."""
+    """Plies from the parent."""
     if leaf.step == "child":
         return 1
     return _far(leaf) if leaf.later else -_far(leaf)
 
 
 def _lane(step: str | None, here: TreePlace, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
-    """The nearest lane that is free all the way: lines above the game, children below, what they lead to beyond."""
+    """The nearest lane that is free all the way: above the game for lines, below for children, further out for their
+    own branches."""
     first = here.ply + (1 if plies[-1] > here.ply else -1)
     if step in ("parent", "game") and not any((ply, here.lane) in taken for ply in plies):
         return here.lane

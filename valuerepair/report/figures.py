@@ -1,4 +1,4 @@
-"""Every kind of plot by name: one line of Python a figure, and what `vr plot` offers.
+"""Every kind of plot by name, for `vr plot` and for Python:
 
 from valuerepair.report import figures
 figure = figures.draw("hexbin", "valuerepair.db", threshold=0.4)
@@ -31,9 +31,9 @@ _RATES = _COUNTED | {"weighted"}
 
 @dataclass(frozen=True, slots=True)
 class PlotKind:
-    """A kind of plot: `help` in one line, what it `reads`, the `options` it takes, and who draws it.
+    """A kind of plot: `help` in one line, what it `reads`, the `options` it takes, and the function that draws it.
 
-    `place` is ``module:function`` below `valuerepair.report`, imported on first use.
+    `place` is that function, ``module:function`` below `valuerepair.report`, imported on first use.
     """
 
     help: str
@@ -42,10 +42,10 @@ class PlotKind:
     place: str
 
     def drawer(self) -> Callable[..., Drawing]:
-        """Who draws it: of a store, for a question, by weight or not; of a file, with its path."""
-        module, _, function = self.place.partition(":")
-        found: Callable[..., Drawing] = getattr(importlib.import_module(f"valuerepair.report.{module}"), function)
-        return found
+        """The function at `place`: takes a store, a question and whether to weight; or the path of a file."""
+        module, _, name = self.place.partition(":")
+        function: Callable[..., Drawing] = getattr(importlib.import_module(f"valuerepair.report.{module}"), name)
+        return function
 
 
 KINDS: Mapping[str, PlotKind] = MappingProxyType(
@@ -83,7 +83,7 @@ def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> F
 
 
 def drawing(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Drawing:
-    """`draw`, with what the figure shows in one line."""
+    """As `draw`, with a line that describes the figure."""
     chosen = kind_of(kind, options)
     drawer = chosen.drawer()
     if chosen.reads != STORE:
@@ -101,7 +101,7 @@ def drawing(kind: str, source: Store | str | os.PathLike[str], **options: Any) -
 
 
 def kind_of(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> PlotKind:
-    """The kind of that name. Raises UsageError where there is none, and for options (by name) it does not take."""
+    """The kind of that name. Raises UsageError for an unknown name, and for options (by name) that it does not take."""
     if name not in KINDS:
         raise UsageError(f"no kind of plot {name}; there are {', '.join(KINDS)}")
     kind = KINDS[name]

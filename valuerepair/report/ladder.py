@@ -1,4 +1,4 @@
-"""The screening ladder as plots and as a table: what recall costs, and who is still on it at each rung."""
+"""The screening ladder as plots and as a table: the cost of recall, and the positions left at each rung."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted, wilson_bounds
@@ -26,16 +25,16 @@ from valuerepair.store.columns import stored_rungs
 from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
 
-_WANTED = 0.95  # of the table; the curve itself has no use for it
+_WANTED = 0.95  # the table's recall; the curve does not depend on it
 
 
 def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of candidates kept (y) against nodes, as a share of searching all in full (x).
 
-    The curve is cross-validated on what was searched in full by way of all rungs (`screening.fit.curve`), for a row
-    of wanted recalls; its intervals are Wilson's for as many candidates. The diamond is what the store's runs had, with
-    recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
-    ``runs-interval``, ``brute-force``. Raises ValueRepairError where nothing was screened, or too little to fit.
+    The curve is cross-validated on positions that were searched in full by way of all rungs (`screening.fit.curve`),
+    for several wanted recalls; its intervals are Wilson's for the number of candidates. The diamond is the store's own
+    runs, with recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
+    ``runs-interval``, ``brute-force``. Raises ValueRepairError if nothing was screened, or too little to fit.
     """
 
     table = screen_table(store, question, _WANTED)
@@ -57,7 +56,7 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
         ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
         axes.set_xticks(ticks, [f"1/{1 / t:g}" if t < 1 else "1" for t in ticks])
         axes.minorticks_off()
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        style.in_percent(axes.yaxis)
         axes.set(xlabel="nodes, as a share of searching all in full", ylabel="recall of candidates")
         figure.legend(loc="outside lower center", ncols=3)  # intervals may be anywhere in the axes
         screen = table.screen
@@ -79,9 +78,9 @@ def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
 
 
 def _numbers(points: Sequence[CurvePoint], height: float) -> list[tuple[str, CurvePoint]]:
-    """The recalls wanted, each at its point; points of which the numbers would cover one another share a range.
+    """The wanted recalls, each at its point; points whose numbers would overlap share a range.
 
-    `height` is what the vertical axis covers, the horizontal one is logarithmic and ends at 1.
+    `height` is the span of the vertical axis; the horizontal one is logarithmic and ends at 1.
     """
     written: list[tuple[str, CurvePoint]] = []
     waiting = sorted(points, key=lambda point: point.share)
@@ -104,9 +103,9 @@ def _numbers(points: Sequence[CurvePoint], height: float) -> list[tuple[str, Cur
 def survival(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions still on the ladder after the cut at each rung: candidates and the others.
 
-    Of what is known to be one or the other, by weight: cut positions that were audited stand for all that were cut.
-    Positions from before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
-    ``candidates``, ``others``, and ``candidates-intervals``. Raises ValueRepairError where no ladder was in use.
+    Only positions with a known disagreement count, by weight: audited cuts stand for all positions that were cut.
+    Positions from before the first ladder are left out. Bars are 95 % intervals. Artists carry a gid: ``candidates``,
+    ``others``, and ``candidates-intervals``. Raises ValueRepairError if no ladder was in use.
     """
     frame = store.frame(question, text=False)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
@@ -121,7 +120,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
     cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
     off = is_candidate(rows.disagreement[on_ladder], question.threshold)
     weight, game = rows.weight[on_ladder], rows.game[on_ladder]
-    # A rung that cut nothing is a rung all the same; stores of earlier versions cut at 0 nodes too.
+    # Rungs that cut no position count as well; in stores of earlier versions there are cuts at 0 nodes.
     rungs = sorted({*stored_rungs(store.connection, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
     with style.house_style():
         figure, axes = style.new_figure(7.2, 4.9)
@@ -136,7 +135,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
                 )
         shown = ["all", *("before\nany search" if rung == 0 else f"{rung:,}" for rung in rungs)]
         axes.set_xticks(range(len(shown)), shown)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        style.in_percent(axes.yaxis)
         by = ", by weight" if rows.weighted else ""
         axes.set(ylim=(0, 1.05), xlabel="after the cut at so many nodes", ylabel=f"still on the ladder{by}")
         axes.legend(loc="lower left")
@@ -146,18 +145,18 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
 
 
 def survivors(cut_at: Floats, weight: Floats, game: Ids, rungs: Sequence[int]) -> list[Rate]:
-    """The share still on the ladder before it and after each of the `rungs`, by weight.
+    """The share of positions on the ladder before the first and after each of the `rungs`, by weight.
 
-    `cut_at` [n] are nodes where each left the ladder or would have, infinity where nowhere.
+    `cut_at` [n] are the nodes at which each left the ladder or would have, infinity if at no rung.
     """
     stays: list[Flags] = [np.ones(len(cut_at), np.bool_), *(cut_at > rung for rung in rungs)]
-    return [weighted(each, weight, game) for each in stays]
+    return [weighted(on_ladder, weight, game) for on_ladder in stays]
 
 
 def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:
     x, y = range(len(rates)), [rate.rate for rate in rates]
     beside = 0.04 if gid == "others" else -0.04  # so that neither interval covers the other
-    # All begin on it: that share has no interval.
+    # The first share, all positions, has no interval.
     low, high = [rate.low for rate in rates[1:]], [rate.high for rate in rates[1:]]
     axes.vlines([at + beside for at in x[1:]], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)
@@ -168,9 +167,9 @@ RECALLS = (0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
 
 @dataclass(frozen=True)
 class ScreenTable:
-    """A ladder fitted to what a store has now, and its cross-validated curve.
+    """A ladder fitted to the present store, and its cross-validated curve.
 
-    `stored` is when the store's own was fitted, None where there is none.
+    `stored` is when the ladder in the store was fitted, None without one.
     """
 
     screen: Screen
@@ -214,9 +213,9 @@ class ScreenTable:
 
 
 def screen_table(store: Store, question: Question, recall: float = 0.98) -> ScreenTable:
-    """Fits the ladder to what the store and the package have, as `vr mine` does, and measures it on the store's.
+    """Fits the ladder to the searches of store and package, as `vr mine` does, and measures it on the store's.
 
-    Raises ValueRepairError where too little was searched in full by way of the rungs.
+    Raises ValueRepairError if too few positions were searched in full by way of the rungs.
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)
     rungs = stored_rungs(store.connection, oracle_id)
@@ -238,7 +237,6 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
     alike = (s for s in screens(store, net_id, oracle_id) if s.threshold == threshold)
     stored = next((s.fitted for s in alike if is_calibrated(s.model) == beyond), None)
     package = package_rows(facts["kind"], nodes, rungs, question)
-    whole = data if package is None else joined(data, package)
-    fitted = fit_screen(whole, question, recall)
+    fitted = fit_screen(data if package is None else joined(data, package), question, recall)
     screen = replace(fitted, positions=len(data), positives=int(is_candidate(data.disagreement, threshold).sum()))
     return ScreenTable(screen, stored, curve(data, package, threshold, sorted({*RECALLS, recall})))

@@ -1,4 +1,4 @@
-"""The lowess line of a plot, for rows that stand for more than themselves too."""
+"""The lowess line of a plot, of weighted rows, too."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ LOWESS_MIN_POSITIONS = 20
 # Local fits this far apart in deep Q (whose range is 2), with straight lines between them.
 LOWESS_STEP = 0.005
 LOWESS_PLACES = 401  # of the line that is drawn
-# Rows that the weighted fit is made from: more copies for finer weights, but not more than plain rows would take.
+# Rows of a weighted fit: copies make weights finer, up to the largest number of whole weights.
 _COPIES, _MOST_COPIES = 200_000, 1_000_000
 
 
 def lowess_line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats] | None:
     """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on `LOWESS_PLACES` places of x's range.
 
-    `weights` [n] say how many rows each stands for: the fit is that of the rows repeated so often (`copied`), so a
-    neighbourhood holds a share of the weight and not of the rows. Local fits are made every `LOWESS_STEP` only
-    (statsmodels' `delta`), which is what makes a million points a matter of seconds. None with fewer than
-    `LOWESS_MIN_POSITIONS` rows that weigh anything, or when x hardly varies.
+    `weights` [n] are the numbers of rows that each stands for: the fit is that of repeated rows (`copied`), so that a
+    neighbourhood holds a share of the weight and not of the rows. Local fits are `LOWESS_STEP` apart (statsmodels'
+    `delta`), which makes a million points a matter of seconds. None with fewer than `LOWESS_MIN_POSITIONS` rows of
+    positive weight, or if x hardly varies.
     """
     x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
     if len(x) < LOWESS_MIN_POSITIONS or np.ptp(x) < LOWESS_STEP:
@@ -37,17 +37,17 @@ def lowess_line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats] 
         x, y = x[rows], y[rows]
     places, first, alike = np.unique(x, return_index=True, return_counts=True)
     # One value may be a large share of all (0 in dead draws). A neighbourhood that it fills has no width, and in one
-    # that it nearly fills a few others decide the slope; so a neighbourhood holds at least twice as many.
+    # that it nearly fills, few others decide the slope; so a neighbourhood holds at least twice as many rows.
     fraction = float(np.clip(2 * alike.max() / len(x), LOWESS_FRACTION, 1.0))
     fitted = _fit(x, y, fraction)
     return None if fitted is None else (grid, np.interp(grid, places, fitted[first]))
 
 
 def copied(weights: Floats) -> NDArray[np.int64]:
-    """[n] how often each row is repeated, for rows in the order of x.
+    """[n] the number of copies of each row, for rows in the order of x.
 
-    Whole weights (up to a million in all) are taken as they are. Others are multiplied first, and rounded along the
-    cumulated sum (`judge.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
+    Whole weights (up to a million in all) are used unchanged. Others are multiplied first, and rounded along the
+    cumulative sum (`judge.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
     """
     total = float(weights.sum())
     if total > _MOST_COPIES:
@@ -58,11 +58,11 @@ def copied(weights: Floats) -> NDArray[np.int64]:
 
 
 def _fit(x: Floats, y: Floats, fraction: float) -> Floats | None:
-    """statsmodels' lowess of y at x, which ascends; None where it has no answer."""
+    """statsmodels' lowess of y at ascending x; None if it is not finite."""
     from statsmodels.nonparametric.smoothers_lowess import lowess
 
     for iterations in (3, 0):
-        # Where all residuals are 0 the robust weights are 0 / 0; the plain fit has an answer there.
+        # If all residuals are 0 the robust weights are 0 / 0, but the plain fit is finite.
         with np.errstate(divide="ignore", invalid="ignore"):
             fitted: Floats = lowess(
                 y, x, fraction, it=iterations, delta=LOWESS_STEP, is_sorted=True, return_sorted=False

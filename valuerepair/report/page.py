@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPage:
-    """What a page holds: `positions` with a disagreement, `shown` of them, `candidates` among all; `size` in bytes."""
+    """What a page has: `positions` with a disagreement, `shown` of them, `candidates` among all; `size` in bytes."""
 
     positions: int
     shown: int
@@ -49,11 +49,11 @@ def write(
     seed: int = 0,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> WrittenPage:
-    """Writes the report on what the question's net and oracle have scored as one HTML file.
+    """Writes the report on the scores of the question's net and oracle as one HTML file.
 
-    At most about `points` positions are shown one by one (`page_content.choose`); figures are of all. `on_step` is told
-    what comes next. Raises UsageError for too few points, ValueRepairError when nothing is scored, OSError when the
-    folder cannot be written.
+    It shows at most about `points` positions one by one (`page_content.choose`); figures are of all. `on_step` is
+    called with the name of each step before it. Raises UsageError for too few points, ValueRepairError if nothing is
+    scored, OSError if the folder cannot be written.
     """
     question = question or Question()
     threshold, q_from = question.threshold, question.q_from
@@ -100,9 +100,9 @@ _POLICY = (
 
 
 def document(content: Content) -> bytes:
-    """The whole file. Names of modules are unique, so that they can be one script: a file has no other file to import.
+    """The HTML file. All modules are one script, as a single file cannot import others; so their names are unique.
 
-    Style may stand in elements, as the plotting library sets it so; nothing of the archives becomes style.
+    Its policy allows style in elements, which the plotting library needs; text from archives never becomes style.
     """
     words = json.dumps(content.words, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     script, plotly = bundle(), plotly_script()
@@ -114,25 +114,25 @@ def document(content: Content) -> bytes:
         "numbers": _pack(content.numbers),
         "script": script,
     }
-    # One pass: what is put in is not looked at again.
+    # One pass, so that inserted text is not replaced in turn.
     body = re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], template_part("report.html"))
     policy = _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}")
     return page_frame("valuerepair report", body, policy, "style.css").encode()
 
 
 def bundle() -> str:
-    """All modules as one strict script. It must not end the element that it stands in."""
+    """All modules as one strict script, which must not contain the end of a script element."""
     text = "".join(_EXPORT.sub("", _IMPORT.sub("", template_part(f"{name}.js"))) for name in MODULES)
     return f'"use strict";\n(() => {{\n{text}}})();\n'
 
 
 def plotly_script() -> str:
-    """Plotly's own script, as its Python package brings it."""
+    """Plotly's own script, from its Python package."""
     return resources.files("plotly").joinpath("package_data").joinpath("plotly.min.js").read_text("utf-8")
 
 
 def _pack(content: bytes) -> str:
-    """As base64 of gzip, which has no character that HTML knows; without a time, so the same page is the same file."""
+    """Base64 of gzip, which needs no escapes in HTML; without a time, so that equal pages are equal files."""
     return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 
-# Candidates, the worst first, that the page has the family of.
+# The page has the families of this many candidates, the worst ones.
 FAMILIES = 1_000
 _GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
 _REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
@@ -66,9 +66,9 @@ def content_of(
     threshold: float,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Content:
-    """The content of a page about the scored positions `every`, which shows `rows` of them, `shown`.
+    """The content of a page on the scored positions `every`, which shows their rows `shown`, read as `rows`.
 
-    `on_step` is told the name of each step before it.
+    `on_step` is called with the name of each step before it.
     """
     on_step("labels")
     frame = rows.frame
@@ -121,10 +121,10 @@ def content_of(
 
 
 def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, threshold: float) -> dict[str, Any]:
-    """The families of the worst candidates among `rows`: by root, and the root of each candidate.
+    """The families of the worst candidates among `rows`, by root, and the root of each candidate.
 
-    Of each position of a family: position_id, plies from the root, lane and where its stroke comes from
-    (`family.places`), mark (a number in `marks`), how it was reached, FEN, net Q, deep Q, disagreement.
+    Each position of a family is a list: position_id, plies from the root, lane and origin of its stroke
+    (`family.places`), mark (an index into `marks`), the way it was reached, FEN, net Q, deep Q, disagreement.
     """
     pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     found: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
@@ -196,7 +196,7 @@ def _add_moves(columns: Columns, rows: PageRows) -> None:
 
 
 def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
-    """The line of all positions; of very many, of `_LOWESS_ROWS` that lie evenly along deep Q, by weight."""
+    """The line of all positions; if there are too many, of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
     judged = "calibrated_q" if "calibrated_q" in every else "net_q"
     x, y, weights = (every[name].to_numpy(np.float64) for name in ("deep_q", judged, "weight"))
     if len(x) > _LOWESS_ROWS:
@@ -211,14 +211,14 @@ def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
 def figures_of(
     store: Store, every: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame, threshold: float
 ) -> dict[str, Any]:
-    """What `vr stats` says of the net and the oracle of the frame: ``stats`` as by ``--json``, ``lines`` as text.
+    """The output of `vr stats` for the frame's net and oracle: ``stats`` as with ``--json``, ``lines`` as text.
 
-    `rows`, with `labels`, are those of `every` that are shown: mostly all candidates are among them.
+    `rows`, with `labels`, are the shown rows of `every`, which mostly include all candidates.
     """
     attrs = every.attrs
     question = Question.answered_by(attrs, threshold)
     figures = store_figures(store, question)
-    figures["scored"]["alpha"] = dict(attrs["alpha"])  # where it is from: asked for by number it would say "given"
+    figures["scored"]["alpha"] = dict(attrs["alpha"])  # with its origin; the question's number alone would be "given"
     figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
     size = rows["disagreement"].abs().to_numpy(np.float64)
     candidates = is_candidate(size, threshold).sum()
@@ -236,7 +236,7 @@ def figures_of(
 
 
 def _sources(store: Store) -> list[dict[str, Any]]:
-    """The archives, without their folders: a page may be published."""
+    """The archives without their folders, as a page may be published."""
     query = """
         SELECT g.source, count(DISTINCT g.id), count(*) FROM positions p JOIN games g ON g.id = p.game_id
         GROUP BY g.source ORDER BY count(*) DESC
@@ -251,7 +251,7 @@ _ALIGN = 8  # the largest number; a typed array begins at a multiple of its numb
 
 
 class Columns:
-    """Arrays by name, one behind the other; `layout` says where each lies, `content` are their bytes."""
+    """Arrays by name, concatenated; `layout` has type, offset and length of each, `content` their bytes."""
 
     def __init__(self) -> None:
         self.layout: dict[str, dict[str, Any]] = {}
@@ -268,7 +268,7 @@ class Columns:
         self._size += len(padded)
 
     def add_lines(self, name: str, lines: Sequence[str]) -> None:
-        """Adds lines of UCI moves joined by blanks: all moves in one array, and where each line begins.
+        """Adds lines of UCI moves joined by blanks: all moves in one array, and the beginning of each line in another.
 
         Moves are numbers as in `valuerepair.chess.positions`; line i is ``name[name_from[i] : name_from[i + 1]]``.
         """
@@ -277,16 +277,16 @@ class Columns:
         self.add_moves(name, flat, np.cumsum([0, *map(len, split)]))
 
     def add_moves(self, name: str, moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> None:
-        """Adds lines that are numbers already."""
+        """Adds lines of moves as numbers, with their beginnings."""
         self.add(name, moves)
         self.add(f"{name}_from", begins.astype(np.uint32))
 
     def add_words(self, name: str, words: Sequence[str | None]) -> list[str]:
-        """Adds words as numbers, 0 for none; returns the list that the numbers count in, its first word empty."""
-        known = ["", *sorted({word for word in words if word})]
-        place = {word: i for i, word in enumerate(known)}
-        self.add(name, np.array([place[word or ""] for word in words], np.uint32))
-        return known
+        """Adds words as indices into the list that it returns, whose first word is empty (for None)."""
+        distinct = ["", *sorted({word for word in words if word})]
+        index = {word: i for i, word in enumerate(distinct)}
+        self.add(name, np.array([index[word or ""] for word in words], np.uint32))
+        return distinct
 
     @property
     def content(self) -> bytes:
@@ -298,16 +298,16 @@ def moves_column(moves: Sequence[str | None]) -> NDArray[np.uint16]:
     return np.array([encode_move(move) if move else 0 for move in moves], np.uint16)
 
 
-# The worst positions whose PGN entries have all moves, at some milliseconds each; of the others it is a FEN.
+# PGN entries of this many worst positions have all moves, which take some milliseconds each; the others have a FEN.
 MOVETEXTS = 2_000
 WEIGHT_STEPS = 10_000  # books give weights with four decimals
 
 
 class BookEntries(NamedTuple):
-    """Of n positions: their FENs as books write them, and what else an entry needs that the page does not know.
+    """The parts of book entries of n positions that the page cannot compute: their FENs as books write them, and more.
 
-    `weights` are in steps of 1 / `WEIGHT_STEPS`. `playable` says whether lc0 would play on from here; only such are
-    written. `movetexts`, by row, is what follows the tags in PGN where that is more than a FEN.
+    `weights` are in steps of 1 / `WEIGHT_STEPS`. `playable` says whether lc0 would play on from here; books have only
+    such positions. `movetexts`, by row, is the text after the tags in PGN if that is more than a FEN.
     """
 
     fens: list[str]
@@ -317,9 +317,9 @@ class BookEntries(NamedTuple):
 
 
 def entries_of(rows: PageRows, threshold: float) -> BookEntries:
-    """What entries of the rows are made of, weights for this threshold.
+    """The parts of the rows' book entries, with weights for this threshold.
 
-    The `MOVETEXTS` rows of the largest disagreement have their moves. Raises ValueRepairError when recorded moves are
+    The `MOVETEXTS` rows with the largest disagreement have their moves. Raises ValueRepairError if recorded moves are
     illegal.
     """
     frame = rows.frame
@@ -339,16 +339,16 @@ def entries_of(rows: PageRows, threshold: float) -> BookEntries:
 
 def game_tags(game: Mapping[str, Any]) -> str:
     """The tags that all positions of a game (of `PageRows.games`) begin with."""
-    known: dict[Hashable, Any] = {"net_q": np.nan, "deep_q": np.nan, "disagreement": np.nan, "book_weight": 0.0}
-    row: dict[Hashable, Any] = {"game": game["number"], **known, "plies_before": 0, "parent_of": ""}
+    values: dict[Hashable, Any] = {"net_q": np.nan, "deep_q": np.nan, "disagreement": np.nan, "book_weight": 0.0}
+    row: dict[Hashable, Any] = {"game": game["number"], **values, "plies_before": 0, "parent_of": ""}
     tags = pgn_tags(row | dict(game))
     return "".join(_tag(name, tags[name]) for name in list(tags)[: list(tags).index("NetQ")])
 
 
 def game_operand(game: Mapping[str, Any]) -> str:
-    """What the EPD operation ``id`` of all positions of a game begins with, as text of an operand."""
+    """The beginning of the operand of the EPD operation ``id`` for all positions of a game."""
     name = f"{PurePath(str(game['source'])).name}#{game['number']}"
-    # Cut to an operand's length here already: the page cuts what it puts together, so nothing is lost.
+    # It is cut to an operand's length already here; the page cuts the complete operand in the same way.
     return epd_entry(STARTPOS_FEN, {"id": name}).partition(' id "')[2].removesuffix('";')
 
 
@@ -358,7 +358,7 @@ def _tag(name: str, text: str) -> str:
 
 
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
-    """What follows the tags, by row; made in the order of moves, so that common beginnings are replayed once."""
+    """The text after the tags, by row; written in the order of moves, so that common beginnings are replayed once."""
     worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
     columns = [frame[name].tolist() for name in ("start_fen", "moves", "fen")]
     writer, found = LineWriter(), {}
@@ -372,7 +372,7 @@ def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
 DEFAULT_POINTS = 100_000
 # The largest disagreements are always shown, however many candidates there are.
 WORST = 1_000
-# Where candidates alone would fill the page, this share of it is left to the rest: rates need both.
+# If candidates alone would fill the page, this share of it is left to the rest, as rates need both.
 REST_SHARE = 0.2
 
 STRATA = ("worst", "candidates", "rest")
@@ -382,8 +382,8 @@ STRATA = ("worst", "candidates", "rest")
 class ShownRows:
     """Rows [n] of the frame, ascending, with the stratum [n] of each (an index into `STRATA`).
 
-    `shown` and `of` count rows by stratum, `of` those of the whole store. ``of / shown`` is how many rows each row of
-    the stratum stands for, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
+    `shown` counts the page's rows by stratum, `of` those of the whole store. A row of the stratum stands for ``of /
+    shown`` rows, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
     """
 
     rows: NDArray[np.int64]
@@ -405,9 +405,9 @@ class ShownRows:
 def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> ShownRows:
     """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
 
-    Where the candidates are more than the page holds, the `WORST` of them are shown and the others sampled too, so that
-    `REST_SHARE` of the page is left to the rest. Samples are drawn without replacement, each row with the same chance.
-    The `WORST` are shown even beyond `limit`.
+    If there are too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it
+    is left to the rest. Samples are drawn without replacement, each row with the same chance. The `WORST` are shown
+    even beyond `limit`.
     """
     size = np.abs(frame["disagreement"].to_numpy(np.float64))
     wrong = is_candidate(size, threshold)
@@ -416,7 +416,7 @@ def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, s
     worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
     others = np.setdiff1d(candidates, worst)
     room = max(limit - len(worst), 0)
-    # Never none of a stratum that has any: nothing would stand for its rows.
+    # At least one of each stratum that is not empty: otherwise no row would stand for its rows.
     for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit), 1))
     strata = (worst, _sample(others, max(room - for_rest, 1), dice), _sample(rest, for_rest, dice))
     rows = np.concatenate(strata)
@@ -430,7 +430,7 @@ def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> N
     return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
 
 
-# Of all positions: what is chosen by, and what is drawn of all of them; calibrated_q and step too where there is one.
+# Columns that are read of all positions; calibrated_q and step, too, if the question needs them.
 OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
 _WORDS = {
     "fen": "p.fen",
@@ -453,11 +453,11 @@ _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_el
 
 
 class PageRows(NamedTuple):
-    """n positions. What a game says of itself is text that anybody may have written.
+    """n positions. The texts of games are untrusted: anybody may have written them.
 
-    `frame` has the columns of `Store.frame` that labels, books and the page need. `moves` are the histories one behind
-    the other, as in `valuerepair.chess.positions`; row i has ``moves[begins[i] : begins[i + 1]]``. `games` has
-    a dict a game (`_GAME`, `_HEADERS`), `game_of` int64[n] which of them each row is from.
+    `frame` has the columns of `Store.frame` that labels, books and the page need. `moves` are the concatenated
+    histories, as in `valuerepair.chess.positions`; row i has ``moves[begins[i] : begins[i + 1]]``. `games` has a dict
+    for each game (`_GAME`, `_HEADERS`), `game_of` int64[n] the index of each row's game.
     """
 
     frame: pd.DataFrame
@@ -468,9 +468,9 @@ class PageRows(NamedTuple):
 
 
 def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
-    """The rows of a frame with the columns `OF_ALL`, ascending by position, read whole.
+    """Reads all columns for the rows of a frame with the columns `OF_ALL`, ascending by position.
 
-    Reads only what the rows need: a frame of a million positions with texts would take gigabytes.
+    Texts are read for these rows only: those of a million positions would take gigabytes.
     """
     net = frame.attrs["net"]
     pair = {
@@ -489,19 +489,19 @@ def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
     columns["net_best"] = objects([decode_move(move) if move else None for move in cells["net_best"]])
     columns["game"] = np.array([game["number"] for game in games], np.int64)[game_of]
     columns["source"] = objects([game["source"] for game in games])[game_of]
-    whole: pd.DataFrame = frame.assign(**{name: _series(column, frame) for name, column in columns.items()})
-    return PageRows(whole, moves, begins, games, game_of)
+    with_columns: pd.DataFrame = frame.assign(**{name: _series(column, frame) for name, column in columns.items()})
+    return PageRows(with_columns, moves, begins, games, game_of)
 
 
 def objects(cells: Sequence[Any]) -> NDArray[np.object_]:
-    """The cells as they are: numpy would make an array of texts, or of lists, something else."""
+    """The unchanged cells: numpy would convert texts and lists."""
     column = np.empty(len(cells), object)
     column[:] = cells
     return column
 
 
 def _series(column: NDArray[Any], frame: pd.DataFrame) -> pd.Series[Any]:
-    """Objects stay objects: pandas would turn the None among texts into NaN."""
+    """A series of unchanged objects: pandas would turn None among texts into NaN."""
     import pandas as pd
 
     series: pd.Series[Any] = pd.Series(column, frame.index, object if column.dtype == object else None)
@@ -522,9 +522,9 @@ def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict
     """The games of these numbers, in that order."""
     words = ", ".join(f"g.{name}" for name in _GAME_WORDS)
     query = f"SELECT {words}, g.headers FROM json_each(:ids) j JOIN games g ON g.id = j.value"
-    found = []
+    games = []
     for *cells, text in connection.rows_of(numbers.tolist(), query):
         headers = json.loads(text)
         of_headers = {name: headers.get(header) for name, header in _HEADERS.items()}
-        found.append({**dict(zip(_GAME_WORDS, cells, strict=True)), **of_headers})
-    return found
+        games.append({**dict(zip(_GAME_WORDS, cells, strict=True)), **of_headers})
+    return games

@@ -1,4 +1,4 @@
-"""Rates of candidates: by threshold, by what is known of a position, and which labels the candidates have."""
+"""Rates of candidates by threshold and by properties of positions, and the shares of their labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
 
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
@@ -32,8 +31,8 @@ _LINES = (
 def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, and of either sign.
 
-    Bands are 95 % intervals (`intervals.weighted`); the scale is logarithmic, a rate of 0 has no point. Artists carry
-    a gid: ``all``, ``optimistic``, ``pessimistic``, with ``-interval`` behind it their bands, ``threshold``.
+    Bands are 95 % intervals (`intervals.weighted`); on the logarithmic scale a rate of 0 has no point. Artists carry a
+    gid: ``all``, ``optimistic``, ``pessimistic``, their bands the same with ``-interval``, and ``threshold``.
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
@@ -50,7 +49,7 @@ def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Dr
             _draw_curve(axes, seen, colour, marker, gid, label)
         axes.axvline(question.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        style.in_percent(axes.yaxis)
         axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
         axes.legend(loc="upper right")
         at = f"at {question.threshold:g}: {percent(found)}"
@@ -62,7 +61,7 @@ def _draw_curve(
     axes: Axes, points: Sequence[tuple[float, Rate]], colour: str, marker: str, gid: str, label: str
 ) -> None:
     x, rates = [t for t, _ in points], [rate for _, rate in points]
-    # A bound of 0 has no place on a logarithmic scale; the band ends a hundredth below the rate.
+    # A bound of 0 has no place on a logarithmic scale; the band ends at a hundredth of the rate.
     low = [max(rate.low, rate.rate / 100) for rate in rates]
     axes.fill_between(x, low, [rate.high for rate in rates], color=colour, alpha=0.15, lw=0, gid=f"{gid}-interval")
     axes.plot(x, [rate.rate for rate in rates], marker, ls="-", lw=1.2, ms=3.5, color=colour, gid=gid, label=label)
@@ -97,12 +96,12 @@ def by_men(store: Store, question: Question, by_weight: bool = True) -> Drawing:
 def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the candidates that have each label, see docs/methods/judges.md, "Labels"; artists as in `_bars`.
 
-    The kinds of blindness are shares of the candidates whose priors are known. Raises ValueRepairError where there is
-    no candidate.
+    The kinds of blindness are shares of the candidates whose priors are known. Raises ValueRepairError if there are no
+    candidates.
     """
     from valuerepair.report.stats import label_figures
 
-    # Only candidates have labels, and only they are read whole.
+    # Only candidates have labels, so only they are read with texts.
     frame = store.candidates(question)
     if not len(frame):
         raise ValueRepairError(
@@ -158,7 +157,7 @@ def _bars(
         if every is not None:
             axes.axvline(every.rate, color=style.GREY, lw=0.9, ls="--", gid="every")
         axes.set_yticks(range(len(rates)), [name for name, _ in rates])
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+        style.in_percent(axes.xaxis)
         axes.set(xlim=(0, 1.25 * top), ylim=(len(rates) - 0.4, -0.6), xlabel=f"{label}; lines: 95 % intervals")
         style.title(axes, title, made_from(frame), words)
     return Drawing(figure, f"{words.removesuffix(', dashed')}; {scale(frame)}")

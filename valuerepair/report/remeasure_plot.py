@@ -1,4 +1,4 @@
-"""Two nets on the same positions: the disagreement of one against the other's, and what changed by label."""
+"""Two nets on the same positions: the disagreement of one against the other's, and the changes by label."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _WIDTH = 11.5
 
 
 def draw(found: Remeasured) -> Figure:
-    """One row a comparison: left every position, right the differences of candidate shares by label.
+    """A row for each comparison: left every position, right the differences of candidate shares by label.
 
-    Left: the second net's disagreement (y) against the first's (x), both net Q less deep Q from the side to move; on
-    the diagonal nothing changed. Artists carry a gid: ``right-both``, ``still-wrong``, ``repaired``, ``newly-wrong``,
-    with a number behind it from the second row on. Right: second less first in percentage points of all positions,
-    with the paired 95 % intervals, in the order of the table; left of 0 is a repair. The second row is what is left of
-    it once each net's Q goes through its own curve.
+    Left: the second net's disagreement (y) against the first's (x), both net Q less deep Q from the side to move;
+    positions on the diagonal did not change. Artists carry a gid: ``right-both``, ``still-wrong``, ``repaired``,
+    ``newly-wrong``, numbered from the second row on. Right: second less first in percentage points of all positions,
+    with the paired 95 % intervals, in the order of the table; left of 0 is a repair. Its second line is the difference
+    after both nets were recalibrated.
     """
     rows = len(found.comparisons)
     with style.house_style():
@@ -107,7 +107,7 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     axes.axvline(0, color=style.GREY, lw=0.8)
     for i, (_, interval) in enumerate(rows):
         colour, marker = _verdict(interval)
-        low, middle, high = (100 * each for each in (interval.low, interval.difference, interval.high))
+        low, middle, high = (100 * share for share in (interval.low, interval.difference, interval.high))
         axes.plot([low, high], [i, i], color=colour, lw=1.4, solid_capstyle="butt")
         axes.plot(middle, i, marker, color=colour, ms=6, markeredgewidth=0, gid=f"change-{i}{suffix}")
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
@@ -115,16 +115,7 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
-    words = ["second net less first, 95 % intervals: of resampled games, of labels Newcombe's"]
-    if pair.at_own_alpha is not None:
-        other = pair.at_own_alpha
-        low, middle, high = (
-            100 * x for x in (other.difference.low, other.difference.difference, other.difference.high)
-        )
-        words.append(
-            f"all candidates at the second's own alpha {other.alpha:.0f}: {middle:+.2f} ({low:+.2f} to {high:+.2f})"
-        )
-    style.title(axes, "Candidates by label", *words)
+    style.title(axes, "Candidates by label", "second net less first, 95 % intervals of resampled games")
 
 
 def _verdict(interval: Interval) -> tuple[str, str]:

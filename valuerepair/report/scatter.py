@@ -1,4 +1,4 @@
-"""Net Q against deep Q, one point a position, with a lowess line; as density; and what remains of it."""
+"""Net Q against deep Q: a point for each position with a lowess line, as density, and the residuals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ScatterCounts(NamedTuple):
-    """What a scatter shows: positions, and how many of them are candidates."""
+    """The numbers of positions and candidates in a scatter plot."""
 
     positions: int
     candidates: int
@@ -38,15 +38,15 @@ def draw(
     """Net Q (y) against deep Q (x) of a store's `frame`, both from the side to move.
 
     Shows the diagonal, the band within which ``|net Q - deep Q| < threshold``, the candidates outside in colour by
-    sign, and the lowess line of net Q over deep Q. Only the columns net_q, deep_q and weight are used, and the frame's
-    attrs for the subtitle. The line and the rate of candidates are those of all positions that the rows stand for; not
-    `weighted`, or without the column, of the rows themselves.
+    sign, and the lowess line of net Q over deep Q. Uses only the columns net_q, deep_q and weight, and the frame's
+    attrs for the subtitle. The line and the rate of candidates are weighted; if not `weighted`, or without the column,
+    each row counts as one.
 
-    Of a frame of calibrated Q y is that. With its `calibration` y is the net's own Q, and the curve is there with its
-    interval: the deep Q (x) to be expected of each net Q (y). The band is along it then, and the candidates are those
-    beyond scale: a game's own curve may be a little beside that of all.
+    For a frame of calibrated Q, y is calibrated. With its `calibration` y is the net's own Q, and there is the curve
+    with its interval: the expected deep Q (x) of each net Q (y). The band then follows the curve, and candidates are
+    those beyond scale; the curve that a game's own positions are judged by may differ a little.
 
-    Raises UsageError for a threshold outside (0, 2], ValueRepairError when no row has a score.
+    Raises UsageError for a threshold outside (0, 2], ValueRepairError if no row has a score.
 
     Artists carry a gid: ``positions``, ``optimistic``, ``pessimistic``, ``lowess``, ``diagonal``, ``band``,
     ``calibration``, ``calibration-interval``.
@@ -80,12 +80,12 @@ def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing
 
 
 def said(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
-    """What a plot of all positions shows, in one line."""
+    """One line on a plot of all positions."""
     return f"{positions:,} positions, {candidates:,} candidates at {threshold:g}; {scale(frame)}"
 
 
 def draw_line(axes: Axes, rows: Scored, y: Floats, label: str, colour: str = style.INK) -> None:
-    """The lowess line of `y` [n] over deep Q, where there are positions enough."""
+    """The lowess line of `y` [n] over deep Q, if there are enough positions."""
     line = lowess_line(rows.deep, y, rows.weight)
     if line is not None:
         words = label + (", weighted" if rows.weighted else "")
@@ -97,27 +97,22 @@ def _calibration(store: Store, question: Question) -> Calibration | None:
 
 
 def _mirrored(values: Floats, others: Floats) -> Floats:
-    """[2 n - 1] an odd curve at -q … q, of `values` [n] at 0 … q; `others` [n] are the other bound's, or the same."""
+    """[2 n - 1] an odd curve at -q ... q, from `values` [n] at 0 ... q and those of the other bound, `others` [n]."""
     return np.concatenate([-others[:0:-1], values])
 
 
-def _net_q(calibration: Calibration) -> tuple[Floats, int]:
-    """The net Q, from -reach to reach, that a curve has values of, and how many of them are not negative."""
-    known = max(int(np.searchsorted(POINTS, calibration.reach, "right")), 2)
-    return _mirrored(POINTS[:known], POINTS[:known]), known
-
-
 def draw_curve(axes: Axes, calibration: Calibration) -> None:
-    """The deep Q (x) to be expected of each net Q (y), with its interval."""
-    q, known = _net_q(calibration)
-    curve, low, high = (each[:known] for each in (calibration.curve, calibration.low, calibration.high))
+    """The expected deep Q (x) of each net Q (y) within the calibration's reach, with its interval."""
+    count = max(int(np.searchsorted(POINTS, calibration.reach, "right")), 2)
+    q = _mirrored(POINTS[:count], POINTS[:count])
+    curve, low, high = (values[:count] for values in (calibration.curve, calibration.low, calibration.high))
     ends = _mirrored(low, high), _mirrored(high, low)
     axes.fill_betweenx(q, *ends, color=style.GREEN, alpha=0.3, lw=0, gid="calibration-interval")
     axes.plot(_mirrored(curve, curve), q, color=style.GREEN, lw=1.8, gid="calibration", label="calibration")
 
 
 def label_axes(axes: Axes, frame: pd.DataFrame, *, own: bool = False) -> None:
-    """Net Q over deep Q: limits, ticks, whose values; net Q is calibrated where the frame says so, or its `own`."""
+    """Net Q over deep Q: limits, ticks, names; net Q is the net's `own` or, if the frame has it, calibrated."""
     net, oracle = names(frame)
     axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
     axes.set_xticks(np.linspace(-1, 1, 5))
@@ -136,7 +131,7 @@ def point_of(positions: int) -> tuple[float, float]:
 def draw_points(axes: Axes, x: Floats, y: Floats, above: Flags, below: Flags) -> None:
     """All positions in grey, and over them the candidates, `above` and `below` the band."""
     size, opacity = point_of(len(y))
-    # Rasterised: a million points as vectors would make a file that no viewer opens.
+    # Rasterised: no viewer opens a file of a million points as vectors.
     shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
     inside = ~(above | below)
     axes.plot(x[inside], y[inside], "o", color=style.GREY, ms=size, alpha=opacity, gid="positions", **shape)
@@ -149,7 +144,7 @@ def draw_points(axes: Axes, x: Floats, y: Floats, above: Flags, below: Flags) ->
 
 
 def _draw_ground(axes: Axes, threshold: float, calibration: Calibration | None) -> None:
-    """What lies below the points: the band of agreement and the diagonal."""
+    """The ground below the points: the band of agreement and the diagonal."""
     ends = np.array([-1.0, 1.0])
     shape: dict[str, Any] = {"color": style.PALE, "lw": 0, "gid": "band", "label": f"within ±{threshold:g}"}
     if calibration is None:
@@ -161,7 +156,7 @@ def _draw_ground(axes: Axes, threshold: float, calibration: Calibration | None) 
 
 
 def _expected(calibration: Calibration | None) -> tuple[Floats, Floats]:
-    """What net Q are worth, and these: from -1 to 1; without a calibration, themselves."""
+    """(expected deep Q, net Q) from -1 to 1; the two are equal without a calibration."""
     if calibration is None:
         return np.array([-1.0, 1.0]), np.array([-1.0, 1.0])
     q = _mirrored(POINTS, POINTS)
@@ -189,7 +184,7 @@ def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
             rows.deep, net_q, C=rows.weight, reduce_C_function=np.sum, gridsize=_CELLS, extent=(-1, 1, -1, 1),
             cmap="cividis", linewidths=0.2, gid="density",
         )  # fmt: skip
-        # A hexagon of rows that stand for nothing (weight 0) is empty.
+        # A hexagon of rows with weight 0 is empty.
         cells.set_array(np.ma.masked_less_equal(np.asarray(cells.get_array(), np.float64), 0))
         cells.set_norm(LogNorm())
         axes.plot(ends, ends, color=style.GREY, lw=0.9, ls="--", gid="diagonal")

@@ -1,4 +1,4 @@
-"""What a search found, as a table for people and as a row for programs."""
+"""The result of a search, as a table for people and as a row for programs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _LINE_MOVES = 10
 _HEAD = f"  {'move':13} {'N':>8} {'P':>7} {'Q':>8} {'W':>6} {'D':>6} {'L':>6}  {'proven':8} line"
 
 
-def row(found: Searched) -> dict[str, Any]:
-    """One JSON object: the position, the root and every legal move. Values are None where there is no visit."""
-    position, result = found.position, found.result
+def row(searched: Searched) -> dict[str, Any]:
+    """One JSON object: the position, the root and every legal move. Values of moves without visits are None."""
+    position, result = searched.position, searched.result
     about = {
         "fen": position.fen,
         "start_fen": position.start_fen,
         "moves": list(position.moves),
-        "net": found.net.name,
-        "net_sha256": found.net.sha256,
+        "net": searched.net.name,
+        "net_sha256": searched.net.sha256,
     }
     if result is None:
-        return {**about, "error": found.reason}
+        return {**about, "error": searched.reason}
     return {
         **about,
         "nodes": result.nodes,
         "evaluations": result.evaluations,
-        "seconds": round(found.seconds, 4),
+        "seconds": round(searched.seconds, 4),
         "depth": result.depth,
         "seldepth": result.seldepth,
         "net_q": result.net_q,
@@ -63,38 +63,38 @@ def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
     }
 
 
-def table(found: Searched, top: int | None = None) -> str:
+def table(searched: Searched, top: int | None = None) -> str:
     """Root and moves for a terminal: the first `top` moves, or those that were visited or proven."""
-    position, result = found.position, found.result
+    position, result = searched.position, searched.result
     if result is None:
-        return f"{position.fen}\n  {found.reason}\n"
+        return f"{position.fen}\n  {searched.reason}\n"
     shown = [move for move in result.moves if move.visits or move.certain is not None] or list(result.moves)
     shown = list(result.moves[:top]) if top is not None else shown
-    lines = [position.fen, *(f"  {line}" for line in root_lines(found, result)), "", _HEAD]
+    lines = [position.fen, *(f"  {line}" for line in root_lines(searched, result)), "", _HEAD]
     lines += [_move_line(move, position) for move in shown]
     if rest := len(result.moves) - len(shown):
         lines.append(f"  and {rest} more" + ("" if top else " without visits"))
     return "\n".join(lines) + "\n"
 
 
-def root_lines(found: Searched, result: SearchResult) -> list[str]:
-    """What the search says of the position itself: its value, the best move, the effort."""
-    speed = f", {result.evaluations / found.seconds:,.0f} a second" if found.seconds > 0 else ""
+def root_lines(searched: Searched, result: SearchResult) -> list[str]:
+    """The position's value, its best move, and the effort of the search."""
+    speed = f", {result.evaluations / searched.seconds:,.0f} a second" if searched.seconds > 0 else ""
     proven = f", proven {_PROVEN[result.certain]}" if result.certain is not None else ""
     mate = f", mate in {abs(result.mate)}" if result.mate is not None else ""
     w, d, loss = result.value.wdl
     return [
         f"Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
         f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
-        f"best {san_line(found.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
-        f"{found.net.name}, {number(result.nodes, 'node')}, {number(result.evaluations, 'evaluation')}{speed}, "
+        f"best {san_line(searched.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
+        f"{searched.net.name}, {number(result.nodes, 'node')}, {number(result.evaluations, 'evaluation')}{speed}, "
         f"depth {result.depth}, seldepth {result.seldepth}",
     ]
 
 
-def number(n: int, what: str) -> str:
-    """As in 1,000 nodes, and 1 node."""
-    return f"{n:,} {what}{'s' * (n != 1)}"
+def number(n: int, noun: str) -> str:
+    """``1,000 nodes`` or ``1 node``."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def _move_line(move: RootMove, position: Position) -> str:

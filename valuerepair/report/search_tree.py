@@ -25,32 +25,31 @@ _DECIMALS = 6
 
 
 def kind_of(path: str | os.PathLike[str]) -> outputs.FileKind:
-    """The kind of file that a tree becomes by the name's ending. Raises UsageError for another ending."""
+    """The kind of file for a tree, by the name's ending. Raises UsageError for another ending."""
     kind = outputs.TREES.get(Path(path).suffix.lower().removeprefix("."))
     if kind is None:
         raise UsageError(f"{os.fspath(path)}: the name of a tree's file ends in .json or .html")
     return kind
 
 
-def write_tree(found: Searched, path: str | os.PathLike[str]) -> None:
-    """Writes the tree that a search kept (searched with `tree_nodes`), as JSON or HTML by the file's ending.
+def write_tree(searched: Searched, path: str | os.PathLike[str]) -> None:
+    """Writes the tree of a search (searched with `tree_nodes`), as JSON or HTML by the file's ending.
 
-    Raises UsageError for a file that cannot be one and for a search without a tree, OSError when it cannot be written.
+    Raises UsageError for another ending and for a search without a tree, OSError if the file cannot be written.
     """
-    kind = kind_of(path)
-    if found.tree is None:
-        raise UsageError(f"{found.position.fen}: no tree was kept: {found.reason or 'search with tree_nodes'}")
+    kind, tree = kind_of(path), searched.tree
+    if tree is None:
+        raise UsageError(f"{searched.position.fen}: no tree was kept: {searched.reason or 'search with tree_nodes'}")
     with written_whole(path, kind) as partial:
         as_page = kind is outputs.TREE_PAGE
-        text = _page(found, found.tree) if as_page else json.dumps(as_dict(found, found.tree)) + "\n"
-        partial.write_text(text, "utf-8")
+        partial.write_text(_page(searched, tree) if as_page else json.dumps(as_dict(searched, tree)) + "\n", "utf-8")
 
 
-def as_dict(found: Searched, tree: Snapshot) -> dict[str, Any]:
-    """What `vr search --json` says of the position, and the tree's nodes, JSON-able (docs/formats.md)."""
-    sans = _sans(chess.Board(found.position.fen), tree.nodes)
+def as_dict(searched: Searched, tree: Snapshot) -> dict[str, Any]:
+    """The output of `vr search --json` for the position, and the tree's nodes, JSON-able (docs/formats.md)."""
+    sans = _sans(chess.Board(searched.position.fen), tree.nodes)
     nodes = [_row(i, node, san) for i, (node, san) in enumerate(zip(tree.nodes, sans, strict=True))]
-    return {**row(found), "settings": tree.params.changes(), "tree_size": tree.size, "tree": nodes}
+    return {**row(searched), "settings": tree.params.changes(), "tree_size": tree.size, "tree": nodes}
 
 
 def _row(number: int, node: TreeNode, san: str) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def _number(value: float) -> float | None:
 
 
 def _sans(root: chess.Board, nodes: Sequence[TreeNode]) -> list[str]:
-    """The move that leads to each node in SAN; none of the root."""
+    """The move that leads to each node in SAN; empty for the root."""
     boards, sans = [root], [""]
     for node in nodes[1:]:
         assert node.parent is not None
@@ -102,31 +101,31 @@ _WORDS = (
 _FROZEN = " Frozen are the visits that a move had when search-contempt froze its node: later ones are drawn by them."
 
 
-def _page(found: Searched, tree: Snapshot) -> str:
-    assert found.result is not None
-    result, nodes, fen = found.result, tree.nodes, found.position.fen
+def _page(searched: Searched, tree: Snapshot) -> str:
+    assert searched.result is not None
+    result, nodes, fen = searched.result, tree.nodes, searched.position.fen
     set_to = " ".join(f"{name}={value}" for name, value in tree.params.changes().items())
     shown = sum(node.visits > 0 for node in nodes)
-    what = (
+    subtitle = (
         fen
-        + _played(found.position)
+        + _played(searched.position)
         + (f"; {set_to}" if set_to else "")
         + (f"; the {shown:,} most visited of {tree.size:,} positions" if shown < tree.size else "")
     )
-    said = "".join(f"<p>{escape(line)}</p>\n" for line in root_lines(found, result))
+    root = "".join(f"<p>{escape(line)}</p>\n" for line in root_lines(searched, result))
     net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move
     board = single(fen, net=net, deep=result.best_move, white_below=" w " in fen, size=360)
     words = _WORDS + (_FROZEN if any(node.frozen is not None for node in nodes) else "")
     rows = f'<div class="rows"><div>\n{_HEAD}{_unfolding(chess.Board(fen), nodes, result.best.pv)}</div></div>\n'
     if tree.size == len(nodes) == 1:
-        rows, words = "", "No move has a visit: what is said above is what the net says of the position alone."
+        rows, words = "", "No move has a visit: the values above are those of the net alone."
     section = f'<section>\n{rows}<p class="small">{words}</p>\n</section>\n'
-    head = f'<section class="root">{board}<div>{said}</div></section>\n'
-    return document("A search", what, head + section, "tree.css")
+    head = f'<section class="root">{board}<div>{root}</div></section>\n'
+    return document("A search", subtitle, head + section, "tree.css")
 
 
 def _played(position: Position) -> str:
-    """The moves that led to a position, as text that follows its FEN."""
+    """The moves that led to a position, as text to follow its FEN."""
     if not position.moves:
         return ""
     start = chess.Board(position.start_fen)
@@ -145,7 +144,7 @@ def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence
         children.sort(key=lambda i: (-nodes[i].visits, i))
     opened = set(_line(nodes, below, expected))
     parts = [""] * len(nodes)
-    # From the last to the first, as nodes come behind those above them: no depth is too deep for it.
+    # From the last to the first, as children come after their parents: no recursion, so any depth works.
     for i in range(len(nodes) - 1, 0, -1):
         cells = _cells(nodes, below, i, _numbered(board, nodes[i].depth, sans[i]))
         inner = "".join(parts[child] for child in below[i]) + _rest(nodes, below[i], i)
@@ -169,10 +168,10 @@ def _line(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], moves: Sequ
 
 
 def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
-    """What is not shown below a node, if that is more than moves without visits."""
+    """A note on the visits below a node that are not shown, if there are any."""
     own = int(not nodes[node].forced and not math.isnan(nodes[node].net_q))
     hidden = nodes[node].visits - own - sum(nodes[i].visits for i in children)
-    # A node that is settled has visits of its own, but for the root.
+    # A settled node has visits of its own, except for the root.
     if hidden <= 0 or (nodes[node].kind != "open" and node > 0):
         return ""
     return f'<p class="rest">and {number(hidden, "visit")} to positions with few</p>\n'
@@ -200,7 +199,7 @@ def _cells(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], number: in
 
 
 def _proven(node: TreeNode) -> str:
-    """What is proven of a move, for the player who makes it."""
+    """The proven value of a move, for the player who makes it."""
     if node.kind == "repetition":
         return "repetition"
     if node.kind == "open":

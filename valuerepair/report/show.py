@@ -1,4 +1,4 @@
-"""All that a store knows of one position: as JSON-able data, and as lines for a terminal."""
+"""All that a store has of one position: as JSON-able data, and as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "s
 def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
-    A FEN means the position with its board key: clocks do not matter. Values are from the side to move. Keys: those of
-    the position; `net`, `deep`, `verdict`, `games`, `reached` (how vr expand came to it): dicts, None where there is
-    nothing; `without_deep`: why; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a
+    A FEN stands for the position with its board key: clocks do not matter. Values are from the side to move. Keys:
+    those of the position; `net`, `deep`, `verdict`, `games`, `reached` (by vr expand): dicts, or None; `without_deep`:
+    why there is no deep value; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a
     candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`; `origin`: the game.
     A move is ``{"uci": .., "san": ..}``.
 
-    Raises UsageError for words that are no legal position, ValueRepairError for one that the store does not have.
+    Raises UsageError for an illegal position, ValueRepairError for one that the store does not have.
     """
     position, position_id = read_query(store, words)
     if not position_id:
@@ -84,7 +84,7 @@ _NONE: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict":
 
 
 def _pick(store: Store, question: Question) -> tuple[int, int]:
-    """Net and oracle, 0 where nothing is scored yet and none was asked for."""
+    """The numbers of net and oracle; 0 if nothing is scored yet and the question names neither."""
     try:
         return store.pick(question.net, question.oracle)
     except ValueRepairError:
@@ -94,7 +94,7 @@ def _pick(store: Store, question: Question) -> tuple[int, int]:
 
 
 def _calibrated(store: Store, row: dict[str, Any], question: Question) -> dict[str, float]:
-    """The calibrated Q of a position with both values, where the question asks for it."""
+    """The calibrated Q of a position with both values, if the question is for it."""
     if question.calibration == "none":
         return {}
     used = store.calibration(question)
@@ -143,16 +143,16 @@ def _without_deep(row: dict[str, Any]) -> str:
 
 
 def _reached_of(row: dict[str, Any]) -> dict[str, Any] | None:
-    """What `vr expand` reached it from; None where it was sampled, then or since."""
+    """The position from which `vr expand` reached it; None if it was sampled, before or after that."""
     if row["root_id"] is None or row["stage"] == FULL:
         return None
     return {name: row[name] for name in ("root_id", "parent_id", "step", "distance")}
 
 
 def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
-    """A move as UCI and SAN; None for one that is none in this position."""
-    found = [move for move in board.legal_moves if move.uci() == uci] if uci else []
-    return {"uci": found[0].uci(), "san": board.san(found[0])} if found else None
+    """A move as UCI and SAN; None without one, or for an illegal one."""
+    move = next((move for move in board.legal_moves if move.uci() == uci), None)
+    return {"uci": move.uci(), "san": board.san(move)} if move is not None else None
 
 
 def pv_san(board: chess.Board, pv: list[str]) -> str:
@@ -177,7 +177,7 @@ def _of_frame(
     off: float,
     candidate: bool,
 ) -> dict[str, Any]:
-    """Labels, opening, priors and verdict, by what makes them for all candidates: of a frame with this one row."""
+    """Labels, opening, priors and verdict, computed as for all candidates: from a frame with this one row."""
     import pandas as pd
 
     from valuerepair.judge.labelled import labels_of, names
@@ -215,7 +215,7 @@ def _of_frame(
 
 
 def _verdict_of(evidence: Any) -> dict[str, Any] | None:
-    """What `vr confirm` found; None where nothing looked again."""
+    """The verdict of `vr confirm`; None without a second look."""
     row = evidence.to_dict("records")[0]
     if not row["looked"]:
         return None
@@ -239,19 +239,19 @@ def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
     return {
         "games": len(played),
         "undecided": len(played) - len(z),
-        "wins": sum(each > 0 for each in z),
-        "draws": sum(each == 0 for each in z),
-        "losses": sum(each < 0 for each in z),
+        "wins": sum(result > 0 for result in z),
+        "draws": sum(result == 0 for result in z),
+        "losses": sum(result < 0 for result in z),
         "z": sum(z) / len(z) if z else None,
         "players": sorted({name for game in played for name in (game.white, game.black)}),
     }
 
 
-_NAME = 60  # characters of a player or an event that are shown
+_NAME = 60  # the most characters to show of a player or an event
 
 
 def shown_lines(shown: dict[str, Any]) -> list[str]:
-    """The facts of `describe`, one a line, without the board. Safe to print, whatever headers and engines wrote."""
+    """The facts of `describe`, one a line, without the board. Texts of headers and engines are safe to print."""
     side = "White" if shown["side"] == "w" else "Black"
     found = [
         f"position {shown['position_id']}: {side} to move, ply {shown['ply']}, {shown['phase']}, {shown['pieces']} men",
@@ -298,8 +298,8 @@ def _deep_lines(shown: dict[str, Any]) -> list[str]:
         words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(per_mille / 10 for per_mille in deep["wdl"])))
     if deep["best"] is not None:
         prior = shown["priors"].get("oracle")
-        known = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
-        words.append(f"best {deep['best']['san']}{known}")
+        rank = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
+        words.append(f"best {deep['best']['san']}{rank}")
     if deep["inferred"]:
         words.append("inferred from the line of a search")
     else:
@@ -336,7 +336,7 @@ def _verdict_lines(shown: dict[str, Any]) -> list[str]:
 
 
 def _labels(shown: dict[str, Any]) -> list[str]:
-    # Families and signatures are for picking; a reader has the board and the opening's name.
+    # Families and signatures are for selecting; a reader has the board and the opening's name.
     words = [word for word in shown["labels"] if word.partition(":")[0] not in KINDS]
     found = [_line("labels", ", ".join(words))] if words else []
     return found + ([_line("opening", shown["opening"])] if shown["opening"] else [])
@@ -363,8 +363,8 @@ def _origin(shown: dict[str, Any]) -> list[str]:
         found.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({rest})" if rest else "")))
     if origin["played"] is not None:
         prior = shown["priors"].get("played")
-        known = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
-        found.append(_line("played", f"{_numbered(shown['fen'])}{origin['played']['san']}{known}"))
+        rank = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
+        found.append(_line("played", f"{_numbered(shown['fen'])}{origin['played']['san']}{rank}"))
     return found
 
 
@@ -395,16 +395,16 @@ def _numbered(fen: str) -> str:
 
 
 def _san(fen: str, uci: str) -> str:
-    """A move in SAN; the text itself where it is none."""
+    """A move in SAN; the text itself if it is illegal."""
     board = chess.Board(fen)
     legal = {move.uci(): move for move in board.legal_moves}
     return board.san(legal[uci]) if uci in legal else uci
 
 
-# 256-colour numbers: black ink on grey squares, which stands out on light and on dark terminals alike. Which side a
-# piece is of, its shape says (outlined, filled), not its colour.
+# 256-colour numbers: black ink on grey squares, which is legible on light and on dark terminals. A piece's shape
+# (outlined, filled) shows its side, not its colour.
 _INK, _LIGHT, _DARK = 16, 255, 250
-# Squares of a move: the net's, the search's, or of both; near to vermillion, blue and green of the plots.
+# Squares of the net's move, the search's, and of both; close to vermillion, blue and green of the plots.
 NET, DEEP, BOTH = 216, 117, 150
 
 
@@ -456,11 +456,11 @@ def _cell(board: chess.Board, square: int, colours: bool, unicode: bool, marks: 
 
 
 def can_show(text: str) -> bool:
-    """Whether the encoding of standard output has these characters."""
+    """Whether standard output can encode these characters."""
     return encodable(text) == text
 
 
 def encodable(text: str) -> str:
-    """`text` with escapes for what the encoding of standard output has not."""
+    """`text` with escapes for characters that standard output cannot encode."""
     encoding = sys.stdout.encoding or "ascii"
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,4 +1,4 @@
-"""The frame of every HTML page, and pages without a script: nothing is loaded, and nothing in them can run."""
+"""The frame of every HTML page, and pages without a script, which load nothing and cannot run anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 def escape(text: object) -> str:
-    """Any text as HTML."""
+    """Any text, escaped for HTML."""
     return html.escape(str(text))
 
 
@@ -21,7 +21,7 @@ def template_part(name: str) -> str:
 
 
 def frame(title: str, body: str, policy: str, *sheets: str) -> str:
-    """A page with this title (text) and body (HTML). `policy` says what it may load, `sheets` name its style sheets."""
+    """A page of a title (text) and a body (HTML). `policy` limits what it may load, `sheets` are its style sheets."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -40,7 +40,7 @@ def frame(title: str, body: str, policy: str, *sheets: str) -> str:
 """
 
 
-def document(title: str, what: str, body: str, style: str) -> str:
-    """A page without a script: the texts `title` and `what` above `body`, HTML; `style` is a sheet beside style.css."""
-    header = f"<header><h1>{escape(title)}</h1><p>{escape(what)}</p></header>"
+def document(title: str, subtitle: str, body: str, style: str) -> str:
+    """A page without a script: two texts above `body`, which is HTML; `style` is a sheet besides style.css."""
+    header = f"<header><h1>{escape(title)}</h1><p>{escape(subtitle)}</p></header>"
     return frame(title, f"{header}\n<main>\n{body}</main>\n", _POLICY, "style.css", style)

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 
-# By way of the oracles the table's key is of use.
+# Joined with the oracles, so that SQLite uses the table's key.
 ANY_SCORED = """
 SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id
                AND v.stage IN ('full', 'expanded'))
 """
 OF_KINDS = "SELECT kind, count(*) FROM positions WHERE kind IS NOT 'game' GROUP BY kind"
-# The game's key comes with its number: asked for later, it would take a second walk over the positions.
+# The game's key is read with its number: later it would take a second pass over the positions.
 _COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", GAME_KEY)
 _OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -49,11 +49,11 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 def store_figures(store: Store, question: Question | None = None) -> dict[str, Any]:
     """Figures of a store, JSON-able.
 
-    Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` is None while nothing is scored by the
-    net and oracle asked for, else it holds what `_scored` gives. Rates are fractions with their 95 % intervals
-    (`intervals.weighted`, by games), of positions of games, whatever `question.expanded` says; `beside` in it has those
-    of each kind of position beside the games; `expanded` those of positions reached from candidates (`judge.families`),
-    None where there are none.
+    Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` (see `_scored`) is None while the
+    question's net and oracle have scored nothing. Its rates are fractions with their 95 % intervals
+    (`intervals.weighted`, by games), of positions of games, whatever `question.expanded` is; its `beside` has those of
+    each kind of position beside the games; `expanded` those of positions reached from candidates (`judge.families`),
+    None without any.
     """
     with snapshot(store.connection):
         return _figures(store, question or Question())
@@ -93,10 +93,10 @@ def _runs(store: Store) -> list[dict[str, Any]]:
 
 
 def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Rates of candidates among the positions scored by one net and oracle, and what the search cost; and of those that
-    were reached from candidates.
+    """Rates of candidates among the positions scored by one net and oracle, with the cost of the search; and the same
+    for those that were reached from candidates.
 
-    Positions without a Q of the kind `question.q_from` asks for are counted in `without_q` and in nothing else.
+    Positions without a Q of the kind `question.q_from` count in `without_q` and nowhere else.
     """
     found, attrs = table(store.connection, store.path, question, _COLUMNS)
     positions, known = len(found["position_id"]), np.flatnonzero(~np.isnan(found["disagreement"]))
@@ -138,10 +138,10 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
 
 
 def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
-    """A row for each kind of position beside the games: how many `positions`, and candidates of those scored."""
+    """A row for each kind of position beside the games: its `positions`, and the candidates of those scored."""
     counts = dict(store.connection.execute(OF_KINDS).fetchall())
     present = [kind for kind in BESIDE if kind in counts]
-    if not present:  # else all that was not drawn from games would be read for nothing
+    if not present:  # spares reading all positions that were not drawn from games
         return []
     asked = replace(question, expanded="searched")
     found, _ = table(store.connection, store.path, asked, (KIND, "disagreement", "game_id"))
@@ -155,7 +155,7 @@ def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
 
 
 def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
-    """How many candidates are left once net Q is on the oracle's scale, JSON-able; None where too little is scored.
+    """How many candidates are left once net Q is on the oracle's scale, JSON-able; None if too little is scored.
 
     `left` is the share of the candidates by plain net Q that are candidates by calibrated Q too, with the interval that
     games as clusters give; `new` are candidates by calibrated Q only. The other keys are `UsedCalibration.figures`.
@@ -171,7 +171,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
-    """Positions that this oracle failed on, and those that this net did, whatever they were mined with."""
+    """The number of positions on which this oracle failed, or this net, with any oracle."""
     of_oracle = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
     of_net = """
         SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
@@ -201,28 +201,28 @@ _BOUNDS = ("rate", "low", "high")
 
 
 def _bounds(rate: Rate) -> dict[str, float | None]:
-    """The rate and its interval as JSON has them: None where there is nothing."""
+    """The rate and its interval for JSON, which has None instead of NaN."""
     return {name: None if isnan(getattr(rate, name)) else getattr(rate, name) for name in _BOUNDS}
 
 
 def _rate(row: dict[str, Any], count: str = "count", total: str = "total") -> Rate:
-    """The rate that a row of figures holds."""
+    """The rate in a row of figures."""
     rate, low, high = (float("nan") if row[name] is None else row[name] for name in _BOUNDS)
     return Rate(row[count], row[total], rate, low, high)
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
 
-# A share is said of the first of these of which it makes a number of this size: 13 of 10,000 rather than 1 of 1,000.
+# A share is given out of the first of these that makes it at least 5: 13 of 10,000 rather than 1 of 1,000.
 _SAID_OF = (1_000, 10_000, 100_000, 1_000_000)
 _FEWEST_SAID = 5
 
 
 def headline(figures: dict[str, Any]) -> str:
-    """The one sentence that `store_figures` comes down to: the rate of candidates at the threshold, by weight.
+    """The main result of `store_figures` in one sentence: the rate of candidates at the threshold, by weight.
 
     "22 of 1,000 positions of these games are misjudged by 0.55 or more (19 to 26)", with the 95 % interval of the
-    rate in brackets; empty where no position has both values.
+    rate in brackets; empty if no position has both values.
     """
     scored = figures["scored"]
     if scored is None:
@@ -266,7 +266,7 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
 
 
 def _far_lines(scored: dict[str, Any]) -> list[str]:
-    """Why the upper end of the headline's interval is far, where it is."""
+    """Why the upper end of the headline's interval is far; empty if it is not."""
     (row,) = (row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
     return [f"  ({far_words(row['few_drawn'])})"] if row["few_drawn"] else []
 
@@ -319,8 +319,8 @@ def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
     """The sections `labels`, `confirmed`, `diversity` and `played` of `vr stats`, JSON-able.
 
-    `frame` holds the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`) where they
-    were found before.
+    `frame` has the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`), if they are
+    computed already.
     """
     labels = labels_of(store, frame) if labels is None else labels
     return {
@@ -332,7 +332,7 @@ def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Dat
 
 
 def section_lines(sections: dict[str, Any]) -> list[str]:
-    """The sections as text for a terminal, less that on diversity; nothing where there are no candidates."""
+    """The sections except diversity as text for a terminal; empty without candidates."""
     confirmed = verdict.lines(sections["confirmed"])
     return [
         *label_lines(sections["labels"]),
@@ -342,13 +342,13 @@ def section_lines(sections: dict[str, Any]) -> list[str]:
     ]
 
 
-# Families and signatures shown, the most frequent ones.
+# The number of families and signatures to show, the most frequent ones.
 MOST_SHOWN = 6
 _QUANTILES = (0.1, 0.5, 0.9)
 
 
 def diversity_lines(figures: dict[str, Any]) -> list[str]:
-    """How diverse the candidates are, of `sections`, and the roots of `store_figures`, as text for a terminal."""
+    """The diversity of the candidates, from `sections`, and of the roots, from `store_figures`, as text."""
     expanded = figures["expanded"]
     return [
         *weights.lines(figures["diversity"]),
@@ -363,10 +363,9 @@ def label_figures(
 
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
-    interval, by games. The three of blindness are shares of the `with_priors` candidates that the policy is known of.
+    interval, by games. The three of blindness are shares of the `with_priors` candidates with a known policy.
     `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
-    candidates that both have W/D/L of. `known` are the labels of the frame's rows (`labels_of`) where they were found
-    before.
+    candidates with both W/D/L. `known` are the labels of the frame's rows (`labels_of`), if they are computed already.
     """
     rows = frame[is_candidate(frame["disagreement"], threshold)]
     labels = labels_of(store, rows) if known is None else known.loc[rows.index]
@@ -393,7 +392,7 @@ def label_figures(
 
 
 def label_lines(figures: dict[str, Any]) -> list[str]:
-    """The figures as text for a terminal; nothing where there are no candidates."""
+    """The figures as text for a terminal; empty without candidates."""
     if not figures["candidates"]:
         return []
     shown = ["", f"label, of {figures['candidates']:,} candidates at {figures['threshold']:g}"]
@@ -477,10 +476,10 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
-    """Z of the candidates in `frame` from which games were played, against Q_net and Q_deep; None without games.
+    """Results of games from the candidates in `frame` against Q_net and Q_deep; None without games.
 
     A position counts once, with the mean Z of its decided games, for its side to move. `deep_nearer`: how often Q_deep
-    is nearer to it than Q_net, with Wilson's interval. `net_error` and `deep_error` are mean squares of Z - Q, `gain`
+    is nearer to Z than Q_net, with Wilson's interval. `net_error` and `deep_error` are mean squares of Z - Q, `gain`
     their difference with the normal interval over positions (`gain_low`, `gain_high`: None for a single position).
     """
     found = outcomes(store)
@@ -509,7 +508,7 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
 
 
 def outcome_lines(figures: dict[str, Any] | None) -> list[str]:
-    """The figures as text; nothing without games."""
+    """The figures as text; empty without games."""
     if figures is None:
         return []
     rate = _rate({**figures["deep_nearer"], "total": figures["positions"]})

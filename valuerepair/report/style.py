@@ -1,8 +1,8 @@
 """The house style of every plot: one palette, one way to title, one way to write a file.
 
-The colours are those of Okabe and Ito, which people with any of the common kinds of colour blindness tell apart
-(M. Okabe, K. Ito, "Color Universal Design", 2008); what matters also differs in shape. Figures are made without pyplot:
-no display is needed, and a figure is freed when nobody holds it.
+The colours are those of Okabe and Ito, which people with any common kind of colour blindness can distinguish (M. Okabe,
+K. Ito, "Color Universal Design", 2008); important marks also differ in shape. Figures are made without pyplot, which
+would need a display and keep them in memory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Any
 from cycler import cycler
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
+from matplotlib.ticker import FuncFormatter
 
 from valuerepair import outputs
 from valuerepair.errors import UsageError
@@ -56,9 +58,9 @@ RC: dict[Any, Any] = {
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Everything drawn within has the house style; what is set outside comes back afterwards."""
+    """Everything drawn within has the house style; outer settings return afterwards."""
     with rc_context():
-        rcdefaults()  # a user's matplotlibrc must not change what the plots of the project look like
+        rcdefaults()  # a user's matplotlibrc must not change the project's plots
         rcParams.update(RC)
         yield
 
@@ -69,10 +71,15 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def title(axes: Axes, text: str, *lines: str) -> None:
-    """The title at the left, and below it smaller lines that say what the plot was made from.
+def in_percent(axis: Axis) -> None:
+    """Labels the ticks of an axis of shares in per cent."""
+    axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
 
-    A line that is wider than the figure goes on below; it would be cut, and take its width from the plot.
+
+def title(axes: Axes, text: str, *lines: str) -> None:
+    """The title at the left, and below it smaller lines on the plot's data.
+
+    Wraps lines that are wider than the figure: they would be cut, and narrow the plot.
     """
     fitting = [part for line in lines for part in _wrapped(line, axes.figure.bbox.width / axes.figure.dpi * 72)]
     axes.set_title(text, pad=8 + 11 * len(fitting))
@@ -85,13 +92,13 @@ def title(axes: Axes, text: str, *lines: str) -> None:
             textcoords="offset points",
             fontsize=_SMALL,
         )
-        words.set_in_layout(False)  # the title's pad keeps their place, and their length is no width of the plot
+        words.set_in_layout(False)  # the title's pad keeps their place, and their length must not widen the plot
 
 
 def _wrapped(line: str, figure_width: float) -> list[str]:
-    """A small line in parts that fit a figure of that width (points), broken at blanks, at dots and colons if it can.
+    """A small line in parts that fit a figure of that width (points), broken at blanks, after punctuation if possible.
 
-    What is left of the axes (their labels) is a tenth of the figure and rarely more than an inch.
+    The space to the left of the axes (their labels) is a tenth of the figure and rarely more than an inch.
     """
     room = figure_width - max(0.1 * figure_width, 72) if figure_width > 500 else 0.85 * figure_width
     parts: list[str] = []
@@ -99,7 +106,7 @@ def _wrapped(line: str, figure_width: float) -> list[str]:
         blanks = [i for i, letter in enumerate(line) if letter == " " and _width(line[:i]) <= room]
         good = [i for i in blanks if line[i - 1] in "·,;:"]
         if not blanks:
-            break  # one long word: a name is not torn
+            break  # one long word stays whole
         at = max(good or blanks)
         parts.append(line[:at].removesuffix(" ·"))
         line = line[at + 1 :]
@@ -112,7 +119,7 @@ def _width(line: str) -> float:
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """``png``, ``svg`` or ``pdf`` by the file's ending; UsageError for any other."""
+    """``png``, ``svg`` or ``pdf`` by the file's ending. Raises UsageError for another ending."""
     ending = Path(path).suffix.lower().removeprefix(".")
     if ending not in outputs.PLOTS:
         raise UsageError(f"{os.fspath(path)}: a plot's name ends in .png, .svg or .pdf")
@@ -125,11 +132,11 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     Raises UsageError for another ending, OSError when the folder cannot be written.
     """
     kind = format_of(path)
-    # No time of writing: the same store gives the same file.
+    # No time stamp: the same store gives the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    content = io.BytesIO()  # matplotlib ends in an AttributeError where a disk is full
+    content = io.BytesIO()  # on a full disk matplotlib itself would raise an AttributeError
     with written_whole(path, outputs.PLOTS[kind]) as partial, house_style():
-        # Axes of equal aspect find their place in the second round only; in the first a title may be cut.
+        # Axes of equal aspect get their place only in the second round; in the first a title may be cut.
         figure.draw_without_rendering()
         figure.savefig(content, format=kind, dpi=DPI, metadata=metadata)
         partial.write_bytes(content.getvalue())

@@ -18,9 +18,9 @@ Rows = Sequence[Mapping[str, Any]]
 def drawing(path: str) -> Drawing:
     """Three panels over the steps: losses; candidates, calibrated and newly wrong; how far the policy has moved.
 
-    `path` is that of the new net, or of the curve beside it. A vertical line is the step that was written. Artists
-    carry the name of what they show as gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``,
-    ``mean_dq``, ``policy_kl``. Raises ValueRepairError for another file.
+    `path` is that of the new net, or of the curve beside it. A vertical line marks the step that was written. Artists
+    carry a gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``, ``mean_dq``, ``policy_kl``,
+    ``written``. Raises ValueRepairError for another file.
     """
     training = read_curve(path)
     about, rows = training.about, training.rows

@@ -1,4 +1,4 @@
-"""Training weights as plots: how they are spread, and which positions and phases they favour."""
+"""Training weights as plots: their distribution, and the positions and phases that they favour."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def draw(tally: WeightTally, formula: str) -> Figure:
         _draw_disagreement(left, tally)
         _draw_weights(middle, tally)
         _draw_phases(right, tally)
-        found = tally.figures()
+        figures = tally.figures()
         style.title(
             left,
             "Weights of training positions",
             formula,
             f"{tally.positions:,} positions of {tally.games:,} games count for "
-            f"{found['effective_positions']:,.0f} positions, {found['effective_games']:,.0f} games",
+            f"{figures['effective_positions']:,.0f} positions, {figures['effective_games']:,.0f} games",
         )
     return figure
 

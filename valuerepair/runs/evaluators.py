@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from valuerepair.archives.options import CHUNKS
 from valuerepair.chess.progress import Progress
-from valuerepair.engines.spec import LC0, MCTS
+from valuerepair.engines.kinds import chosen_spec, parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import Evaluator, Net
 from valuerepair.nets.registry import locate
 from valuerepair.oracles.engine_net import is_engine, open_evaluator
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.recorded import RecordedSource
-from valuerepair.oracles.spec import RECORDED, parse_spec
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.model import ScreenOptions
@@ -83,7 +82,7 @@ def open_run(
     **net_options: Any,
 ) -> AbstractContextManager[Opened | OpenedImport]:
     """Opens what a ``--deep`` asks for: searches, or the import of what `archives` hold."""
-    if deep is not None and parse_spec(deep).kind == RECORDED:
+    if deep is not None and not parse_spec(deep).kind.searches:
         return open_import(archives, deep, net, **net_options)
     return open_evaluators(deep, net, workers, **net_options)
 
@@ -99,10 +98,10 @@ def open_evaluators(
 
     Raises UsageError and ValueRepairError.
     """
-    from valuerepair.oracles.open import chosen_spec, open_oracle
+    from valuerepair.oracles.open import open_oracle
 
     spec = chosen_spec(deep)
-    if is_engine(net) and spec.kind in (MCTS, LC0) and spec.weights is None:
+    if is_engine(net) and spec.kind.takes_net and spec.weights is None:
         raise UsageError(f"--net {net}: --deep {spec.kind} cannot search with it; name a net: {spec.kind}:weights=...")
     path = None if is_engine(net) else str(locate(net))
     with (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.chess.positions import Moves, Position, boards, phases
+from valuerepair.chess.positions import Moves, boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
+from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
@@ -33,11 +34,12 @@ from valuerepair.runs.failures import Failures
 from valuerepair.runs.frontier import Frontier, Waiting, take_values
 from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
 from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, ExpansionSource, Neighbours, batch_of, neighbours
+from valuerepair.runs.planned import PlannedSearch, PlannedSearches, SourceQueue
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store import expanded as reached
-from valuerepair.store.expanded import NeighbourOutcome, Reached
+from valuerepair.store import reached
+from valuerepair.store.reached import NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
@@ -49,11 +51,7 @@ log = logging.getLogger(__name__)
 
 # Positions that are planned together. A search with a net has many trees, and each waits for its turn.
 _BATCH, _BATCH_OF_TREES = 64, 256
-# Sources whose neighbours are looked at together: few at first, so that the engines start at once.
-_FIRST_WINDOW, _WINDOW = 32, 256
-# A family so many times as large as the mean one, or as a small one, is gone out from no more.
-_LARGEST, _SMALL = 2.0, 4.0
-# The yield that ends a run is that of so many batches.
+# The yield that ends a run is that of this many batches.
 _RECENT = 8
 
 Following = Callable[[Sequence[ExpansionSource]], Sequence[Moves]]
@@ -154,21 +152,6 @@ class _Window:
     values: NetValues
 
 
-@dataclass
-class _Planned:
-    """A position that is searched, or was; `kind` is None for an audit of what was inferred."""
-
-    position_id: int
-    position: Position
-    judged: float
-    net_q: float
-    net_best: int
-    kind: int | None
-    root: int
-    round: int
-    outcome: NeighbourOutcome | None = None
-
-
 class _Expanding(SearchLoop[int]):
     """A run of expansion; keys are position_ids."""
 
@@ -194,21 +177,16 @@ class _Expanding(SearchLoop[int]):
             screen = replace(options.screen, price=start.price(oracle.identity))
             self._ladder = Ladder(store, *self._pair, oracle, start.question, screen, options.seed, run, REACHED)
         self._whole = start.whole_nodes(oracle.identity)
-        self._size = _BATCH_OF_TREES if oracle.identity.kind == "mcts" else _BATCH
+        self._size = _BATCH_OF_TREES if kind_of(oracle.identity.kind).built_in else _BATCH
         self._yields, self._frontier = Yields(self._whole), Frontier()
-        self._sources = deque((number, number, 1) for number in start.roots(options.seed))  # position, root, round
-        self._window_size = _FIRST_WINDOW
+        self._sources = SourceQueue(start.roots(options.seed), options.rounds)
+        self._searches = PlannedSearches()
         self._round = 0
         self._asked = False  # a window of sources is at the net
         self._window: _Window | None = None
         self._seen: set[int] = set()  # keys that were reached
         self._placed: set[int] = set()  # those of them that the run put into the store
-        self._audits: deque[_Planned] = deque()
-        self._families: Counter[int] = Counter()  # candidates found, by root
-        self._batches: deque[list[_Planned]] = deque()  # the last two, and the one that is planned
         self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
-        self._planned: dict[int, _Planned] = {}  # by position, as long as they are open
-        self._waiting: deque[_Planned] = deque()
         self._searched_any = False
         self._over, self._why = False, ""
         self._ticked = self._started
@@ -231,15 +209,15 @@ class _Expanding(SearchLoop[int]):
         """Plans what may be planned, and keeps the engines busy."""
         while not signals.count() and not self._over and self._may_plan:
             self._plan()
-        while self._waiting and len(self._searching) < self._oracle.capacity:
-            entry = self._waiting[0]
+        while (entry := self._searches.next) is not None and len(self._searching) < self._oracle.capacity:
             if self._ladder is None or entry.kind is None:
                 future: Future[Any] = self._oracle.submit(entry.position)
             elif self._ladder.is_ready(entry.position_id):
                 future = self._ladder.climb(entry.position_id, entry.position, entry.net_q, entry.net_best)
             else:
                 break
-            self._begin(self._waiting.popleft().position_id, future)
+            self._searches.begin_next()
+            self._begin(entry.position_id, future)
 
     def _take_event(self, event: Any) -> None:
         if isinstance(event, NetBroke):
@@ -259,12 +237,12 @@ class _Expanding(SearchLoop[int]):
             reached.add_search(self._store, *self._pair, key, outcome.nodes)
             found = NeighbourOutcome(outcome.scores, outcome.nodes)
         self._nodes += found.nodes
-        self._planned.pop(key).outcome = found
+        self._searches.answer(key, found)
 
     def _take_failure(self, key: int, failure: DeepFailure) -> None:
         self._take_back(key)
         self._failures.add(key, failure, EXPANDED)
-        self._planned.pop(key).outcome = NeighbourOutcome(None, 0, failed=failure.reason)
+        self._searches.answer(key, NeighbourOutcome(None, 0, failed=failure.reason))
 
     def _take_back(self, key: int) -> None:
         if self._ladder is not None:
@@ -280,37 +258,32 @@ class _Expanding(SearchLoop[int]):
     @property
     def _may_plan(self) -> bool:
         """Whether everything that the next batch depends on is there."""
-        before = self._batches[0] if len(self._batches) == 2 else ()
-        return (not self._asked or self._window is not None) and all(entry.outcome for entry in before)
+        return (not self._asked or self._window is not None) and self._searches.may_plan
 
     def _plan(self) -> None:
         """Plans one batch, which may be empty."""
-        if len(self._batches) == 2:
-            self._take_in(self._batches.popleft())
+        self._take_in(self._searches.take_oldest())
         if self._window is not None:
             window, self._window, self._asked = self._window, None, False
             self._look_around(window)
         if not self._why:
             self._why = self._reason_to_stop()
         self._ask_window()
-        batch: list[_Planned] = []
+        batch: list[PlannedSearch] = []
         if not self._why:
             batch += self._take_audits()
             batch += self._choose(len(batch))
-        self._batches.append(batch)
         known = reached.outcomes(self._store, *self._pair, [entry.position_id for entry in batch])
         for entry in batch:
             entry.outcome = known.get(entry.position_id)
             if entry.outcome is not None and entry.outcome.failed is not None and self._options.retry_failed:
                 entry.outcome = None
-            if entry.outcome is None:
-                self._planned[entry.position_id] = entry
-                self._waiting.append(entry)
-            else:
+            if entry.outcome is not None:
                 self._take_known(entry.outcome)
+        self._searches.add(batch)
         # Nothing is under way, and nothing more was planned although all is known.
-        self._over = not self._asked and not any(self._batches)
-        if self._over and not self._why and (len(self._frontier) or self._audits):
+        self._over = not self._asked and self._searches.is_over
+        if self._over and not self._why and (len(self._frontier) or self._searches.audits):
             self._why = "nodes" if self._options.nodes is not None else "positions"
         self._store.commit_if_due()
         self._show()
@@ -335,10 +308,11 @@ class _Expanding(SearchLoop[int]):
             return "yield"
         return ""
 
-    def _take_audits(self) -> list[_Planned]:
-        count = min(self._size, len(self._audits), self._affordable(np.full(len(self._audits), self._whole)))
+    def _take_audits(self) -> list[PlannedSearch]:
+        audits = self._searches.audits
+        count = min(self._size, len(audits), self._affordable(np.full(len(audits), self._whole)))
         self._start.tally.planned += count
-        return [self._audits.popleft() for _ in range(count)]
+        return [audits.popleft() for _ in range(count)]
 
     @property
     def _costs(self) -> NDArray[np.float64]:
@@ -354,12 +328,12 @@ class _Expanding(SearchLoop[int]):
             count = min(count, max(options.positions - tally.planned, 0))
         if options.nodes is not None:
             of_kinds = self._costs
-            ahead = sum(self._whole if entry.kind is None else of_kinds[entry.kind] for entry in self._open())
+            ahead = sum(self._whole if entry.kind is None else of_kinds[entry.kind] for entry in self._searches)
             left = options.nodes - tally.nodes - ahead - before
             count = min(count, int((np.cumsum(costs) <= left).sum()))
         return count
 
-    def _choose(self, audits: int) -> list[_Planned]:
+    def _choose(self, audits: int) -> list[PlannedSearch]:
         """The neighbours to search now, beside so many audits; they go into the store."""
 
         def affordable(kinds: NDArray[np.int64]) -> int:
@@ -371,7 +345,7 @@ class _Expanding(SearchLoop[int]):
         self._start.tally.planned += len(chosen)
         ids = self._put(chosen)
         return [
-            _Planned(
+            PlannedSearch(
                 number,
                 chosen.batch[i],
                 float(chosen.judged[i]),
@@ -383,9 +357,6 @@ class _Expanding(SearchLoop[int]):
             )
             for i, number in enumerate(ids.tolist())
         ]
-
-    def _open(self) -> list[_Planned]:
-        return [entry for batch in self._batches for entry in batch]
 
     def _put(self, chosen: Waiting) -> NDArray[np.int64]:
         """Adds neighbours to the store where they are new; gives the ids of all."""
@@ -400,7 +371,7 @@ class _Expanding(SearchLoop[int]):
             reached.add_reached(self._store, *self._pair, ways, self._run)
         return ids
 
-    def _take_in(self, batch: list[_Planned]) -> None:
+    def _take_in(self, batch: list[PlannedSearch]) -> None:
         """Learns from a finished batch, in the order of its plan; a candidate found becomes a source itself."""
         nodes = hits = 0
         for entry in batch:
@@ -410,11 +381,11 @@ class _Expanding(SearchLoop[int]):
             if entry.kind is not None and entry.outcome.failed is None:
                 self._yields.add(entry.kind, found=found, nodes=entry.outcome.nodes)
             if found:
-                self._go_on_from(entry.position_id, entry.root, entry.round)
+                self._sources.add(entry.position_id, entry.root, entry.round)
         if batch:
             self._recent.append((hits, nodes))
 
-    def _note(self, entry: _Planned, outcome: NeighbourOutcome) -> bool:
+    def _note(self, entry: PlannedSearch, outcome: NeighbourOutcome) -> bool:
         """Counts a search; whether it found a candidate."""
         threshold = self._start.question.threshold
         found = outcome.deep is not None and is_candidate(
@@ -423,13 +394,6 @@ class _Expanding(SearchLoop[int]):
         self._start.tally.add(outcome, found=found, own=outcome.run_id in (None, self._run.id))
         return found
 
-    def _go_on_from(self, position_id: int, root: int, round_: int) -> None:
-        """Makes a candidate a source, unless its family is far larger than the others."""
-        self._families[root] += 1
-        mean = self._families.total() / len(self._families)
-        if round_ < self._options.rounds and self._families[root] <= _LARGEST * max(mean, _SMALL):
-            self._sources.append((position_id, root, round_ + 1))
-
     # -- neighbours ---------------------------------------------------------------------------------------------------
 
     def _ask_window(self) -> None:
@@ -437,10 +401,8 @@ class _Expanding(SearchLoop[int]):
         steps = (LINE,) if self._why else self._options.steps
         if not self._sources or (LINE not in self._options.steps and self._why):
             return
-        self._tell_round(self._sources[0][2])
-        some = [self._sources.popleft() for _ in range(min(self._window_size, len(self._sources)))]
-        self._window_size = min(2 * self._window_size, _WINDOW)
-        sources = self._start.read(some)
+        self._tell_round(self._sources.round)
+        sources = self._start.read(self._sources.take_window())
         sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
         self._asked = True
         self._line.ask(lambda: look_around(self._net, sources, steps))
@@ -512,9 +474,9 @@ class _Expanding(SearchLoop[int]):
             if audited:
                 net_q, best = float(line.values.q[i]), int(line.values.best_move[i])
                 position, judged = line.batch[i], float(line.judged[i])
-                self._audits.append(_Planned(number, position, judged, net_q, best, None, root, round_))
+                self._searches.audits.append(PlannedSearch(number, position, judged, net_q, best, None, root, round_))
             elif found:
-                self._go_on_from(number, root, round_)
+                self._sources.add(number, root, round_)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -527,20 +489,20 @@ class _Expanding(SearchLoop[int]):
         if self._nodes:
             notes.append(format_rate(self._nodes / seconds))
         if self._options.nodes is not None and self._nodes:
-            spent = tally.nodes + sum(e.outcome.nodes for e in self._open() if e.outcome is not None)
+            spent = tally.nodes + sum(e.outcome.nodes for e in self._searches if e.outcome is not None)
             left = max(self._options.nodes - spent, 0) * seconds / self._nodes
             notes.append(f"{min(spent / self._options.nodes, 1):.0%} of the nodes, about {format_duration(left)} left")
         elif self._done:
-            total = self._options.positions or tally.planned + len(self._frontier) + len(self._audits)
-            left = (total - tally.planned + len(self._searching) + len(self._waiting)) * seconds / self._done
-            self._progress.set_total(self._done + max(total - tally.planned, 0) + len(self._planned))
+            total = self._options.positions or tally.planned + len(self._frontier) + len(self._searches.audits)
+            left = (total - tally.planned + len(self._searching) + self._searches.waiting) * seconds / self._done
+            self._progress.set_total(self._done + max(total - tally.planned, 0) + self._searches.unanswered)
             notes.append(f"about {format_duration(left)} left")
         self._progress.note(", ".join(notes))
         self._progress.advance(0)
 
     def summary(self, state: str) -> ExpandSummary:
         """What the expansion came to."""
-        for entry in self._open():  # of an interrupted run: what was searched, and not learned from yet
+        for entry in self._searches:  # of an interrupted run: what was searched, and not learned from yet
             if entry.outcome is not None:
                 self._note(entry, entry.outcome)
         self._store.commit()

@@ -21,8 +21,8 @@ from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.known_games import KnownGames
 from valuerepair.runs.loop import stored_run
 from valuerepair.runs.neighbourhood import GAME, GAME_PLIES, PARENT, PARENTS
-from valuerepair.store import expanded as reached
-from valuerepair.store.expanded import NeighbourOutcome, Reached
+from valuerepair.store import reached
+from valuerepair.store.reached import NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store

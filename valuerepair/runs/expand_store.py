@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from valuerepair.chess.progress import Progress
+from valuerepair.engines.kinds import kind_of
 from valuerepair.judge.labelled import open_stored
-from valuerepair.oracles.spec import RECORDED
 from valuerepair.question import Question
 from valuerepair.runs.evaluators import fitting_screen
 from valuerepair.runs.expand import ExpandOptions, expand
@@ -37,7 +37,7 @@ def open_expansion(
     """
     attrs = store.frame(question, only=("position_id",)).attrs
     oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
-    if oracle.kind == RECORDED:
+    if not kind_of(oracle.kind).searches:
         source = recorded_source(oracle)
         with open_stored(store, attrs["net"], net_file(question)) as net:
             log.info(f"net: {net.identity.name} on {net.where}")

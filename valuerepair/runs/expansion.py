@@ -20,10 +20,10 @@ from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question, is_candidate
 from valuerepair.runs.neighbourhood import GAME, PARENT, ExpansionSource
 from valuerepair.runs.summary import Deep, next_command
-from valuerepair.store import expanded as reached
+from valuerepair.store import reached
 from valuerepair.store.columns import game_keys
-from valuerepair.store.expanded import NeighbourOutcome
 from valuerepair.store.queries import table
+from valuerepair.store.reached import NeighbourOutcome
 from valuerepair.store.rows import INFERRED, DeepResult, OracleIdentity, game_row
 from valuerepair.store.store import Store
 

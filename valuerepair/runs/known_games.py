@@ -15,7 +15,7 @@ from valuerepair.archives.sampling import read_games
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
 from valuerepair.runs.neighbourhood import ExpansionSource
-from valuerepair.store.expanded import games_of
+from valuerepair.store.reached import games_of
 from valuerepair.store.rows import game_row
 from valuerepair.store.store import Store
 

@@ -127,7 +127,8 @@ class RunProgress:
         if not counts.begun:
             found = self._reader.report.positions
             self._progress.stage("net values" if found else "reading")
-            self._progress.note(f"{counts.valued:,} of {found:,} positions" if found else read + self._reading_left())
+            left = read and read + self._reading_left()
+            self._progress.note(f"{counts.valued:,} of {found:,} positions" if found else left)
             return
         self._progress.stage("")
         expected = self._expected(counts, reading=reading)

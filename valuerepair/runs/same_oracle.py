@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from valuerepair.chess.progress import without_remarks
+from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import open_stored
 from valuerepair.nets.devices import split_key
@@ -17,20 +18,12 @@ from valuerepair.nets.registry import KNOWN_NETS, is_pulled
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
-from valuerepair.oracles.spec import JUDGING, RECORDED
 from valuerepair.question import Question
 from valuerepair.store import files
 from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
-
-# Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
-_USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
-# Of a search with a net: what is set by opening it.
-_NET_SETTINGS = ("device", "precision", "heads", "WeightsFile", "VerboseMoveStats")
-# Kinds of oracle that are found without anybody saying where.
-SEARCHED_BY_NAME = ("stockfish", "lc0", "mcts")
 
 
 def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
@@ -52,12 +45,12 @@ def open_same(
 
     `specs` are ``--deep`` texts to try; `net` is shared where the oracle searches with it.
     """
-    if oracle.kind == RECORDED:
+    kind = kind_of(oracle.kind)
+    if not kind.searches:
         return None, "they were recorded in archives, nothing was searched"
-    wanted = oracle.sha256 if oracle.kind == "mcts" else str(oracle.options.get("WeightsFile", ""))
-    wanted = split_key(wanted.removeprefix("sha256:"))[0]
+    wanted = split_key(kind.net_of(oracle) or "")[0]
     path = files.get(wanted)
-    if oracle.kind in ("mcts", "lc0") and path is None:
+    if kind.takes_net and path is None:
         return None, f"no file of its net, SHA-256 {wanted[:12]}, at hand: give it by --net"
     shared = net if net is not None and net.identity.sha256 == wanted else None
     why = "the store does not know where this engine lies: give it by --deep"
@@ -77,34 +70,11 @@ def open_same(
 
 def stored_specs(oracle: StoredOracle) -> list[str]:
     """The ``--deep`` text of an oracle; none of an engine that the store does not know the place of."""
-    if oracle.kind not in SEARCHED_BY_NAME:
-        return []
     try:
-        settings = option_settings(oracle)
-    except ValueRepairError as error:
-        log.info(str(error))
+        return [kind_of(oracle.kind).again(oracle).text]
+    except UsageError as error:
+        log.debug(str(error))
         return []
-    limits = [f"{name}={value}" for name, value in oracle.limits.items()]
-    options = [f"{name}={value}".replace(",", "\\,") for name, value in settings]
-    return [f"{oracle.kind}:{','.join([*limits, *options])}"]
-
-
-def option_settings(first: StoredOracle) -> list[tuple[str, str]]:
-    """The first look's options as settings of a ``--deep`` text."""
-    if "syzygy" in first.options:
-        raise UsageError(
-            f"{first.label}: the store does not know where its tablebases lie; "
-            "say it: --deep mcts:nodes=N,syzygy=FOLDER"
-        )
-    own = {
-        name: str(value)
-        for name, value in first.options.items()
-        if name not in _NET_SETTINGS and str(value) not in _USUAL.get(name, ())
-    }
-    if first.kind == "mcts":  # it names what is not as in lc0's search; what is usual today may not have been then
-        own = dict.fromkeys(JUDGING, "0") | own
-    prefix = "" if first.kind == "mcts" else "option."
-    return [(prefix + name, value) for name, value in own.items()]
 
 
 def net_file(question: Question) -> str | None:
@@ -115,8 +85,9 @@ def net_file(question: Question) -> str | None:
 def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
     """Whether the store knows where to find the net, and what runs the oracle, so that `open_found` needs no help."""
     sha256, digest = store.names(net_id, oracle_id)
-    kind = oracle_of(store.connection, digest).kind
-    return kind in (*SEARCHED_BY_NAME, RECORDED) and files.net_words(store, sha256) is not None
+    oracle = oracle_of(store.connection, digest)
+    is_at_hand = not kind_of(oracle.kind).searches or bool(stored_specs(oracle))
+    return is_at_hand and files.net_words(store, sha256) is not None
 
 
 @contextmanager

@@ -6,19 +6,16 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from valuerepair.engines.find import find_engine
-from valuerepair.engines.spec import LC0, MCTS
+from valuerepair.engines.kinds import chosen_spec, default_kind, kind_of, parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
-from valuerepair.oracles.open import chosen_spec, open_oracle
+from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
-from valuerepair.oracles.spec import DEFAULT_NODES, RECORDED, parse_spec
-from valuerepair.runs.same_oracle import option_settings
 from valuerepair.store import files
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.second_looks import StoredOracle
@@ -63,16 +60,11 @@ def second_spec(first: StoredOracle, depth: Depth) -> str | None:
     if depth.deep is not None:
         parse_spec(depth.deep)
         return depth.deep
-    if first.kind == RECORDED:
+    kind = kind_of(first.kind)
+    if not kind.searches:
         return _of_recorded(depth)
-    if first.kind == "uci":
-        raise UsageError(
-            f"{first.label}: the store does not know where this engine lies; say which engine looks again: "
-            "--deep uci:/path/engine,nodes=N"
-        )
-    limits = ",".join(f"{name}={value}" for name, value in _deeper(first, depth).items())
-    options = [f"{name}={value}".replace(",", "\\,") for name, value in option_settings(first)]
-    return f"{first.kind}:{','.join([limits, *options])}"
+    spec = kind.again(first)
+    return replace(spec, limits=_deeper(first, spec.limits, depth)).text
 
 
 def _of_recorded(depth: Depth) -> str | None:
@@ -80,21 +72,19 @@ def _of_recorded(depth: Depth) -> str | None:
         raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
     if depth.nodes is None:
         return None
-    kind = "stockfish" if find_engine("stockfish") is not None else "mcts"
-    return f"{kind}:nodes={depth.nodes}"
+    return f"{default_kind()}:nodes={depth.nodes}"
 
 
-def _deeper(first: StoredOracle, depth: Depth) -> dict[str, int]:
+def _deeper(first: StoredOracle, limits: Mapping[str, int], depth: Depth) -> dict[str, int]:
     """The limits of the second look."""
     if depth.nodes is not None:
-        before = first.limits.get("nodes")
+        before = limits.get("nodes")
         if before is not None and depth.nodes <= before:
             raise UsageError(f"--nodes {depth.nodes}: the first look had {before:,}; a second one is deeper")
         return {"nodes": depth.nodes}
-    if "depth" in first.limits:
+    if "depth" in limits:
         raise UsageError(f"{first.label}: a depth cannot be multiplied; give --nodes N or --deep SPEC")
     times = depth.times or DEFAULT_TIMES
-    limits = first.limits or {"nodes": DEFAULT_NODES[first.kind]}
     return {name: max(value + 1, round(times * value)) for name, value in limits.items()}
 
 
@@ -117,9 +107,9 @@ def open_second(
     spec = chosen_spec(second_spec(first, depth))
     with ExitStack() as stack:
         path, shared = None, None
-        if spec.kind in (MCTS, LC0) and spec.weights is None:
+        if spec.kind.takes_net and spec.weights is None:
             path = _net_path(store, first, depth, net, net_file)
-        if path is not None and spec.kind == MCTS:
+        if path is not None and spec.kind.built_in:
             shared = stack.enter_context(_open_net(path, first, net))
         oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
         _check_deeper(first, oracle.identity)
@@ -158,14 +148,15 @@ def _net_path(
     from valuerepair.nets.weights import read_net_file
 
     wanted = split_key(str(net["sha256"]))[0]
-    if depth.deep is None and first.kind != RECORDED:
-        wanted = first.sha256 if first.kind == "mcts" else str(first.options["WeightsFile"]).removeprefix("sha256:")
+    kind = kind_of(first.kind)
+    if depth.deep is None and kind.searches:
+        wanted = kind.net_of(first) or ""
     for name in (net_file, files.net_words(store, wanted)):
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
             path = Path(locate(name))
             if read_net_file(path).sha256 == wanted:
                 return str(path)
-    if first.kind == RECORDED:
+    if not kind.searches:
         return None
     raise UsageError(
         f"the second look searches with a net, and {files.why_not(store, wanted[:12], wanted)}; "

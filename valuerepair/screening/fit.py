@@ -1,9 +1,9 @@
-"""Learning the screening ladder: positions that nothing was cut of say what each cut would have lost.
+"""Fits the screening ladder to positions that were searched in full: they show what each cut would lose.
 
-At every rung a logistic model gives the chance that a position which is below the threshold there is a candidate at
-full nodes. Candidates are rare, so it learns from several thresholds around the one asked for at once: each position is
-a row for each of them, with the margins to that threshold. The cuts are then the cheapest that keep the wanted share of
-the candidates, found backward from the last rung on chances by models which have not seen the position.
+At each rung a logistic model gives the chance that a position below the threshold there is a candidate at full nodes.
+Candidates are rare, so the model learns from several thresholds around the given one: each position is one row for each
+threshold, with the margins to it. The cuts are the cheapest that keep the wanted share of the candidates. They are
+found backward from the last rung, from chances by models that were not fitted to the position.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from valuerepair.calibration import Calibration
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening.model import FEATURES, Floats, Moves, RungModel, Screen, features, is_beyond
 
-# The threshold's neighbours that help to learn, as its multiples; a row of each counts less than a position.
+# The thresholds to learn from, as multiples of the given one; each row counts for less than a position.
 _SPREAD = (0.55, 0.64, 0.73, 0.82, 0.91, 1.0, 1.09, 1.18, 1.27)
 _ROW_WEIGHT = 0.25
-# A weak pull to 0 keeps coefficients finite where few positions separate perfectly: one row of so much weight and half
-# a candidate, a standard deviation from the mean, for each feature (S. Greenland, Int. J. Epidemiol. 36, 2007).
+# A weak pull to 0 keeps coefficients finite where few positions separate perfectly: one row of this weight and half a
+# candidate, a standard deviation from the mean, for each feature (S. Greenland, Int. J. Epidemiol. 36, 2007).
 _PULL = 4.0
 _STEPS, _CLOSE = 30, 1e-4
 FOLDS = 5
 MIN_POSITIONS = 48
 # Positions with a disagreement at or above the lowest neighbour of the threshold.
 MIN_NEAR = 5
-# The largest weight of a position in a fit: screened positions can stand for many others.
+# The largest weight of a position in a fit: a screened position may represent many others.
 LARGEST_WEIGHT = 10.0
 _COLUMNS = ("net_q", "net_best", "q", "best", "weights")
 
@@ -40,8 +40,8 @@ _COLUMNS = ("net_q", "net_best", "q", "best", "weights")
 class LadderRows:
     """Positions searched in full: `net_q` and `net_best` [n], `q` [n, k + 1] at each rung and in full, `best` [n, k].
 
-    `rungs` are k node counts, `nodes` those of the full search; `weights` [n] are inverse probabilities that such a
-    position was searched in full. Where `scale` is given `net_q` has gone through it.
+    `rungs` are k node counts, `nodes` that of the full search; `weights` [n] are inverse probabilities of a full search
+    for such a position. With a `scale`, `net_q` is already calibrated by it.
     """
 
     rungs: tuple[int, ...]
@@ -57,9 +57,9 @@ class LadderRows:
         return len(self.q)
 
     def take(self, rows: NDArray[np.bool_ | np.int64]) -> LadderRows:
-        """The rows of a mask [n], or of numbers."""
-        taken: Mapping[str, Any] = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return replace(self, **taken)
+        """The rows of a mask [n], or with these indices."""
+        columns: Mapping[str, Any] = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        return replace(self, **columns)
 
     @property
     def disagreement(self) -> Floats:
@@ -73,22 +73,23 @@ class LadderRows:
         return np.diff([0, *self.rungs, self.nodes]) / self.nodes
 
     def at(self, k: int, threshold: float) -> Floats:
-        """[n, features] features after k rungs."""
+        """[n, features] the features after k rungs."""
         return features(self.net_q, self.net_best, self.q[:, :k], self.best[:, :k], threshold)
 
     def open(self, k: int, threshold: float) -> NDArray[np.bool_]:
-        """[n] the positions that could be cut after k rungs: the search is within the threshold of the net."""
+        """[n] whether a position may be cut after k rungs: the search is within the threshold of the net."""
         return ~is_beyond(self.net_q, self.q[:, :k], threshold)
 
 
 def joined(own: LadderRows, others: LadderRows) -> LadderRows:
-    """Two calibrations of the same rungs as one."""
-    both: Mapping[str, Any] = {name: np.concatenate([getattr(own, name), getattr(others, name)]) for name in _COLUMNS}
-    return replace(own, **both)
+    """The rows of both, which have the same rungs."""
+    parts = (own, others)
+    columns: Mapping[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    return replace(own, **columns)
 
 
 def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
-    """The rows, their candidates weighted so that they make up this share of all."""
+    """The rows, with their candidates weighted so that these are the share `rate` of all."""
     positive = is_candidate(climbed.disagreement, threshold)
     now = float(climbed.weights @ positive) / float(climbed.weights.sum())
     if not 0 < now < 1:
@@ -98,16 +99,16 @@ def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
 
 
 def enough(climbed: LadderRows, threshold: float) -> bool:
-    """Whether there is enough to learn from at all."""
+    """Whether there are enough rows to fit a ladder."""
     near = int(is_candidate(climbed.disagreement, _SPREAD[0] * threshold).sum())
     return len(climbed) >= MIN_POSITIONS and near >= MIN_NEAR
 
 
 def fit_screen(climbed: LadderRows, question: Question, recall: float, price: float | None = None) -> Screen:
-    """The ladder that is expected to keep `recall` of the candidates at the least nodes; with a `price`, in whole
-    searches, the one for which nodes and lost candidates together cost least.
+    """The ladder that is expected to keep the share `recall` of the candidates with the fewest nodes; with a `price` of
+    a lost candidate, in full searches, the ladder with the lowest total cost.
 
-    `question` is the one that the rows' Q are of, with its alpha.
+    `question` is the question, with its alpha, by which the rows' Q were computed.
     """
     assert question.alpha is not None
     threshold = question.threshold
@@ -129,15 +130,15 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
 
 
 def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) -> tuple[list[RungModel], Floats]:
-    """The models of all rungs, which cut nothing yet, and [n, k] chances, with caution added, at each rung.
+    """The models of all rungs, without cuts yet, and [n, k] the chances at each rung, with caution added.
 
-    A row's chances come from models of the other folds, which have not seen it. Where a position is over the threshold
-    already they are 1: nothing is cut there. Features `without` are left out.
+    The chances of a row come from models fitted to the other folds. They are 1 where a position is already over the
+    threshold: it is not cut there. Leaves out the features `without`.
     """
     fold = np.random.default_rng(0).permutation(np.arange(len(climbed)) % FOLDS)
     models = []
     chances = np.ones((len(climbed), len(climbed.rungs)))
-    with threadpool_limits(limits=1, user_api="blas"):  # threads would spin beside the engines, for so small products
+    with threadpool_limits(limits=1, user_api="blas"):  # threads would compete with engines, for small products
         for k in range(1, len(climbed.rungs) + 1):
             learner = _Rung(climbed, k, threshold, without)
             model = learner.fit()
@@ -152,7 +153,7 @@ def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) ->
 
 
 class _Rung:
-    """The rows that one rung's model learns from: positions times thresholds, where the border is still ahead."""
+    """The rows for the model of one rung: positions times thresholds that the search has not crossed yet."""
 
     def __init__(self, climbed: LadderRows, k: int, threshold: float, without: Sequence[str]) -> None:
         borders = np.array([share * threshold for share in _SPREAD if share * threshold < 2])
@@ -163,7 +164,7 @@ class _Rung:
         self._y = is_candidate(rows.disagreement, borders[which]).astype(np.float64)
         self._weights = _ROW_WEIGHT * np.minimum(rows.weights, LARGEST_WEIGHT)
         centre, scale = values.mean(0), values.std(0)
-        # A column that says nothing, or is not to, becomes 0, and its coefficient too.
+        # A constant or excluded column becomes 0, and so does its coefficient.
         scale[(scale < 1e-9) | [name in without for name in FEATURES]] = np.inf
         size = 1 + len(FEATURES)
         nothing = np.zeros((size, size))
@@ -171,23 +172,23 @@ class _Rung:
         self._x = self._model.design(values)
 
     def fit(self, positions: NDArray[np.bool_] | None = None, start: Floats | None = None) -> RungModel:
-        """The model of these positions (a mask; None: of all)."""
-        kept = slice(None) if positions is None else positions[self._position]
+        """The model of these positions (a mask; None: all)."""
+        rows = slice(None) if positions is None else positions[self._position]
         begin = np.zeros(self._x.shape[1]) if start is None else start
-        coefficients, covariance = fit_logistic(self._x[kept], self._y[kept], self._weights[kept], begin, _PULL)
+        coefficients, covariance = fit_logistic(self._x[rows], self._y[rows], self._weights[rows], begin, _PULL)
         return replace(self._model, coefficients=coefficients, covariance=covariance)
 
 
 def fit_logistic(x: Floats, y: Floats, weights: Floats, start: Floats, pull: float) -> tuple[Floats, Floats]:
     """Coefficients [p] of a logistic model of `y` [n] on `x` [n, p], and their covariance, by Newton's method.
 
-    It begins at `start`. One row of half a candidate for each column of `x` but the first pulls its coefficient to 0
-    with weight `pull`.
+    The first step begins at `start`. For each column of `x` but the first, one row of half a candidate with weight
+    `pull` pulls its coefficient to 0.
     """
-    held = np.eye(x.shape[1])[1:]
-    x = np.concatenate([x, held])
-    y = np.concatenate([y, np.full(len(held), 0.5)])
-    weights = np.concatenate([weights, np.full(len(held), pull)])
+    pulling = np.eye(x.shape[1])[1:]
+    x = np.concatenate([x, pulling])
+    y = np.concatenate([y, np.full(len(pulling), 0.5)])
+    weights = np.concatenate([weights, np.full(len(pulling), pull)])
 
     def loss(beta: Floats) -> float:
         z = x @ beta
@@ -196,11 +197,11 @@ def fit_logistic(x: Floats, y: Floats, weights: Floats, start: Floats, pull: flo
     beta, now = start, loss(start)
     for _ in range(_STEPS):
         p = 1 / (1 + np.exp(-np.clip(x @ beta, -40, 40)))
-        # Where all chances are 0 or 1 the curvature is none; a trace of it keeps the system solvable.
+        # If all chances are 0 or 1 there is no curvature; a trace of it keeps the system solvable.
         information = x.T @ (x * (weights * np.maximum(p * (1 - p), 1e-12))[:, None])
         step = np.linalg.solve(information, x.T @ (weights * (y - p)))
         while (after := loss(beta + step)) > now + 1e-12 * abs(now):
-            step = step / 2  # too far: where the quadratic is no picture of the loss
+            step = step / 2  # too far: the quadratic does not fit the loss there
         beta, now = beta + step, after
         if np.abs(step).max() < _CLOSE:
             break
@@ -208,10 +209,10 @@ def fit_logistic(x: Floats, y: Floats, weights: Floats, start: Floats, pull: flo
 
 
 def choose_cuts(climbed: LadderRows, chances: Floats, recall: float, threshold: float) -> Floats:
-    """[k] cuts of least expected nodes that lose at most ``1 - recall`` of the candidates.
+    """[k] the cuts with the fewest expected nodes that lose at most ``1 - recall`` of the candidates.
 
-    Losses are counted by the same cautious chances. The price of a lost candidate, in full searches, is raised until
-    the loss is small enough.
+    The same cautious chances give the expected loss. A bisection finds the lowest price of a lost candidate, in full
+    searches, at which the loss is small enough.
     """
     candidates = float(climbed.weights @ is_candidate(climbed.disagreement, threshold))
     low, high = -3.0, 9.0
@@ -226,10 +227,10 @@ def choose_cuts(climbed: LadderRows, chances: Floats, recall: float, threshold: 
 
 
 def cuts_at(climbed: LadderRows, chances: Floats, price: float) -> Floats:
-    """The best cuts when a lost candidate costs as much as `price` full searches: backward from the last rung."""
+    """[k] the best cuts if a lost candidate costs `price` full searches, found backward from the last rung."""
     costs, weights = climbed.costs, climbed.weights
     cuts = np.zeros(chances.shape[1])
-    ahead = np.full(len(weights), costs[-1])  # nodes and losses still to come of a row that goes on
+    ahead = np.full(len(weights), costs[-1])  # expected cost (nodes and losses) of a row that stays on the ladder
     for k in range(len(cuts) - 1, -1, -1):
         chance = chances[:, k]
         order = np.argsort(chance)
@@ -242,19 +243,19 @@ def cuts_at(climbed: LadderRows, chances: Floats, price: float) -> Floats:
 
 
 def _left_at(chances: Floats, cuts: Floats) -> NDArray[np.int64]:
-    """[n] the rung at which each row leaves, the number of rungs where it does not."""
+    """[n] the rung at which each row leaves; the number of rungs if it stays to the end."""
     below = chances < cuts
     return np.where(below.any(1), below.argmax(1), len(cuts))
 
 
 def _expected_loss(climbed: LadderRows, chances: Floats, cuts: Floats) -> float:
-    left = _left_at(chances, cuts)
-    cut = np.flatnonzero(left < len(cuts))
-    return float(climbed.weights[cut] @ chances[cut, left[cut]])
+    rung = _left_at(chances, cuts)
+    cut = np.flatnonzero(rung < len(cuts))
+    return float(climbed.weights[cut] @ chances[cut, rung[cut]])
 
 
 def survivors(climbed: LadderRows, chances: Floats, cuts: Floats, threshold: float) -> tuple[float, float]:
-    """The share of nodes that these cuts cost, and of the candidates that they keep; NaN without candidates."""
+    """(share of the nodes of full searches that these cuts cost, share of candidates they keep; NaN without any)."""
     spent = np.cumsum(climbed.costs)
     left = _left_at(chances, cuts)
     weights = climbed.weights
@@ -267,7 +268,7 @@ def survivors(climbed: LadderRows, chances: Floats, cuts: Floats, threshold: flo
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What a wanted recall costs: `share` of brute force's nodes, and the recall that came of it; cross-validated."""
+    """What a wanted recall costs, cross-validated: the share of brute force's nodes, and the recall that results."""
 
     wanted: float
     share: float
@@ -283,10 +284,10 @@ def curve(
     recalls: Sequence[float],
     without: Sequence[str] = (),
 ) -> list[CurvePoint]:
-    """Nodes against recall of the positions `own`, out of sample in models and cuts alike.
+    """Nodes against recall of the positions `own`, with models and cuts both out of sample.
 
-    Chances come from models of the other folds, and the cuts used on a fold are chosen on the chances of the others;
-    the positions of the `package` help to learn. Features `without` are left out.
+    The chances of a fold come from models of the other folds, and its cuts are chosen by the chances of the others. The
+    positions of the `package` are used for fitting only. Leaves out the features `without`.
     """
     data = own if package is None else joined(own, package)
     _, chances = learn(data, threshold, without)

@@ -1,10 +1,10 @@
-"""The screening ladder at work: who calibrates, who is cut, who is searched in full all the same, and what is learned.
+"""The screening ladder at work: which positions calibrate, which are cut, which are searched in full anyway.
 
-It begins with the package's own positions of such an oracle, where there are any; else the first positions are searched
-in full. Of all later ones some, drawn by the position's key alone, are searched in full regardless of their chances: to
-calibrate with (their number grows with the root of all), and to audit, for as long as there is a ladder. The screen is
-fitted again whenever the number of positions has grown by half, and each fit is used one such step later, when all that
-it rests on has long been searched: engines do not wait for it, and a run gives the same results at any speed.
+It begins with the package's positions for this kind of oracle; without any, the first positions are searched in full.
+Some later positions, drawn by their key alone, are searched in full regardless of their chances: to calibrate (their
+number grows with the root of all), and, as long as there is a ladder, to audit. The screen is fitted again each time
+the number of positions has grown by half. Each fit is used one such step later, when all its positions have long been
+searched, so engines do not wait for it, and a run has the same results at any speed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from numpy.typing import NDArray
 from valuerepair.calibration import FEWEST_GAMES, Calibration, TooLittle, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
+from valuerepair.engines.kinds import kind_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
-from valuerepair.screening.package import SEARCHED_ALIKE, package_rows
+from valuerepair.screening.package import package_rows
 from valuerepair.store import calibrations
 from valuerepair.store import screening as rows
-from valuerepair.store.alphas import are_alike, gives_q
+from valuerepair.store.alphas import are_alike
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
@@ -38,25 +39,25 @@ from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
-# Positions that the first fit rests on; later ones rest on half as many more each.
+# Positions in the first fit; each later fit has half as many more.
 FIRST_FIT = 64
 _GROWTH = 1.5
-# About so many times the root of all positions calibrate: 280 of 5,000, 4,000 of a million; half as many where the
-# package knows such oracles.
+# Calibrating positions, as a multiple of the root of all positions: 280 of 5,000, 4,000 of a million; half as many if
+# the package has positions for this kind of oracle.
 _ROOTS = 4.0
 _ROOTS_WITH_PACKAGE = 2.0
 _FEW = 20
-# Candidates among positions near a candidate, and how many positions of one's own that counts for: those that come with
-# the package were sampled from archives, where there are far fewer.
+# The expected share of candidates among positions near a candidate, and its weight in own positions. The package's
+# positions were sampled from archives, where there are far fewer candidates.
 _RATE_NEAR, _RATE_WEIGHT = 0.3, 64
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Says at each rung whether one position is searched deeper. Plain data: it may be asked on another machine.
+    """Decides at each rung whether to search one position deeper. Plain data, so that it can run on another machine.
 
-    `net_q` and `net_best` are the net's value and first choice. `screen` None: nothing is cut yet. `kept`: the position
-    is searched in full regardless of its chances.
+    `net_q` and `net_best` are the net's value and first choice. `screen` None: there are no cuts yet. `kept`: the
+    position is searched in full regardless of its chances.
     """
 
     net_q: float
@@ -69,14 +70,14 @@ class Judge:
         return self.kept or self._at(results).cut_at is None
 
     def verdict(self, climb: Climb) -> LadderCut:
-        """Where the ladder cuts, or would have cut, a position with this climb: at the first rung that does."""
+        """The first rung at which the ladder cuts, or would have cut, a position with this climb."""
         if self.screen is None:
             return LadderCut()
         if not climb.whole:
-            found = self._at(climb.results)
-            if found.cut_at is not None:
-                return found
-            # Cut on a machine that rounds otherwise, with a chance that is the cut to the last bit.
+            cut = self._at(climb.results)
+            if cut.cut_at is not None:
+                return cut
+            # Another machine, which rounds differently, cut it at a chance that equals the cut to the last bit.
             rung = self.screen.rungs[len(climb.results) - 1]
             return LadderCut(rung.nodes, rung.cut)
         if not self.kept:
@@ -87,17 +88,17 @@ class Judge:
     def _at(self, results: Sequence[DeepResult]) -> LadderCut:
         if self.screen is None:
             return LadderCut()
-        last = results[-2:]  # no feature looks further back
+        last = results[-2:]  # features use at most two rungs
         q = q_of(last, self.screen.alpha, self.screen.q_from)
         if np.isnan(q).any():
-            return LadderCut()  # without a value of the kind asked for nothing can be said
+            return LadderCut()  # no value of the kind in the question
         best = [_move(result.best_move) for result in last]
         return judge(self.screen, len(results), self.net_q, self.net_best, q.tolist(), best)
 
 
 @dataclass(frozen=True)
 class _Ascent:
-    """One position on its way up; it stands for one in `probability` of those that are cut."""
+    """One position on the ladder; if it is cut, `probability` was its chance to be searched in full anyway."""
 
     judge: Judge
     screen_id: int | None
@@ -115,9 +116,9 @@ def _move(uci: str | None) -> int:
 
 
 class Ladder:
-    """The ladder of one net and oracle, for sampled positions or those `of` another kind; it learns from these alone.
+    """The ladder of one net and oracle, fitted to sampled positions only, or to those of another population (`of`).
 
-    Used by the thread that owns the store; searches run elsewhere.
+    Only the thread that owns the store may use it; searches run elsewhere.
     """
 
     def __init__(
@@ -137,43 +138,44 @@ class Ladder:
         self._question, self._chosen, self._seed, self._run = question, chosen, seed, run
         self._nodes = oracle.identity.limits["nodes"]
         self.rungs = self._chosen.rungs or rungs_of(self._nodes)
-        self._own_q = gives_q(oracle.identity.kind, oracle.identity.options)
-        self._alike = oracle.identity.kind in SEARCHED_ALIKE and question.q_from == "cp"
+        kind = kind_of(oracle.identity.kind)
+        self._own_q = kind.own_q
+        self._alike = kind.in_package and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
-        self._cut_by: dict[int, int] = {}  # by other ladders' screens: these positions are judged again
-        # A saved fit is for all that the store has; without one the fit follows what is searched, screen by screen.
+        self._cut_by: dict[int, int] = {}  # position -> screen of another ladder that cut it; it is judged again
+        # A saved alpha applies to the whole store; without one each screen has its own fit.
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
         self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
-        known = rows.screens(store, net_id, oracle_id, of)
-        self._own = {facts.model: facts.id for facts in known if self._fits(facts)}
-        self._is_anew = bool(known) and not self._own
+        earlier = rows.screens(store, net_id, oracle_id, of)
+        self._own = {facts.model: facts.id for facts in earlier if self._fits(facts)}
+        self._is_anew = bool(earlier) and not self._own
         if self._is_anew and of is SAMPLED:
-            log.info(self._another(known[0]))
+            log.info(self._another(earlier[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
-        # The positions on this ladder, by number: those from before, which are done with, and those given since.
+        # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
         self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()), of)
 
     def _another(self, last: ScreenFacts) -> str:
-        """The message about a store whose ladder is another one."""
+        """The message for a store that has a ladder for another question."""
 
-        def told(threshold: float, alpha: float | None, q_from: str, recall: float, calibrated: bool) -> str:
+        def described(threshold: float, alpha: float | None, q_from: str, recall: float, calibrated: bool) -> str:
             source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
             return f"threshold {threshold:g}{' beyond scale' * calibrated}, {source}, recall {recall:g}"
 
         question, screen = self._question, Screen.from_json(last.model)
         shown = last.alpha_given or self._saved is not None
         alpha, curved = last.alpha if shown else None, is_calibrated(last.model)
-        theirs = told(last.threshold, alpha, last.q_from, last.recall, curved)
+        theirs = described(last.threshold, alpha, last.q_from, last.recall, curved)
         fitted = question.calibration == "fitted"
         own = self._saved if question.alpha is None else question.alpha
-        asked = told(question.threshold, own, question.q_from, self._chosen.recall, fitted)
+        ours = described(question.threshold, own, question.q_from, self._chosen.recall, fitted)
         if screen is None:
             theirs += ", of an earlier version"
         elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
             theirs += f", rungs {','.join(map(str, nodes))}"
-            asked += f", rungs {','.join(map(str, self.rungs))}"
+            ours += f", rungs {','.join(map(str, self.rungs))}"
         return (
-            f"screening: the store's ladder is for {theirs}; this run is for {asked}: fitted anew, and what that one "
+            f"screening: the store's ladder is for {theirs}; this run is for {ours}: fitted anew, and what that one "
             "cut is judged again"
         )
 
@@ -194,24 +196,24 @@ class Ladder:
         )
 
     def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
-        """Positions that this ladder has cut already. What another one cut is to be judged again, and those of these
-        that were searched all the same stand for themselves only from now on."""
+        """The positions that this ladder has already cut. Positions that another ladder cut are judged again; those of
+        them that were searched anyway no longer represent others."""
         own = list(self._own.values())
         rows.settle(self._store, self._oracle_id, ids, self._net_id, own)
-        found = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
-        mine = {position for position, screen in found.items() if screen in own}
-        self._cut_by.update((position, screen) for position, screen in found.items() if position not in mine)
+        screens = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
+        mine = {position for position, screen in screens.items() if screen in own}
+        self._cut_by.update((position, screen) for position, screen in screens.items() if position not in mine)
         return mine
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
     def is_ready(self, position_id: int) -> bool:
-        """Whether a position may be given now: whether all that its screen rests on has been searched."""
+        """Whether a position may start now: all positions that its screen is fitted to have been searched."""
         rests_on = self._rests_on(self._place(position_id))
         return all(bisect.bisect_left(self._known, other) >= rests_on for other in self._ascents)
 
     def climb(self, position_id: int, position: Position, net_q: float, net_best: int) -> Future[ClimbOutcome]:
-        """Sends a position with the net's value and first choice up the ladder."""
+        """Starts a position, with the net's value and first choice, on the ladder."""
         place = self._place(position_id)
         screen, screen_id = self._screen_for(self._rests_on(place))
         calibrating = 1.0
@@ -224,13 +226,13 @@ class Ladder:
             self._known.insert(at, position_id)
         if screen is not None and screen.calibration is not None:
             (net_q,) = calibrated_of(self._store.connection, screen.calibration, [position_id], [net_q]).tolist()
-            screen = replace(screen, calibration=None)  # a judge has no use for it, wherever it is sent to
+            screen = replace(screen, calibration=None)  # already applied
         ask = Judge(net_q, net_best, screen, kept)
         self._ascents[position_id] = _Ascent(ask, screen_id, kept_share)
         return self._oracle.climb(position, self.rungs, ask)
 
     def take(self, position_id: int, climb: Climb) -> Passage:
-        """Records how far a position came; its whole search, if there was one, is the last of the results."""
+        """Records how far a position came; its full search, if there was one, is the last of the results."""
         ascent = self._ascents.pop(position_id)
         for rung, result in zip(self.rungs, climb.results, strict=False):
             self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
@@ -244,7 +246,7 @@ class Ladder:
         return passage
 
     def drop(self, position_id: int) -> None:
-        """Forgets a position whose search failed or was given up."""
+        """Removes a position whose search failed or was abandoned."""
         self._ascents.pop(position_id, None)
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -252,20 +254,20 @@ class Ladder:
     def _place(self, position_id: int) -> int:
         """How many of the ladder's positions come before this one, by number.
 
-        The same in a run that goes on, whatever was in flight where it stopped. Where another ladder's positions are
-        judged again all that were searched count as before.
+        A resumed run has the same places, no matter which searches were running when it stopped. If the positions of
+        another ladder are judged again, all searched positions come before.
         """
         return len(self._known) if self._is_anew else bisect.bisect_left(self._known, position_id)
 
     def _rests_on(self, place: int) -> int:
-        """How many positions, the first by number, the screen for this place is fitted to."""
+        """How many of the first positions the screen for this place is fitted to."""
         due, last = 0, FIRST_FIT
         while (following := math.ceil(_GROWTH * last)) <= place:
             due, last = last, following
         return due
 
     def _screen_for(self, rests_on: int) -> tuple[Screen | None, int | None]:
-        """The screen fitted to the first positions, as many as given, and its number in the store."""
+        """The screen fitted to the first `rests_on` positions, and its number in the store."""
         if rests_on not in self._screens:
             self._screens[rests_on] = self._fit(rests_on)
         return self._screens[rests_on]
@@ -273,15 +275,15 @@ class Ladder:
     def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
         self._store.commit()
         last = self._known[rests_on - 1] if rests_on else 0
-        found = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
-        alpha = self._alpha(found)
+        climbed = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
+        alpha = self._alpha(climbed)
         question = replace(self._question, alpha=alpha)
         try:
-            own = ladder_rows(found, self.rungs, self._nodes, question, self._curve(alpha))
+            own = ladder_rows(climbed, self.rungs, self._nodes, question, self._curve(alpha))
         except TooLittle:
             if rests_on:
                 least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games tell the net's scale"
-                log.debug(f"screening: {len(found.ids):,} positions searched in full, {least}; nothing is cut yet")
+                log.debug(f"screening: {len(climbed.ids):,} positions searched in full, {least}; nothing is cut yet")
             return None, None
         package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
         if package is not None and self._of is REACHED:
@@ -302,17 +304,19 @@ class Ladder:
             log.debug(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own[text]
 
-    def _alpha(self, found: ClimbedRows) -> float:
-        """The alpha asked for or stored, else a fit to these rows: not to what else is searched by now."""
-        known = self._store.chosen_alpha(self._net_id, self._oracle_id, self._question.alpha)
-        if known is not None:
-            return known.value
-        cp = found.scores[:, -1, 0]
-        return values.auto_alpha(found.net_q, cp, 1 / found.probability).value
+    def _alpha(self, climbed: ClimbedRows) -> float:
+        """The alpha in the question or in the store, otherwise a fit to these rows alone."""
+        chosen = self._store.chosen_alpha(self._net_id, self._oracle_id, self._question.alpha)
+        if chosen is not None:
+            return chosen.value
+        cp = climbed.scores[:, -1, 0]
+        return values.auto_alpha(climbed.net_q, cp, 1 / climbed.probability).value
 
     def _curve(self, alpha: float) -> Calibration | None:
-        """The curve of sampled positions, where candidates beyond scale are asked for: the stored one of this alpha, or
-        that of all, if the ladder is for others; None: to be fitted to the rows."""
+        """The calibration of sampled positions for this alpha, if the question is for candidates beyond scale.
+
+        For sampled positions it is the stored one, or None to fit one to the rows; for others that of all positions.
+        """
         if self._question.calibration == "none":
             return None
         pair, q_from = (self._net_id, self._oracle_id), self._question.q_from
@@ -324,13 +328,13 @@ class Ladder:
 
 
 def _rate_near(own: LadderRows, threshold: float) -> float:
-    """Candidates among positions near a candidate, by those that were searched in full."""
-    found = float(own.weights @ is_candidate(own.disagreement, threshold))
-    return (found + _RATE_NEAR * _RATE_WEIGHT) / (float(own.weights.sum()) + _RATE_WEIGHT)
+    """The share of candidates among positions near a candidate, from those that were searched in full."""
+    candidates = float(own.weights @ is_candidate(own.disagreement, threshold))
+    return (candidates + _RATE_NEAR * _RATE_WEIGHT) / (float(own.weights.sum()) + _RATE_WEIGHT)
 
 
 def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
-    """What a fit says of itself; with `own_q` alpha plays no part, `alone` it has no positions of the package."""
+    """One line about a fit. `own_q`: alpha plays no part; `alone`: it has no positions of the package."""
     few = "; few candidates: it cuts with caution" if alone and screen.positives < _FEW else ""
     share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
     if not screen.positions:
@@ -344,39 +348,38 @@ def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
 def read_ladder_rows(
     store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, question: Question
 ) -> LadderRows:
-    """What a store has to fit a ladder to: all positions that went up these rungs to the whole search."""
-    found = rows.climbed_rows(store, net_id, oracle_id, rungs)
-    return ladder_rows(found, rungs, nodes, question)
+    """All positions of a store that were searched at these rungs and in full."""
+    return ladder_rows(rows.climbed_rows(store, net_id, oracle_id, rungs), rungs, nodes, question)
 
 
 def ladder_rows(
-    found: ClimbedRows, rungs: Sequence[int], nodes: int, question: Question, scale: Calibration | None = None
+    climbed: ClimbedRows, rungs: Sequence[int], nodes: int, question: Question, scale: Calibration | None = None
 ) -> LadderRows:
-    """The rows of a store at this alpha; those without a score of the kind asked for are left out.
+    """The rows of a store at the question's alpha, without those that lack a score of its kind.
 
-    Where the question is for candidates beyond scale net Q goes through the curve `scale`, or through one of these
-    rows; raises TooLittle where they are too few.
+    If the question is for candidates beyond scale, net Q is calibrated by `scale`, or else by a fit to these rows.
+    Raises TooLittle if there are too few rows for a fit.
     """
     assert question.alpha is not None
     alpha, q_from = question.alpha, question.q_from
-    q = values.deep_q(found.scores, alpha, q_from)
-    best = np.array([[_move(move) for move in moves[:-1]] for moves in found.best], np.int64).reshape(-1, len(rungs))
-    net_q, weights = found.net_q, 1 / found.probability
+    q = values.deep_q(climbed.scores, alpha, q_from)
+    best = np.array([[_move(move) for move in moves[:-1]] for moves in climbed.best], np.int64).reshape(-1, len(rungs))
+    net_q, weights = climbed.net_q, 1 / climbed.probability
     if question.calibration == "fitted":
         if scale is None:
             scale = fit(
                 net_q,
                 q[:, -1],
                 weights,
-                found.game,
+                climbed.game,
                 alpha=alpha,
                 q_from=q_from,
                 resamples=0,
                 fewest=MIN_POSITIONS,
             )
-        net_q = scale.expected(net_q, fold_of(found.game))
-    whole = LadderRows(tuple(rungs), nodes, net_q, found.net_best, q, best, weights, scale)
-    return whole.take(np.isnan(q).sum(axis=1) == 0)
+        net_q = scale.expected(net_q, fold_of(climbed.game))
+    scored = LadderRows(tuple(rungs), nodes, net_q, climbed.net_best, q, best, weights, scale)
+    return scored.take(np.isnan(q).sum(axis=1) == 0)
 
 
 def _uniform(seed: int, key: int, cut_by: int) -> float:

@@ -1,8 +1,8 @@
 """The screening ladder: the features of a position at each rung, and the model that decides whether to search deeper.
 
-A position is a candidate when ``|q_net - q_full| >= threshold``. After each of a few shorter searches screening asks
-how likely that still is; a position leaves the ladder where its chance is below the rung's cut. Nothing leaves it
-before it was searched at all, nor where the last search differs from the net by the threshold already.
+A position is a candidate if ``|q_net - q_full| >= threshold``. After each of a few shorter searches (rungs) a model
+gives the chance of that, and a position whose chance is below the rung's cut leaves the ladder. No position leaves it
+before its first search, or while its last search differs from the net by the threshold or more.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from valuerepair.question import is_candidate
 Floats = NDArray[np.float64]
 Moves = NDArray[np.int64]
 
-# Rungs, as shares of the oracle's nodes: 5,000, 10,000, 20,000, 50,000 ... of a million. A search goes on where the
-# last rung left it, so a further rung costs next to nothing.
+# Rungs, as shares of the oracle's nodes: 5,000, 10,000, 20,000, 50,000 ... of a million. A search resumes
+# where the last rung ended, so another rung costs next to nothing.
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-# How uncertain a chance may be is added to it, in standard errors of its log odds: with little to learn from, the
-# ladder cuts less.
+# The standard errors of a chance's log odds that are added to it: a ladder fitted to few positions cuts less.
 CAUTION = 1.0
 
 FEATURES = (
@@ -41,10 +40,10 @@ _LARGEST_Q = 0.995
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """How to screen: the share of candidates to keep, the share of cut positions to search in full all the same.
+    """How to screen: `recall` is the share of candidates to keep, `audit` the share of cut positions to search anyway.
 
-    `price`: what losing a candidate costs, in whole searches, in place of a share to keep. `rungs` are node counts
-    below the oracle's own, None for the usual shares of it. Raises UsageError for values that make no sense.
+    `price`: the cost of a lost candidate, in full searches, instead of `recall`. `rungs`: node counts below the
+    oracle's own; None: `SHARES` of it. Raises UsageError for values out of range.
     """
 
     recall: float = 0.98
@@ -85,7 +84,7 @@ def parse_screen(text: str) -> ScreenOptions | None:
 
 
 def rungs_of(nodes: int) -> tuple[int, ...]:
-    """The rungs below a search of the given nodes; a rung of one node would be a net's own value."""
+    """The rungs below a search of this many nodes; more than one node each, which would be a net's own value."""
     return tuple(sorted({rung for share in SHARES if 1 < (rung := round(share * nodes)) < nodes}))
 
 
@@ -94,16 +93,16 @@ def features(net_q: Floats, net_best: Moves, q: Floats, best: Moves, threshold: 
 
     `net_q` [n] is the net's value, `net_best` [n] its policy's first choice as a number; `q` [n, k] are the oracle's
     values of the rungs so far, `best` [n, k] its best moves; all values from the side to move. The *margin* is how much
-    further from the net's value the oracle has to come for a candidate, negative where it is there; beside it the same
-    in log odds (half of ``cp / alpha``), where a search moves more evenly, its root (with its sign: chances fall more
-    slowly than a search far from the border suggests), and the same for the other side of the net's value. *Away* is
-    how far the last rung moved from the net's value.
+    further from the net's value the oracle must move for a candidate, negative beyond the threshold. The same margin
+    in log odds (half of ``cp / alpha``), where searches move more evenly; its signed root (far from the border chances
+    fall more slowly than the margin grows); and the margin on the other side of the net's value. *Away* is how far the
+    last rung moved from the net's value.
     """
     first = q.shape[1] == 1
     before, move = (net_q, best[:, -1]) if first else (q[:, -2], best[:, -2])
     columns = _columns(net_q, q[:, -1], before, best[:, -1] != move, best[:, -1] != net_best, threshold)
-    found: Floats = np.array(np.broadcast_arrays(*columns), np.float64).T
-    return found
+    rows: Floats = np.array(np.broadcast_arrays(*columns), np.float64).T
+    return rows
 
 
 def _columns(net_q: Any, now: Any, before: Any, new_best: Any, other: Any, threshold: Any) -> tuple[Any, ...]:
@@ -127,7 +126,7 @@ def _columns(net_q: Any, now: Any, before: Any, new_best: Any, other: Any, thres
 
 
 def _log_odds(border: Any, place: Any) -> Any:
-    """Log odds from a place down to a border; the largest distance where no value lies beyond the border."""
+    """Log odds from a place down to a border; `_FAR` if no value lies beyond the border."""
     inside = np.minimum(np.maximum(place, -_LARGEST_Q), _LARGEST_Q)
     distance = np.arctanh(inside) - np.arctanh(np.maximum(border, -_LARGEST_Q))
     return np.maximum(np.minimum(distance, _FAR), 2 * _FAR * (border <= -1) - _FAR)
@@ -142,8 +141,8 @@ def is_beyond(net_q: Floats, q: Floats, threshold: float) -> NDArray[np.bool_]:
 class RungModel:
     """A logistic model of one rung, after `nodes` of the oracle, over standardised features.
 
-    `covariance` is that of the coefficients, the intercept first. A position leaves below `cut`, a chance with
-    `CAUTION` added.
+    `covariance` is that of the coefficients, the intercept first. A position leaves the ladder if its chance, with
+    `CAUTION` added, is below `cut`.
     """
 
     nodes: int
@@ -161,7 +160,7 @@ class RungModel:
         return x
 
     def chances(self, rows: Floats) -> Floats:
-        """[n] chances that these rows [n, features] are candidates, with `CAUTION` standard errors added."""
+        """[n] the chances that these rows [n, features] are candidates, with `CAUTION` standard errors added."""
         x = self.design(rows)
         log_odds = x @ self.coefficients + CAUTION * np.sqrt(((x @ self.covariance) * x).sum(1))
         chances: Floats = 1 / (1 + np.exp(-np.clip(log_odds, -40, 40)))
@@ -170,12 +169,12 @@ class RungModel:
 
 @dataclass(frozen=True)
 class Screen:
-    """A ladder fitted for one net and oracle, alpha and threshold.
+    """A ladder fitted for one net, oracle, alpha and threshold.
 
-    `positions` and `positives` (candidates) are those of its calibration, without those of the package;
-    `expected_share` and `expected_recall` what it made of all, by models that had not seen them: nodes against
-    searching everything in full, and candidates kept. `calibration` is the curve that the net's Q goes through first,
-    where the ladder is for candidates beyond scale. `price` as in `ScreenOptions`.
+    `positions` and `positives` (candidates) count the rows of its fit, without those of the package. `expected_share`
+    (of the nodes of full searches) and `expected_recall` (share of candidates kept) are cross-validated over all rows.
+    `calibration` is the curve applied to the net's Q if the ladder is for candidates beyond scale. `price`: see
+    `ScreenOptions`.
     """
 
     threshold: float
@@ -191,7 +190,7 @@ class Screen:
     price: float | None = None
 
     def to_json(self) -> str:
-        """The model as text; `from_json` is the inverse."""
+        """The model as JSON; `from_json` is the inverse."""
 
         def plain(value: Any) -> Any:
             return value.tolist() if isinstance(value, np.ndarray) else value
@@ -204,7 +203,7 @@ class Screen:
 
     @staticmethod
     def from_json(text: str) -> Screen | None:
-        """The screen of a text; None for one of an earlier version of this project, which had other features."""
+        """The screen of such a text; None for one of an earlier version, which had other features."""
         content: dict[str, Any] = json.loads(text)
         if tuple(content.pop("features", ())) != FEATURES:
             return None
@@ -217,13 +216,13 @@ class Screen:
 
 
 def is_calibrated(text: str) -> bool:
-    """Whether the screen of this text, of any version, is for candidates beyond scale."""
+    """Whether the screen in this text, of any version, is for candidates beyond scale."""
     return json.loads(text).get("calibration") is not None
 
 
 @dataclass(frozen=True, slots=True)
 class LadderCut:
-    """Where a position would leave the ladder: after how many nodes, with which chance; both None: it does not."""
+    """Where a position leaves the ladder: after `cut_at` nodes, with this chance; both None: it stays."""
 
     cut_at: int | None = None
     chance: float | None = None
@@ -232,7 +231,7 @@ class LadderCut:
 def judge(
     screen: Screen, rungs: int, net_q: float, net_best: int, q: Sequence[float], best: Sequence[int]
 ) -> LadderCut:
-    """Whether a position leaves the ladder after these `rungs`; `q` and `best` are those of the last two, or one."""
+    """Whether a position leaves the ladder after `rungs` rungs; `q` and `best` are those of the last two, or one."""
     now = q[-1]
     if is_candidate(net_q - now, screen.threshold):
         return LadderCut()

@@ -1,8 +1,8 @@
-"""The positions that a ladder begins with before it has learned anything: they come with the package.
+"""The positions that come with the package, with which a ladder begins before it has positions of its own.
 
-Each was searched in full by way of all rungs, nothing cut; data/make_screen_package.py makes the file. They say how far
-a search still moves from a rung on, not what a net misjudges: another net or engine counts beside them as soon as
-positions of its own are searched in full. Oracles of other sizes take the rungs of the nearest numbers of nodes.
+Each was searched at all rungs and in full, without cuts; data/make_screen_package.py makes the file. They show how far
+a search still moves after a rung, not what a net misjudges, so the fit also uses positions of the net and engine in
+question as soon as some are searched in full. Oracles of other sizes use the rungs with the nearest numbers of nodes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
+from valuerepair.engines.kinds import OWN_SEARCH, STOCKFISH, kind_of
 from valuerepair.question import Question
 from valuerepair.screening.fit import LadderRows
 
 _FILE = "package.npz"
-# Kinds of oracles that the positions were searched by; others borrow those of the nearest kind, and cut nothing before
-# they have positions of their own.
-SEARCHED_ALIKE = ("stockfish", "mcts")
-_BORROWED = {"uci": "stockfish", "lc0": "mcts"}
 # Mates are stored as these centipawns, and Q in these parts of 1.
 MATE_CP = 32_000
 Q_PARTS = 30_000
@@ -43,33 +40,33 @@ class PackagePositions(NamedTuple):
 
 @cache
 def package_positions(kind: str) -> PackagePositions:
-    """What the package has of ``stockfish`` or ``mcts``."""
+    """The package's positions of a kind of oracle that is `in_package`."""
     with files("valuerepair.screening").joinpath(_FILE).open("rb") as stream, np.load(stream) as content:
         return PackagePositions(*(content[f"{kind}_{name}"] for name in PackagePositions._fields))
 
 
 def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> LadderRows | None:
-    """The package's positions as if searched by an oracle of this kind with these rungs; None where there are none.
+    """The package's positions as if an oracle of this kind had searched them at these rungs; None if it has none.
 
-    Of Stockfish there are no W/D/L. For candidates beyond scale net Q goes through a curve of these positions, each as
-    if it were a game of its own.
+    Kinds that are not in the package borrow the positions of the own search or of Stockfish; those of Stockfish have no
+    W/D/L. For candidates beyond scale, net Q is calibrated on these positions, with each position as a game of its own.
     """
     assert question.alpha is not None
-    known = _BORROWED.get(kind, kind)
-    if known not in SEARCHED_ALIKE or (question.q_from == "wdl" and known == "stockfish"):
+    engine = kind_of(kind)
+    if not engine.searches or (question.q_from == "wdl" and not engine.own_q):
         return None
-    found = package_positions(known)
-    whole = int(np.argmin(np.abs(np.log(found.nodes / nodes))))
-    scale = found.nodes[whole] / nodes
-    at = [int(np.argmin(np.abs(np.log(found.nodes / (scale * rung))))) for rung in rungs]
-    score = found.score[:, [*at, whole]].astype(np.float64)
-    if known == "mcts":
+    positions = package_positions((OWN_SEARCH if engine.own_q else STOCKFISH).name)
+    full = int(np.argmin(np.abs(np.log(positions.nodes / nodes))))
+    scale = positions.nodes[full] / nodes
+    at = [int(np.argmin(np.abs(np.log(positions.nodes / (scale * rung))))) for rung in rungs]
+    score = positions.score[:, [*at, full]].astype(np.float64)
+    if engine.own_q:
         q = score / Q_PARTS
     else:
         q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, question.alpha))
-    net_q, net_best = found.net_q.astype(np.float64), found.net_best.astype(np.int64)
+    net_q, net_best = positions.net_q.astype(np.float64), positions.net_best.astype(np.int64)
     if question.calibration == "fitted":
         games = np.arange(len(net_q))
         net_q = fit(net_q, q[:, -1], np.ones(len(q)), games, resamples=0).expected(net_q, fold_of(games))
-    best = found.best[:, at].astype(np.int64)
+    best = positions.best[:, at].astype(np.int64)
     return LadderRows(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)))

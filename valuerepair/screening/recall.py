@@ -1,4 +1,4 @@
-"""What the screening ladder saved and what it missed, by those of its cuts that were searched in full all the same."""
+"""What the screening ladder saved and missed, judged by the cut positions that were searched in full anyway."""
 
 from __future__ import annotations
 
@@ -21,51 +21,51 @@ if TYPE_CHECKING:
 
     from valuerepair.store.store import Store
 
-# A lower end of the recall below this says nothing.
+# If the lower bound of the recall is below this, the recall counts as unknown.
 LEAST_TOLD = 50  # per cent
 
 
 def figures(
     store: Store, net_id: int, oracle_id: int, frame: pd.DataFrame | Mapping[str, NDArray[Any]], threshold: float
 ) -> dict[str, Any] | None:
-    """The ladder's figures, JSON-able; None where nothing was screened.
+    """The ladder's figures for JSON; None if no position was screened.
 
-    `frame` is that of this net and oracle, or its columns position_id and disagreement by name. `positions` went up
-    the ladder, `cut` left it; `audited` would have, but were searched in full, and `audit_hits` of these are
-    candidates. Their rate, weighted by inverse probability, times all that left or would have is what such positions
-    hold; less the candidates known among these it is `missed`, with Wilson's 95 % bounds of the rate. `recall` is
-    found / (found + missed), `recall_said` is what may be said of it. `nodes` were spent on all, `brute_nodes` are as
-    many whole searches.
+    `frame` is the frame of this net and oracle, or its columns position_id and disagreement by name. `positions` is
+    the number of positions on the ladder, `cut` of them left it, and `audited` would have left it but were searched in
+    full; `audit_hits` of these are candidates. Their rate, weighted by inverse probability, times the number of cut and
+    audited positions estimates the candidates among them; minus the known ones this is `missed`, with bounds from
+    Wilson's 95 % interval of the rate. `recall` is found / (found + missed), and `recall_said` is the recall in words.
+    `nodes` is the cost of all searches, `brute_nodes` that of as many full searches.
     """
     ways = screening.ways(store, net_id, oracle_id)
     if not len(ways.ids):
         return None
     off, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
-    candidate, known = (np.isin(ways.ids, numbers[of]) for of in (is_candidate(off, threshold), ~np.isnan(off)))
+    candidate, scored = (np.isin(ways.ids, numbers[mask]) for mask in (is_candidate(off, threshold), ~np.isnan(off)))
     leaving = ~np.isnan(ways.cut_at)
-    audited = leaving & ways.searched & known
+    audited = leaving & ways.searched & scored
     hits = candidate[audited]
     rate = weighted(hits, 1 / ways.probability[audited])
-    found, left = int(candidate.sum()), int(leaving.sum())
-    cut = leaving & ~ways.searched & ~known
+    candidates = int(candidate.sum())
+    cut = leaving & ~ways.searched & ~scored
     known_hits = int((candidate & leaving).sum())
-    missed = {  # NaN where nothing was audited
-        name: float(np.clip(value * left - known_hits, 0, cut.sum())) if cut.any() else 0.0
+    missed = {  # NaN without audits
+        name: float(np.clip(value * int(leaving.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
-    whole = ways.nodes[ways.searched]
-    brute = round(float(np.median(whole)) * len(ways.ids)) if len(whole) else None
+    full = ways.nodes[ways.searched]
+    brute = round(float(np.median(full)) * len(ways.ids)) if len(full) else None
     spent = int(ways.nodes.sum())
-    told = {
+    counts = {
         "positions": len(ways.ids),
         "cut": int(cut.sum()),
         "audited": int(audited.sum()),
         "audit_hits": int(hits.sum()),
-        "found": found,
+        "found": candidates,
         **{name: None if isnan(value) else value for name, value in missed.items()},
-        "recall": _recall(found, missed["missed"]),
-        "recall_low": _recall(found, missed["missed_high"]),
-        "recall_high": _recall(found, missed["missed_low"]),
+        "recall": _recall(candidates, missed["missed"]),
+        "recall_low": _recall(candidates, missed["missed_high"]),
+        "recall_high": _recall(candidates, missed["missed_low"]),
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
@@ -81,7 +81,7 @@ def figures(
             for s in screening.screens(store, net_id, oracle_id)
         ],
     }
-    return told | {"recall_said": recall_words(told)}
+    return counts | {"recall_said": recall_words(counts)}
 
 
 def _recall(found: int, missed: float) -> float | None:
@@ -89,14 +89,14 @@ def _recall(found: int, missed: float) -> float | None:
 
 
 def _left_at(nodes: NDArray[np.float64]) -> list[dict[str, int]]:
-    """How many left at each rung."""
+    """The number of positions that left at each rung."""
     rungs, counts = np.unique(nodes, return_counts=True)
     return [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, counts, strict=True)]
 
 
 def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -> str | None:
-    """The ladder's figures in one line, for the end of a run; None where nothing was screened, or where too little was
-    to say which candidates are beyond scale, if these are asked for."""
+    """The ladder's figures in one line, for the end of a run; None if no position was screened, or if the question is
+    for candidates beyond scale and there are too few positions for a calibration."""
     if not screening.any_passage(store, net_id, oracle_id):
         return None
     net, oracle = store.names(net_id, oracle_id)
@@ -104,14 +104,14 @@ def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -
         frame = store.frame(replace(question, net=net, oracle=oracle), only=("position_id", "disagreement"))
     except TooLittle:
         return None
-    found = figures(store, net_id, oracle_id, frame, question.threshold)
-    return None if found is None else "screening: " + one_line(found)
+    ladder = figures(store, net_id, oracle_id, frame, question.threshold)
+    return None if ladder is None else "screening: " + one_line(ladder)
 
 
 def recall_words(found: dict[str, Any]) -> str:
-    """What the audit says of the recall: the interval's lower end alone where no cut is known to have missed anything.
+    """The recall in words: only the interval's lower bound if no audit was a candidate.
 
-    Of five audits without a candidate 100 % is no estimate, and a lower end below one half says nothing.
+    After five audits without a candidate 100 % is no estimate, and a lower bound below one half means nothing.
     """
     audits = f"{found['audited']:,} audit{'s' * (found['audited'] != 1)}"
     if not found["cut"]:

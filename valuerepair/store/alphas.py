@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from valuerepair.archives.options import CHUNKS, SELFPLAY
 from valuerepair.chess import values
+from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError
 from valuerepair.question import QFrom
 from valuerepair.store.columns import both_q, columns, facts
@@ -24,12 +23,6 @@ _ALIKE = 0.1
 _SLOPE_ALIKE = 0.05
 # The fits that a net may learn by: one to its own Q, by distance, makes that Q flatter.
 _TO_TRAIN_BY = ("results", "slope")
-
-
-def gives_q(kind: str, options: Mapping[str, Any]) -> bool:
-    """Whether an oracle gives Q itself, so that no alpha plays a role: searches with a net, also those that training
-    chunks and games of `vr selfplay` have recorded."""
-    return kind in ("mcts", "lc0") or (kind == "recorded" and options.get("kind") in (CHUNKS, SELFPLAY))
 
 
 def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
@@ -52,7 +45,7 @@ def chosen_alpha(
     if requested is not None and not 0 < requested < float("inf"):
         raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
     kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    if gives_q(kind, json.loads(options)):
+    if kind_of(kind).gives_q(json.loads(options)):
         return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
     if requested is not None:
         return values.Alpha(float(requested), "given")

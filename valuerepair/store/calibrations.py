@@ -52,7 +52,7 @@ def used(
 def stored(
     connection: StoreConnection, net_id: int, oracle_id: int, alpha: float, q_from: QFrom, *, own_q: bool
 ) -> UsedCalibration | None:
-    """The stored calibration, if it is of this `q_from` and alpha; with `own_q` (see `gives_q`) alpha plays no part."""
+    """The stored calibration, if it is of this `q_from` and alpha; with `own_q` alpha plays no part."""
     row = _row(connection, net_id, oracle_id)
     if row is None or row[1] != q_from or (row[0] != alpha and q_from == "cp" and not own_q):
         return None

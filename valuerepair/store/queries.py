@@ -42,8 +42,6 @@ from valuerepair.store.rows import EXPANDED, FULL, POSITION_CELLS, Known, is_val
 if TYPE_CHECKING:
     import pandas as pd
 
-    from valuerepair.store.store import Store
-
 # A value counts that `is_value` says.
 _SCORED = """
 FROM deep_values v
@@ -503,23 +501,23 @@ def calibration(connection: StoreConnection, path: str, question: Question) -> U
         return calibrations.used(connection, net_id, oracle_id, chosen, question.q_from)
 
 
-def eco_headers(store: Store, game_ids: Sequence[int]) -> list[str | None]:
+def eco_headers(connection: StoreConnection, game_ids: Sequence[int]) -> list[str | None]:
     """The header ``ECO`` of each game, None where a game has none. It is text that anybody may have written."""
     query = """
         SELECT id, json_extract(headers, '$.ECO') FROM games WHERE id IN (SELECT value FROM json_each(?))
     """
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    found = dict(store.connection.execute(query, (wanted,)))
+    found = dict(connection.execute(query, (wanted,)))
     return [found.get(int(number)) for number in game_ids]
 
 
-def plies_of_games(store: Store, game_ids: Sequence[int]) -> NDArray[np.float64]:
+def plies_of_games(connection: StoreConnection, game_ids: Sequence[int]) -> NDArray[np.float64]:
     """[n] how many half-moves each game has by its header ``PlyCount``, NaN where it does not say."""
     query = """
         SELECT id, json_extract(headers, '$.PlyCount') FROM games WHERE id IN (SELECT value FROM json_each(?))
     """
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    counts = {number: float(text) for number, text in store.connection.execute(query, (wanted,)) if _is_count(text)}
+    counts = {number: float(text) for number, text in connection.execute(query, (wanted,)) if _is_count(text)}
     return np.array([counts.get(int(number), np.nan) for number in game_ids], np.float64)
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import in_share, salt
-from valuerepair.archives.select import mix as scrambled
+from valuerepair.archives.select import in_share, salt, scrambled
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular
 from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.question import Question
 from valuerepair.runs.neighbourhood import LINE
-from valuerepair.store.expanded import search_probabilities
+from valuerepair.store.reached import search_probabilities
 from valuerepair.store.store import Store
 from valuerepair.training.judged import JudgedPositions
 

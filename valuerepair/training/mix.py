@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import mix as scrambled
-from valuerepair.archives.select import salt
+from valuerepair.archives.select import salt, scrambled
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
-from valuerepair.archives.select import mix
+from valuerepair.archives.select import scrambled
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
@@ -272,7 +272,7 @@ def _chunk(
     if not len(rows):
         return _Chunk(content, len(records), otherwise=otherwise)
     changed, wdl = records.copy(), judged.wdl[taken[rows]]
-    chance = chances(judged.keys[taken[rows]] ^ mix(rows.astype(np.uint64) ^ np.uint64(digest_of(content))))
+    chance = chances(judged.keys[taken[rows]] ^ scrambled(rows.astype(np.uint64) ^ np.uint64(digest_of(content))))
     change = put_values(changed, rows, wdl, chance, fields)
     return _Chunk(pack(changed), len(records), len(rows), otherwise, change)
 

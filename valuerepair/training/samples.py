@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import mix, ply_priorities
+from valuerepair.archives.select import ply_priorities, scrambled
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ALL
 from valuerepair.chess.board import legal_moves, parse_fens
@@ -180,7 +180,7 @@ def sampled_results(wdl: Floats, chance: NDArray[np.float64]) -> Floats:
 
 def chances(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
     """[n] numbers in [0, 1), each by its 64-bit key."""
-    return np.asarray((mix(keys) >> np.uint64(11)) * 2.0**-53)
+    return np.asarray((scrambled(keys) >> np.uint64(11)) * 2.0**-53)
 
 
 def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64]:
@@ -236,7 +236,7 @@ def of_positions(
         np.ones(len(batch), np.float32),
         np.ones(len(batch), np.float32),
         _places(moves, cuts, best),
-        mix(batch.key),
+        scrambled(batch.key),
         cuts,
         indices.astype(np.uint16),
         np.zeros(len(indices), np.float32),

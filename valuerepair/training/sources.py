@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import mix as scrambled
-from valuerepair.archives.select import ply_priorities, salt
+from valuerepair.archives.select import ply_priorities, salt, scrambled
 from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES

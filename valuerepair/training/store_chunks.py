@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import mix, salt
+from valuerepair.archives.select import salt, scrambled
 from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import Moves, PositionBatch
@@ -217,7 +217,7 @@ class _JudgedRows:
         frame = frame.iloc[np.searchsorted(frame["position_id"].to_numpy(np.int64), drawn.ids)]
         z = np.array([np.nan if result is None else result for result in game_results(frame)], np.float32)
         self._z = np.where((frame["side"] == "w").to_numpy(), z, -z)
-        plies_left = plies_of_games(store, frame["game_id"].tolist()) - frame["ply"].to_numpy()
+        plies_left = plies_of_games(store.connection, frame["game_id"].tolist()) - frame["ply"].to_numpy()
         # Fewer than one: a header that does not fit the game.
         is_known = ~np.isnan(z) & (plies_left >= 1)
         self._plies_left = np.where(is_known, plies_left, np.nan).astype(np.float32)
@@ -248,7 +248,7 @@ class _JudgedRows:
     def _chances(self, first: int, rows: Index) -> Floats:
         """By position and by how many records there were before: a position that comes again has another."""
         number = np.arange(first, first + len(rows), dtype=np.uint64)
-        return chances(self._drawn.keys[rows] ^ mix(number) ^ salt(self._options.seed, "result"))
+        return chances(self._drawn.keys[rows] ^ scrambled(number) ^ salt(self._options.seed, "result"))
 
     def counts(self) -> dict[str, int]:
         """What the manifest says of them: positions and candidates among them, and what could not be as asked."""

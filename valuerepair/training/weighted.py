@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from valuerepair import outputs
-from valuerepair.archives.select import mix as scrambled
-from valuerepair.archives.select import ply_priorities, salt
+from valuerepair.archives.select import ply_priorities, salt, scrambled
 from valuerepair.calibration import Calibration, TooLittle, fit, fold_of
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError

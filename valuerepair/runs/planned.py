@@ -1,0 +1,150 @@
+"""What an expansion has before it: the searches that are planned, as one table, and the candidates to look around."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from valuerepair.chess.positions import Position
+from valuerepair.store.reached import NeighbourOutcome
+
+# The sources whose neighbours are looked at together: few at first, so that the engines start at once.
+_FIRST_WINDOW, _WINDOW = 32, 256
+# Nothing is looked at around further candidates of a family this many times as large as the mean one, or a small one.
+_LARGEST, _SMALL = 2.0, 4.0
+
+
+@dataclass
+class PlannedSearch:
+    """A position that is searched, or was.
+
+    `judged` is the net's Q as the question takes it, `net_best` its move; `kind` is that of `allocation.kinds_of`, None
+    for an audit of what was inferred. `root` is the sampled candidate that it was reached from, in round `round`;
+    `outcome` is None until the position has one.
+    """
+
+    position_id: int
+    position: Position
+    judged: float
+    net_q: float
+    net_best: int
+    kind: int | None
+    root: int
+    round: int
+    outcome: NeighbourOutcome | None = None
+    is_begun: bool = field(default=False, compare=False)
+
+    @property
+    def state(self) -> str:
+        """``waiting`` for an engine, ``searching``, or what the search came to: ``searched``, ``cut`` or ``failed``."""
+        if self.outcome is None:
+            return "searching" if self.is_begun else "waiting"
+        return "failed" if self.outcome.failed is not None else "cut" if self.outcome.cut else "searched"
+
+
+class PlannedSearches:
+    """The searches that an expansion has planned and not learned from yet, batch by batch; as text it is a table.
+
+    `audits` wait for a batch. A batch rests on the results of all batches but the one before it, so two are open while
+    the next one is planned.
+    """
+
+    def __init__(self) -> None:
+        self.audits: deque[PlannedSearch] = deque()
+        self._batches: deque[list[PlannedSearch]] = deque()
+        self._first = 0  # the number of the oldest batch
+        self._waiting: deque[PlannedSearch] = deque()
+        self._unanswered: dict[int, PlannedSearch] = {}
+
+    def __iter__(self) -> Iterator[PlannedSearch]:
+        for batch in self._batches:
+            yield from batch
+
+    def __str__(self) -> str:
+        rows: list[tuple[object, ...]] = [
+            (number, search.position_id, search.root, search.round, search.state)
+            for number, batch in enumerate(self._batches, self._first)
+            for search in batch
+        ]
+        rows += [("-", search.position_id, search.root, search.round, "audit") for search in self.audits]
+        head = ("batch", "position", "root", "round", "state")
+        return "\n".join("".join(f"{cell!s:>10}" for cell in row) for row in [head, *rows])
+
+    @property
+    def waiting(self) -> int:
+        """How many searches have not begun."""
+        return len(self._waiting)
+
+    @property
+    def unanswered(self) -> int:
+        """How many searches have not ended."""
+        return len(self._unanswered)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is planned."""
+        return not any(self._batches)
+
+    @property
+    def may_plan(self) -> bool:
+        """Whether the results that the next batch rests on are there."""
+        return len(self._batches) < 2 or all(search.outcome for search in self._batches[0])
+
+    @property
+    def next(self) -> PlannedSearch | None:
+        """The search to begin, None where all have begun."""
+        return self._waiting[0] if self._waiting else None
+
+    def begin_next(self) -> None:
+        """Notes that the next search has begun."""
+        self._waiting.popleft().is_begun = True
+
+    def answer(self, position_id: int, outcome: NeighbourOutcome) -> None:
+        """Notes what a search came to."""
+        self._unanswered.pop(position_id).outcome = outcome
+
+    def add(self, batch: list[PlannedSearch]) -> None:
+        """Adds a batch, whose searches without an outcome are to be made."""
+        self._batches.append(batch)
+        missing = [search for search in batch if search.outcome is None]
+        self._waiting.extend(missing)
+        self._unanswered.update({search.position_id: search for search in missing})
+
+    def take_oldest(self) -> list[PlannedSearch]:
+        """Takes out the batch to learn from; empty as long as fewer than two are open."""
+        if len(self._batches) < 2:
+            return []
+        self._first += 1
+        return self._batches.popleft()
+
+
+class SourceQueue:
+    """The candidates to look around, each with its root and its round, in order. `rounds` is the last round."""
+
+    def __init__(self, roots: Sequence[int], rounds: int) -> None:
+        self._rounds = rounds
+        self._waiting = deque((number, number, 1) for number in roots)
+        self._window_size = _FIRST_WINDOW
+        self._families: Counter[int] = Counter()  # candidates found, by root
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def round(self) -> int:
+        """The round of the next one."""
+        return self._waiting[0][2]
+
+    def take_window(self) -> list[tuple[int, int, int]]:
+        """Takes the next ones (position, root, round), whose neighbours are looked at together."""
+        window = [self._waiting.popleft() for _ in range(min(self._window_size, len(self._waiting)))]
+        self._window_size = min(2 * self._window_size, _WINDOW)
+        return window
+
+    def add(self, position_id: int, root: int, round_: int) -> None:
+        """Adds a candidate found in a round, unless it was the last round, or its family is far larger than others."""
+        self._families[root] += 1
+        mean = self._families.total() / len(self._families)
+        if round_ < self._rounds and self._families[root] <= _LARGEST * max(mean, _SMALL):
+            self._waiting.append((position_id, root, round_ + 1))
