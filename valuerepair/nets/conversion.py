@@ -82,7 +82,7 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> 
         ("policy", heads.policy, net.header.policy_heads),
     ):
         if wanted not in available:
-            raise UsageError(f"--heads {wanted}: {net.path} has no such {what} head; it has {{', '.join(available)}}")
+            raise UsageError(f"--heads {wanted}: {net.path} has no such {what} head; it has {', '.join(available)}")
     precision = "-f16" if half else ""
     target = cache_folder("onnx") / f"{net.sha256}-{VERSION}{heads.variant}{precision}.onnx"
     if target.exists():
