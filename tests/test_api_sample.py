@@ -73,7 +73,12 @@ def test_it_was_made_by_the_commands_of_its_script(sql: sqlite3.Connection, scri
     # Only commands that run long leave a run; a program's path before the words would be one of the machine.
     words = [command.split(" ", 1)[1] for command in kept]
     # The file was made before these options got the names that the script has now.
-    for before, now in (("--silent", "--quiet"), ("--certainty", "--set certainty=1")):
+    for before, now in (
+        ("--silent", "--quiet"),
+        ("--certainty", "--set certainty=1"),
+        ("--audit 0.1", "--screen auto,audit=0.1"),
+        (" --show 0", ""),
+    ):
         words = [command.replace(before, now) for command in words]
     expected = [c for c in script.COMMANDS if c.split()[0] in ("mine", "confirm", "selfplay")]
     assert words[: len(expected)] == expected

@@ -68,7 +68,7 @@ def asked(folder: Path, line: str) -> list[tuple[str, str]]:
         ("vr stats --oracle ", ["0123456789ab", "fedcba987654"]),
         ("vr stats --oracle f", ["fedcba987654"]),
         ("vr eval --device c", ["cpu", "cuda", "cuda:f16"]),
-        ("vr mine --result 1", ["1-0", "1/2-1/2"]),
+        ("vr books --order d", ["disagreement"]),
         ("vr mine --deep l", ["lc0:nodes="]),
         ("vr nets pull m", ["maia-1900"]),
         ("vr completion ", ["bash", "zsh", "fish"]),

@@ -270,12 +270,13 @@ def test_no_view_of_values_that_are_q_names_an_alpha(
         return done.output
 
     said(f"mine games.pgn --net {net} --deep mcts:nodes=8 --device cpu --screen off")
-    views = ["stats", "similar 1", "plot -o a.svg", "plot rate -o b.svg", "books --threshold 0.01 -o book"]
+    views = ["stats", "plot -o a.svg", "plot rate -o b.svg", "books --threshold 0.01 -o book"]
     for given in ("", " --alpha 300"):
         shown = [said(f"show {number}{given}") for number in range(1, 13)]
         mates = [text for text in shown if "Q of a mate" in text]
         assert sum(values.OWN_Q in text for text in shown) == 12 - len(mates) > 0
-        for text in [*shown, *(said(view + given) for view in views), (tmp_path / "a.svg").read_text("utf-8")]:
+        texts = [*shown, said("similar 1"), *(said(view + given) for view in views)]
+        for text in [*texts, (tmp_path / "a.svg").read_text("utf-8")]:
             assert "alpha" not in text.lower()
             assert values.OWN_Q in text or text in mates
     report = said("report --threshold 0.01 -o report.html")

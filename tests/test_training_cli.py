@@ -163,7 +163,7 @@ def test_the_chosen_heads_are_trained_and_no_others(chunks: Path, tmp_path: Path
         assert all(np.array_equal(was[name], now[name]) for name in was if name.startswith(("/attn_body", "/encoder")))
     code, _, err = train(str(net), tmp_path / "none.pb.gz", capsys, str(chunks), *words, "--heads", "opponent")
     assert code == 2
-    assert "has no such head; it has vanilla, optimistic, soft" in err
+    assert "has no such policy head; it has vanilla, optimistic, soft" in err
 
 
 def test_the_curve_has_the_keys_of_its_documentation(trained: tuple[Path, Any]) -> None:

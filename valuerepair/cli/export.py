@@ -29,7 +29,7 @@ TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
 CHUNKS, SUITE = "chunks", "epd"
 # Options that say something of chunks alone.
-_OF_CHUNKS = ("policy", "result", "draw", "form")
+_OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form")
 
 
 @click.command(
@@ -38,7 +38,7 @@ _OF_CHUNKS = ("policy", "result", "draw", "form")
         "Most used": "format output db threshold labels split part",
         "Whose values": "net oracle alpha expanded calibration",
         "Trainers of other engines": "pawn",
-        "Training chunks": "policy result draw form",
+        "Training chunks": "policy result share draw records form",
     },
 )
 @DB
@@ -71,10 +71,16 @@ _OF_CHUNKS = ("policy", "result", "draw", "form")
     default="sampled",
     help="result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
 )
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights.")
+@click.option(
+    "--share", type=float, help="Draw this share of candidates. Chunks cannot weigh that back, as vr train does."
+)
+@click.option(
+    "--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights, in the place of --share."
+)
+@click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
 @question(
-    "Only candidates, the largest disagreement first; chunks have all positions.",
+    "Only candidates, the largest disagreement first; chunks have all positions, and --share draws candidates.",
     default=None,
 )
 def command(
