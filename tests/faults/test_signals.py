@@ -93,7 +93,8 @@ COMMANDS = {
     ),
     "experiment": Command(
         [
-            *("experiment", "selfplay", "temperature=0.5", "temperature=1", "--nodes", "4", "--games", "8", *NET),
+            *("experiment", "selfplay", "temperature=0.5", "temperature=1", "--nodes", "4", "--games", "8"),
+            *("--net", "net.pb.gz"),
             *("--lines", "4", "-o", "tried"),
         ],
         lambda folder: [games(f"tried/{path.name}")(folder) for path in sorted((folder / "tried").glob("*.pgn"))],
