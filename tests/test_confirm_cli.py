@@ -204,7 +204,7 @@ def test_the_second_look_is_the_first_ones_oracle_with_more_nodes(
         (replace(MCTS, options={"syzygy": "5 files ab"}), Depth(), "does not know where its tablebases lie"),
         (RECORDED, Depth(times=3), "recorded evaluations have no nodes to multiply"),
         (STOCKFISH, Depth(nodes=1000), "--nodes 1000: the first look had 1,000; a second one is deeper"),
-        (STOCKFISH, Depth(deep="deeper"), "'deeper' is none of stockfish"),
+        (STOCKFISH, Depth(deep="deeper"), "'deeper' is not one of stockfish"),
     ],
 )
 def test_oracles_that_cannot_look_again(tmp_path: Path, identity: OracleIdentity, depth: Depth, said: str) -> None:
@@ -279,7 +279,7 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
         (["--threshold", "1.9"], 1, "a.db: no candidates at 1.9 to look at; mine more, or lower --threshold"),
         (["--oracle", "komodo"], 1, "no oracle komodo in a.db; it has stockfish 15.1 nodes=1000"),
         (["--net", "t80"], 1, "no net t80 in a.db; it has key-net"),
-        (["--deep", "komodo:nodes=5"], 2, "'komodo' is none of stockfish"),
+        (["--deep", "komodo:nodes=5"], 2, "'komodo' is not one of stockfish"),
         (["--deep", "recorded"], 2, "--deep recorded: recorded evaluations belong to archives"),
         (["--deep", "uci:/nope,nodes=10"], 1, "/nope: no such engine"),
         (["--nodes", "400"], 2, "--nodes 400: the first look had 1,000; a second one is deeper"),

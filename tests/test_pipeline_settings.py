@@ -141,7 +141,7 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: searches nothing"),
         ('archives = ["a"]\ndeep = "stockfish:depth=10"', "give nodes=N"),
         ('archives = ["a"]\ntest_deep = "stockfish:depth=10"', "test_deep stockfish:depth=10: give nodes=N"),
-        ('archives = ["a"]\ntest_deep = "komodo:nodes=1"', "test_deep 'komodo:nodes=1': 'komodo' is none of"),
+        ('archives = ["a"]\ntest_deep = "komodo:nodes=1"', "test_deep 'komodo:nodes=1': 'komodo' is not one of"),
         ('archives = ["a"]\ncontrol = "yes"', "control: must be true or false, not a text"),
         ('archives = ["a"]\ncontrol = 1', "control: must be true or false, not a whole number"),
         ('archives = ["a"]\n[mine]\naside = "some"', "[mine] aside some: give a share of the positions, as 0.5"),

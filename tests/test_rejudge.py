@@ -297,7 +297,7 @@ def test_words_and_keys(db: Path, judges: list[DeeperOracle]) -> None:
             ["--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "99"],
             "--rejudge-positions 99: must be at least",
         ),
-        (["--rejudge", "nothing"], "--rejudge 'nothing': 'nothing' is none of"),
+        (["--rejudge", "nothing"], "--rejudge 'nothing': 'nothing' is not one of"),
         (["--rejudge", "stockfish:nodes=50"], "--rejudge: the first judge has 100 nodes, this one 50; give more"),
     ],
 )

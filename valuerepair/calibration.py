@@ -407,8 +407,8 @@ def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, thr
     for times, curve in zip(drawn.times, drawn.curves, strict=True):
         of_row = w * times[part]
         if (mass := float(of_row.sum())) > 0:
-            left = is_candidate(_read(curve[None], x, 0) - y, threshold)
-            shares.append(float(of_row[left].sum()) / mass)
+            still_candidate = is_candidate(_read(curve[None], x, 0) - y, threshold)
+            shares.append(float(of_row[still_candidate].sum()) / mass)
     return float(np.var(shares)) if shares else 0.0
 
 

@@ -44,8 +44,8 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
     options = ConfirmOptions(given["limit"], False, shlex.join(["vr", *sys.argv[1:]]))
     depth = Depth(given["deep"], given["nodes"], given["times"])
     with Store.open(db, write=True) as store, Progress("confirming", unit="searches", quiet=is_quiet()) as progress:
-        asked = question.resolved(store)
-        found = confirm_candidates(store, asked, depth, options, workers=given["jobs"], progress=progress)
-    click.echo(json.dumps(found.report, indent=2) if given["json"] else "\n".join(found.lines()))
-    if found.summary.state == "interrupted":
+        resolved = question.resolved(store)
+        confirmed = confirm_candidates(store, resolved, depth, options, workers=given["jobs"], progress=progress)
+    click.echo(json.dumps(confirmed.report, indent=2) if given["json"] else "\n".join(confirmed.lines()))
+    if confirmed.summary.state == "interrupted":
         raise KeyboardInterrupt

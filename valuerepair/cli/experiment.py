@@ -27,7 +27,7 @@ _SHARED = (
     click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
     click.option("--lines", default=50, help="How many of its lines, evenly spread."),
     NET,
-    click.option("--nodes", default=200, help="Nodes per move, where a setting has none of its own."),
+    click.option("--nodes", default=200, help="Nodes per move of settings that do not name their own."),
     click.option("--games", default=200, help="Games per setting."),
     click.option("--json", is_flag=True, help="Print the table as one JSON array."),
 )

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @DEEP(
     help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000, uci:/path,nodes=N or "
     "ssh:HOST,nodes=N; recorded takes the values that the archives hold.  "
-    "[default: stockfish; mcts where there is none]"
+    "[default: stockfish, or mcts if Stockfish is not installed]"
 )
 @NET
 @threshold_option("|net Q - deep Q| from which a position counts as a candidate; can be changed later.")

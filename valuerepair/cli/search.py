@@ -78,12 +78,12 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
     heads: Heads = options["heads"]
     with open_net(net, device=options["device"], value_head=heads.value, policy_head=heads.policy) as opened:
         every, searched = chain([first], positions if tree is None else ()), 0
-        kept = 0 if tree is None else _TREE_NODES
-        for found in search_positions(opened, params, every, nodes=nodes, seconds=seconds, tree_nodes=kept):
-            click.echo(json.dumps(row(found)) if options["json"] else table(found))
-            if found.tree is not None:
-                write_tree(found, tree)
-            searched += found.result is not None
+        tree_nodes = 0 if tree is None else _TREE_NODES
+        for search in search_positions(opened, params, every, nodes=nodes, seconds=seconds, tree_nodes=tree_nodes):
+            click.echo(json.dumps(row(search)) if options["json"] else table(search))
+            if search.tree is not None:
+                write_tree(search, tree)
+            searched += search.result is not None
         if tree is not None:
             _refuse_more(positions, tree, source)  # only now of standard input, whose next line may come late
     if not searched:

@@ -117,20 +117,20 @@ def command(
     heads: Heads = given.pop("heads")
     settings = settings_of({"set": given.pop("set")}, listed="`vr train --help` names them all")
     options = TrainOptions(**given, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
-    kept = split_of(split)
-    asked = _resolved(question, store, options.heads)
-    found = train(question.net, output, chunks, store, asked, options, split=kept, quiet=is_quiet())
-    click.echo("\n".join([*found.lines(), *_next(question.net, output, store, split, found)]))
+    held_out = split_of(split)
+    resolved = _resolved(question, store, options.heads)
+    training = train(question.net, output, chunks, store, resolved, options, split=held_out, quiet=is_quiet())
+    click.echo("\n".join([*training.lines(), *_next(question.net, output, store, split, training)]))
 
 
-def _next(net: str, output: str, store: str | None, split: str | None, found: Training) -> list[str]:
+def _next(net: str, output: str, store: str | None, split: str | None, training: Training) -> list[str]:
     """The comparison of the new net with the old one, on what training did not see, by the alpha that it learned."""
     if store is None or split is None:
         return []
     words = ["vr remeasure --net", shlex.quote(net), "--net", shlex.quote(output), "--split", shlex.quote(split)]
     if store != DEFAULT_PATH:
         words += ["--db", shlex.quote(store)]
-    if (alpha := found.about["options"]["alpha"]) is not None:
+    if (alpha := training.about["options"]["alpha"]) is not None:
         words += ["--alpha", f"{alpha:g}"]
     return [f"next: {' '.join(words)}"]
 

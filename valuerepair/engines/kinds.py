@@ -248,16 +248,12 @@ class EngineKind:
         program = " ".join(new for new, old in zip(named, spec.arguments, strict=True) if new != old)
         identity = {"program": program} if program else {}
         setup = self.launch(spec, usual)
-        return JudgeSetup(
-            self,
-            setup,
-            spec.limits,
-            self.first_seconds(spec.limits),
-            spec.timeout,
-            self.digest(spec, setup),
-            identity_options=identity,
-            plain={**usual, **identity},
-        )
+        return self._judge_setup(spec, setup, identity_options=identity, plain={**usual, **identity})
+
+    def _judge_setup(self, spec: EngineSpec, setup: EngineSetup, **more: Any) -> JudgeSetup:
+        """What every judge of this kind has; `more` are the other fields of JudgeSetup."""
+        seconds, digest = self.first_seconds(spec.limits), self.digest(spec, setup)
+        return JudgeSetup(self, setup, spec.limits, seconds, spec.timeout, digest, **more)
 
     def gives_q(self, options: Mapping[str, Any]) -> bool:
         """Whether an oracle of this kind, with these options of its identity, gives Q itself."""
@@ -443,19 +439,15 @@ class _Lc0(_WithNet):
         if "verbosemovestats" in {name.lower() for name in spec.options}:  # the exact Q is read from them
             raise UsageError(f"{spec.where}option.VerboseMoveStats has no place here: it is always on")
         setup, weights = self.launch(spec, self.plain, net), f"sha256:{net.sha256}"
-        kept = path_to_keep(net.sha256, net.path)
-        return JudgeSetup(
-            self,
+        net_path_to_keep = path_to_keep(net.sha256, net.path)
+        return self._judge_setup(
+            spec,
             setup,
-            spec.limits,
-            self.first_seconds(spec.limits),
-            spec.timeout,
-            self.digest(spec, setup),
             net=net.name,
             identity_options={"WeightsFile": weights, "VerboseMoveStats": None},
             plain={**self.plain, "WeightsFile": weights, "Backend": "eigen", "HistoryFill": "fen_only"},
             recorded_defaults=("Backend", "HistoryFill"),
-            net_file=(net.sha256, kept) if kept else None,
+            net_file=(net.sha256, net_path_to_keep) if net_path_to_keep else None,
         )
 
     def on_gpu(self, options: Mapping[str, str]) -> bool:
@@ -580,7 +572,7 @@ def parse_spec(text: str) -> EngineSpec:
     name, _, rest = text.strip().partition(":")
     where = f"--deep {text!r}: "
     if (kind := KINDS.get(name)) is None:
-        raise UsageError(f"{where}{name!r} is none of {', '.join(KINDS)}; {EXAMPLE}")
+        raise UsageError(f"{where}{name!r} is not one of {', '.join(KINDS)}; {EXAMPLE}")
     spec = kind.parse(settings_of(rest), where)
     if not kind.searches:
         return spec

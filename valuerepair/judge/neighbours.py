@@ -217,10 +217,10 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
         LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
     """
-    asked = {"net": 0, "oracle": 0}
+    parameters = {"net": 0, "oracle": 0}
     if scale is not None:
-        asked.update(net=scale.net_id, oracle=scale.oracle_id)
-    rows = store.connection.rows_of(ids, query, asked)
+        parameters.update(net=scale.net_id, oracle=scale.oracle_id)
+    rows = store.connection.rows_of(ids, query, parameters)
     net_q, deep_q, off = _values_of(store, scale, rows)
     judged = {}
     for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), off.tolist(), strict=True):

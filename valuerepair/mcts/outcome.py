@@ -168,7 +168,7 @@ def read_result(
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
     wl, d, m, own = trees.means[root].tolist()
     leaves = max(slots[LEAVES], 1)
-    found = tuple(_root_moves(trees, tree, root, black, draw_score, lines))
+    root_moves = tuple(_root_moves(trees, tree, root, black, draw_score, lines))
     return SearchResult(
         int(trees.nodes[root, VISITS]),
         slots[EVALUATIONS],
@@ -177,7 +177,7 @@ def read_result(
         d,
         m,
         -own,
-        (*found, *(_passed_over(trees, tree, found, black) if in_tables else ())),
+        (*root_moves, *(_passed_over(trees, tree, root_moves, black) if in_tables else ())),
         round(slots[DEPTHS] / leaves),
         slots[DEEPEST],
         *_own_draw_and_left(trees, root, own),

@@ -88,8 +88,8 @@ class UciOracle(Oracle):
         nodes = time_ms = 0
         for rung in (*rungs, whole):
             # lc0 counts the visits that its tree has already, others the nodes of this search only.
-            asked = rung if self._setup.kind.own_q else max(1, rung - nodes)
-            result = self._result((yield _go({**limits, "nodes": asked})), board, asked)
+            node_limit = rung if self._setup.kind.own_q else max(1, rung - nodes)
+            result = self._result((yield _go({**limits, "nodes": node_limit})), board, node_limit)
             nodes = result.nodes if self._setup.kind.own_q else nodes + result.nodes
             time_ms += result.time_ms
             results.append(replace(result, nodes=nodes, time_ms=time_ms))
