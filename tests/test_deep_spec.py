@@ -44,7 +44,10 @@ def test_the_forms_of_the_help() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "--deep '': '' is not one of stockfish, mcts, lc0, uci, ssh, recorded; for example stockfish:nodes=1000000"),
+        (
+            "",
+            "--deep '': '' is not one of stockfish, mcts, lc0, uci, ssh, recorded; for example stockfish:nodes=1000000",
+        ),
         ("fish:nodes=1", "'fish' is not one of stockfish, mcts, lc0, uci"),
         ("stockfish:node=100", "no setting 'node'; did you mean nodes?"),
         ("stockfish:zzz=100", "no setting 'zzz'; there are nodes, depth, movetime, name, hash, timeout,"),
