@@ -15,7 +15,6 @@ from valuerepair.calibration import fold_of
 from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import by_kind
 from valuerepair.judge.by_kind import KindRow, better_judge, kind_lines, rows_by_kind
-from valuerepair.judge.compare import comparison_lines
 from valuerepair.store.store import Store
 
 __all__ = ["db", "mined"]
@@ -146,8 +145,8 @@ def test_positions_beside_the_games_have_rows_and_change_nothing_else(db: Path) 
     assert found.positions == by["game"] == sum(found.comparisons[0].counts.values())
     assert (found.scores.kind == "game").all()
     assert add(db, OtherNet("third", "c", np.negative)) == scored
-    assert comparison_lines(found)[-2] == found.comparisons[0].judge.sentence
-    told = json.loads(json.dumps(found.as_dict(), allow_nan=False))["comparisons"][0]
+    assert found.lines()[-2] == found.comparisons[0].judge.sentence
+    told = json.loads(json.dumps(found.as_json(), allow_nan=False))["comparisons"][0]
     assert told["by_kind"][1]["kind"] == "aside"
     assert told["by_kind"][1]["change"].keys() == {"difference", "low", "high"}
     assert told["judge"]["kinds"].keys() == {"game", "aside"}

@@ -201,7 +201,7 @@ def test_all_say_the_same_of_a_position(folder: Path, db: Path) -> None:
         row = store.candidates(FITTED).iloc[0]
         number = str(row["position_id"])
         shown = describe(store, number, FITTED)
-        similar = find_similar(store, number, SimilarOptions(FITTED, candidates_only=True)).as_dict()
+        similar = find_similar(store, number, SimilarOptions(FITTED, candidates_only=True)).as_json()
     assert shown["calibrated_q"] == pytest.approx(row["calibrated_q"], abs=1e-12)
     assert shown["disagreement"] == pytest.approx(row["disagreement"], abs=1e-12)
     assert shown["candidate"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli_tree import SAMPLE, vr
-from valuerepair.cli.options import worst_threshold
+from valuerepair.api.calls import worst_threshold
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
 from valuerepair.store.store import Store

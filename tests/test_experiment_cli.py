@@ -15,7 +15,7 @@ import chess.pgn
 import pytest
 from click.testing import CliRunner
 
-from valuerepair.api import open_store
+from valuerepair import open_store
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.figures import played

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests import lc0_oracle
-from valuerepair.api import evaluate
+from valuerepair import evaluate
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError

@@ -168,4 +168,4 @@ def test_both_thresholds_and_every_kind_stand_in_the_last_lines() -> None:
     (line,) = {line for line in said if line.startswith("in searches")}
     assert "0.0662   0.0573   -0.0089, 95 %: -0.0113 to -0.0066  -1.00 points (-2.00 to +0.25)" in line
     assert "time: 59:00; planned: 1:00:00" in said
-    assert json.loads(json.dumps(found.as_dict()))["better_judge"]["shown"] is True
+    assert json.loads(json.dumps(found.as_json()))["better_judge"]["shown"] is True

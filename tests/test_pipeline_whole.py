@@ -241,7 +241,7 @@ def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, RepairOu
     planned_now = json.loads(done.stdout)
     assert (planned_now["seconds"], {each["done"] for each in planned_now["stages"]}) == (0, {True})
     done = here("repair", "-o", folder, "--json", cwd=folder)
-    assert json.loads(done.stdout) == json.loads(json.dumps(outcome.as_dict()))
+    assert json.loads(done.stdout) == json.loads(json.dumps(outcome.as_json()))
 
 
 class Reader(HTMLParser):

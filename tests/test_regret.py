@@ -27,7 +27,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError
 from valuerepair.intervals import Interval, wilson
-from valuerepair.judge.compare import Remeasured, compare, comparison_lines
+from valuerepair.judge.compare import Remeasured, compare
 from valuerepair.judge.compared_nets import find_nets, find_oracle
 from valuerepair.judge.regret import MOVES, RegretRow, equal_match, regret_rows, sample
 from valuerepair.oracles.oracle import DeepOutcome
@@ -193,9 +193,9 @@ def test_who_loses_how_much_is_as_python_chess_plays_it(
     assert pair.match is not None
     assert pair.match.seconds_of_regret == pytest.approx((2 * 60 * 4 + 3 * len(judge.searched)) / 1000)
     assert pair.match.seconds == pytest.approx(pair.match.games * 2 * MOVES * 0.004)
-    told = "\n".join(comparison_lines(found))
+    told = "\n".join(found.lines())
     assert "regret: moves of 10 nodes" in told
-    assert json.loads(json.dumps(found.as_dict()))["comparisons"][0]["regret"]["rows"][0]["judged"] == row.judged
+    assert json.loads(json.dumps(found.as_json()))["comparisons"][0]["regret"]["rows"][0]["judged"] == row.judged
     # What is there is not searched again, for more positions only the others.
     again = measured(db, more := FenJudge(), monkeypatch)
     assert again.regret == found.regret

@@ -22,7 +22,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import recalibration
-from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, comparison_lines, wrong_positions
+from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, wrong_positions
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
@@ -159,7 +159,7 @@ def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None
     assert beyond.first == beyond.second
     assert beyond.share.difference == beyond.mean_abs.difference == 0
     assert beyond.finding == "not shown"
-    assert comparison_lines(found).count("B shows nothing beyond scale: both intervals hold 0") == 1
+    assert found.lines().count("B shows nothing beyond scale: both intervals hold 0") == 1
     # Both nets' Q are noise: the best curve is nearly level, and what it leaves is deep Q itself.
     off = np.abs(found.scores.recalibrated)
     assert (off[0] == off[1]).all()
@@ -188,10 +188,10 @@ def test_calibrated_comparisons_are_by_the_frames_of_calibrated_q(db: Path) -> N
     (unlike,) = plain.comparisons
     assert abs(pair.mean_abs.difference) < 0.1 * abs(unlike.mean_abs.difference)
     assert pair.recalibrated is None
-    told = "\n".join(comparison_lines(found))
+    told = "\n".join(found.lines())
     assert "each net's Q calibrated" in told
     assert "recalibrated" not in told
-    assert found.as_dict()["calibration"] == "fitted"
+    assert found.as_json()["calibration"] == "fitted"
 
 
 def test_too_few_positions_for_a_curve(db: Path) -> None:
@@ -201,8 +201,8 @@ def test_too_few_positions_for_a_curve(db: Path) -> None:
     assert found.positions == 240
     assert found.comparisons[0].recalibrated is None
     assert np.isnan(found.scores.recalibrated).all()
-    assert [line for line in comparison_lines(found) if line.startswith("recalibrated: too few positions")]
-    json.dumps(found.as_dict(), allow_nan=False)
+    assert [line for line in found.lines() if line.startswith("recalibrated: too few positions")]
+    json.dumps(found.as_json(), allow_nan=False)
 
 
 def test_one_alpha_for_all(db: Path) -> None:
@@ -241,7 +241,7 @@ def test_where_no_candidate_changes_the_interval_has_a_width(db: Path) -> None:
     for change in (pair.share_by_games, *(at.change for row in pair.by_kind for at in row.candidates)):
         ends = (0, -(z**2) / (effective + z**2), z**2 / (effective + z**2))
         assert (change.difference, change.low, change.high) == pytest.approx(ends)
-    assert comparison_lines(found)[-1] == "one net: the files have the same content, so there is nothing to compare"
+    assert found.lines()[-1] == "one net: the files have the same content, so there is nothing to compare"
 
 
 @pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])
@@ -270,7 +270,7 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
     for net, frame in zip(found.nets, (one, other), strict=True):
         assert net.spread**2 == pytest.approx(np.cov(frame["net_q"], aweights=weight, ddof=0))
     assert found.effective < found.positions
-    assert "weighted by inverse probability" in "\n".join(comparison_lines(found))
+    assert "weighted by inverse probability" in "\n".join(found.lines())
     with Store.open(db, write=True) as store:  # a second ladder, which cut nothing
         for position in ids.tolist():
             add_passage(store, 2, 1, Passage(position, None, None, 0.1, 9000, True, 1.0), Run(1))
@@ -303,7 +303,7 @@ def test_with_what_screening_cut_each_position_counts_for_one(tmp_path: Path) ->
     assert [net.candidates.rate for net in found.nets] == pytest.approx((off >= 0.55).mean(1))
     assert rows["position_id"].tolist() == frames[0].index[(off >= 0.55).any(0)].tolist()
     assert frames[0].loc[rows["position_id"], "rung"].notna().any()
-    assert f"({found.cut:,} that screening cut, by their last rung)" in comparison_lines(found)[0]
+    assert f"({found.cut:,} that screening cut, by their last rung)" in found.lines()[0]
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest
         assert store_figures(store)["runs"][-1]["state"] == "interrupted"
     part = compared(db, "key-net", "third")
     assert (part.positions, part.left_out) == (200, {"third": oracle.scored - 200})
-    assert f"third: {oracle.scored - 200:,} scored positions have no value of it" in "\n".join(comparison_lines(part))
+    assert f"third: {oracle.scored - 200:,} scored positions have no value of it" in "\n".join(part.lines())
     net = OtherNet("third", "c", np.negative)
     assert add(db, net) == net.rows == oracle.scored - 200
     assert add(db, net) == 0
@@ -365,8 +365,8 @@ def test_values_without_a_policy(db: Path) -> None:
     found = compared(db, "key-net", "half-net")
     assert not found.comparisons[0].policies
     assert not {row.label for row in found.comparisons[0].labels} & {"value-blind", "policy-blind"}
-    assert any("vr stats --labels" in line for line in comparison_lines(found))
-    json.dumps(found.as_dict(), allow_nan=False)
+    assert any("vr stats --labels" in line for line in found.lines())
+    json.dumps(found.as_json(), allow_nan=False)
 
 
 # -- real nets --------------------------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_the_table(db: Path) -> None:
     said = vr("remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--alpha", "300", "-q")
     found = compared(db, "key-net", "half-net")
     pair = found.comparisons[0]
-    assert said.splitlines() == comparison_lines(found)
+    assert said.splitlines() == found.lines()
     assert "alpha 300.0 for all nets (given)" in said
     assert (
         f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}" in said

@@ -113,10 +113,10 @@ def test_a_position_by_number_by_fen_and_with_colours_exchanged(db: Path) -> Non
     assert by_number.query is not None
     assert (by_number.query.position_id, by_number.query.fen) == (number, fen)
     assert number not in [near.position.position_id for near in by_number.neighbours]
-    assert similar(db, fen).as_dict() == by_number.as_dict()
+    assert similar(db, fen).as_json() == by_number.as_json()
     board = chess.Board(fen)
     epd = similar(db, board.epd() + ' id "x"; hmvc 7;')
-    assert epd.as_dict()["neighbours"] == by_number.as_dict()["neighbours"]
+    assert epd.as_json()["neighbours"] == by_number.as_json()["neighbours"]
     exchanged = similar(db, board.mirror().fen())
     assert exchanged.neighbours[0].distance == 0  # the position itself, which is another one on the board
     assert exchanged.neighbours[0].position.position_id == number
@@ -135,7 +135,7 @@ def test_values_without_a_policy_and_positions_without_values(db: Path) -> None:
     assert found.scale is None
     assert len(found.neighbours) == 10
     assert all(np.isnan(near.position.disagreement) for near in found.neighbours)
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(found.as_json(), allow_nan=False)
     with pytest.raises(ValueRepairError, match="is scored"):
         similar(db, ENDING, candidates_only=True)
 

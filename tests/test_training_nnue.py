@@ -21,7 +21,7 @@ from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.nnue import Format, Written, format_of, write_file, write_stream
+from valuerepair.training.nnue import Format, Written, format_of, write_positions, write_stream
 
 SAMPLE = str(Path(__file__).parents[1] / "data" / "sample.db")
 ALPHA = 200.0
@@ -304,13 +304,13 @@ def test_names_and_files(tmp_path: Path) -> None:
     for name in ("x.txt", "plain", None):
         with pytest.raises(UsageError, match="plain, bin, text"):
             format_of(name, None)
-    write_file(frame_of([]), tmp_path / "x.plain", pawn=361.0)
+    write_positions(frame_of([]), tmp_path / "x.plain", pawn=361.0)
     (tmp_path / "x.plain").unlink()
     old = bytes(34) + b"\1\0\0\0\0\xff"
     (tmp_path / "x.bin").write_bytes(old)
     for pawn in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(UsageError, match="--pawn"):
-            write_file(frame_of([]), tmp_path / "x.bin", "bin", pawn)
+            write_positions(frame_of([]), tmp_path / "x.bin", "bin", pawn)
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.bin", old)]
 
 

@@ -26,7 +26,7 @@ def rows(*fens: str, deep: str | None = None, net: str | None = None) -> pd.Data
 
 
 def sheet(frame: pd.DataFrame) -> tuple[ElementTree.Element, list[ElementTree.Element]]:
-    root = ElementTree.fromstring(boards.sheet(frame))
+    root = ElementTree.fromstring(boards.draw_boards(frame))
     return root, root.findall(f"{SVG}svg")
 
 

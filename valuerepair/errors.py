@@ -19,6 +19,14 @@ class TruncatedInput(ValueRepairError):
     """An archive ends in the middle. What came before the cut was used. Exit code 1 at the end of the run."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal ended the work. `result` is what it came to; all of it is kept, and the same call resumes."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__()
+        self.result = result
+
+
 def one_line(said: object) -> str:
     """A text that comes from a file, or an error about one, as printable words on a line of bounded length."""
     if isinstance(said, RecursionError):

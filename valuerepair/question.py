@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from valuerepair.errors import UsageError
@@ -67,6 +67,25 @@ class Question:
             expanded=attrs["expanded"],
             calibration="fitted" if attrs["calibration"] else "none",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """A question whose threshold is a share: candidates are the positions with the largest ``|net Q - deep Q|``.
+
+    `share` is of the store's positions, in (0, 1), each counted by its weight; the threshold of `question` is not
+    looked at. Raises UsageError for another share.
+    """
+
+    share: float
+    question: Question = field(default_factory=Question)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise UsageError(f"a share of the positions lies between 0 and 1; not {self.share:g}")
+
+    def __str__(self) -> str:
+        return f"worst:{100 * self.share:g}%"
 
 
 @overload

@@ -20,7 +20,7 @@ from benchmarks.proof import tables
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.lines import write_level
-from valuerepair.api import mine
+from valuerepair import mine
 from valuerepair.archives.options import SampleOptions
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.q_scale import for_both

@@ -310,7 +310,7 @@ class MeasuredSuite:
     shares: list[SharedSpots]
     left_out: Mapping[str, int]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """All but the rows, JSON-able."""
         plain = {"suite": self.path, "positions": len(self.rows), "left_out": dict(self.left_out)}
         return {**plain, "shares": [asdict(share) for share in self.shares]}

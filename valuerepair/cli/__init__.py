@@ -13,6 +13,7 @@ import click
 from valuerepair.cli import verbosity
 from valuerepair.cli.config import load
 from valuerepair.cli.group import LazyGroup
+from valuerepair.command import typed
 from valuerepair.version import __version__
 
 # The help stands here so that `vr --help` imports no command; a command is the module of its name.
@@ -91,8 +92,10 @@ def cli(context: click.Context) -> None:
     """
     started = time.monotonic()
     context.color = wants_colour()
+    line = shlex.join(["vr", *sys.argv[1:]])
+    context.with_resource(typed(line))
     python = ".".join(map(str, sys.version_info[:3]))
-    verbosity.announce(context, f"valuerepair {__version__}, Python {python}: {shlex.join(['vr', *sys.argv[1:]])}")
+    verbosity.announce(context, f"valuerepair {__version__}, Python {python}: {line}")
     if context.obj is not None:
         verbosity.announce(context, f"defaults from {context.obj.path}; vr config shows them")
     context.call_on_close(lambda: verbosity.log.debug("%.1f s in all", time.monotonic() - started))

@@ -6,9 +6,10 @@ from typing import Any, get_args
 
 import click
 
+import valuerepair as vr
 from valuerepair.books.options import Order
 from valuerepair.cli.group import SectionedGroup
-from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SPLIT, QuestionOptions, question, split_of
+from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SPLIT, question, split_of
 from valuerepair.cli.verbosity import is_quiet, say_more
 
 
@@ -42,7 +43,7 @@ from valuerepair.cli.verbosity import is_quiet, say_more
 @click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 this many times, others less often.")
 @click.option("-o", "--output", type=NEW_FOLDER, default="valuerepair-books", help="Folder for the files.")
 @click.pass_context
-def command(context: click.Context, /, question: QuestionOptions, output: str, db: str, **chosen: Any) -> None:
+def command(context: click.Context, /, question: vr.Question | vr.Worst, output: str, db: str, **chosen: Any) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
@@ -55,6 +56,8 @@ def command(context: click.Context, /, question: QuestionOptions, output: str, d
       vr books --threshold 0.55 --confirmed --parents 2 --repeat-by-weight 8
       vr books check valuerepair-books/book.pgn
     """
+    from valuerepair.api.calls import resolved
+
     if context.invoked_subcommand is not None:
         return
     from valuerepair.books.options import BookOptions
@@ -68,7 +71,7 @@ def command(context: click.Context, /, question: QuestionOptions, output: str, d
     labels, split_file = chosen.pop("label"), chosen.pop("split")
     split = split_of(split_file)
     with Store.open(db) as store:
-        asked = question.resolved(store)
+        asked = resolved(store, question)
         two_scales = store.two_scales(*store.pick(asked.net, asked.oracle), asked)
         lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
     if lacking:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from typing import Any
 
 import click
 
-from valuerepair.cli.options import DB, DEEP, JOBS, JSON, QuestionOptions, question
+import valuerepair as vr
+from valuerepair.cli.options import DB, DEEP, JOBS, JSON, question
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -21,7 +21,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--limit", type=int, help="Look only at this many candidates, the largest disagreements.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @JSON
-def command(db: str, question: QuestionOptions, **given: Any) -> None:
+def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **given: Any) -> None:
     """Look again at the candidates, and say who was right: the search, the net, or neither for certain.
 
     Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
@@ -34,18 +34,4 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
       vr confirm --threshold 0.8 --times 20 --limit 100
       vr confirm --deep lc0:nodes=10000,weights=BIG.pb.gz
     """
-    import json
-
-    from valuerepair.chess.progress import Progress
-    from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
-    from valuerepair.runs.second_oracle import Depth
-    from valuerepair.store.store import Store
-
-    options = ConfirmOptions(given["limit"], False, shlex.join(["vr", *sys.argv[1:]]))
-    depth = Depth(given["deep"], given["nodes"], given["times"])
-    with Store.open(db, write=True) as store, Progress("confirming", unit="searches", quiet=is_quiet()) as progress:
-        resolved = question.resolved(store)
-        confirmed = confirm_candidates(store, resolved, depth, options, workers=given["jobs"], progress=progress)
-    click.echo(json.dumps(confirmed.report, indent=2) if given["json"] else "\n".join(confirmed.lines()))
-    if confirmed.summary.state == "interrupted":
-        raise KeyboardInterrupt
+    print_result(lambda: vr.confirm(db, question, workers=jobs, quiet=is_quiet(), **given), json)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from typing import Any
 
 import click
 
+import valuerepair as vr
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, QuestionOptions, question, split_of
-from valuerepair.cli.verbosity import is_quiet, say_more
+from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, question
+from valuerepair.cli.printing import print_result
+from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command(
@@ -33,7 +33,7 @@ from valuerepair.cli.verbosity import is_quiet, say_more
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @SEED(help="Seed for the order of the candidates.")
 @JSON
-def command(db: str, question: QuestionOptions, **given: Any) -> None:
+def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **given: Any) -> None:
     """Look around the candidates: where a net is wrong once, it is wrong again nearby.
 
     From each candidate four kinds of steps lead to neighbours. line: the positions that the deep search expects, whose
@@ -52,33 +52,4 @@ def command(db: str, question: QuestionOptions, **given: Any) -> None:
       vr expand --by line --audit 0.1
       vr expand --nodes 1000000000 --rounds 3
     """
-    import json
-
-    from valuerepair.chess.progress import Progress
-    from valuerepair.judge.families import diversity_line
-    from valuerepair.judge.split import keep_split
-    from valuerepair.runs.expand import ExpandOptions
-    from valuerepair.runs.expand_store import open_expansion
-    from valuerepair.runs.neighbourhood import parse_steps
-    from valuerepair.store.store import Store
-
-    options = ExpandOptions(
-        steps=parse_steps(given["by"]),
-        split=split_of(given["split"]),
-        command=shlex.join(["vr", *sys.argv[1:]]),
-        **{name: given[name] for name in ("rounds", "nodes", "positions", "audit", "seed")},
-    )
-    with (
-        Store.open(db, write=True) as store,
-        Progress("expanding", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
-    ):
-        asked = question.resolved(store)
-        if given["split"] is not None:
-            keep_split(store, given["split"])
-        with open_expansion(store, asked, deep=given["deep"], workers=given["jobs"]) as expand:
-            summary = expand(options, progress)
-    click.echo(json.dumps(summary.report(), indent=2) if given["json"] else "\n".join(summary.lines()))
-    if summary.figures:
-        say_more([diversity_line(summary.figures)])
-    if summary.state == "interrupted":
-        raise KeyboardInterrupt
+    print_result(lambda: vr.expand(db, question, workers=jobs, quiet=is_quiet(), **given), json)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
     FILE,
     SPLIT,
-    QuestionOptions,
     check_part,
     part_option,
     question,
     split_of,
 )
 from valuerepair.cli.verbosity import is_quiet, say
-from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +89,8 @@ def command(
     pawn: float | None,
     split: str | None,
     part: str | None,
-    question: QuestionOptions,
+    question: vr.Question | vr.Worst,
+    candidates_only: bool,
     **of_chunks: Any,
 ) -> None:
     """Write all positions scored by a net and a deep search.
@@ -112,6 +111,7 @@ def command(
     """
     import sys
 
+    from valuerepair.api.calls import resolved
     from valuerepair.errors import UsageError
     from valuerepair.judge.split import warning_of_held_out
     from valuerepair.store import export
@@ -146,8 +146,8 @@ def command(
     if output is None and format in ("parquet", "bin"):
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
     with Store.open(db) as store:
-        asked = question.resolved(store)
-        frame = store.frame(asked) if question.threshold is None else store.candidates(asked)
+        asked = resolved(store, question)
+        frame = store.candidates(asked) if candidates_only else store.frame(asked)
         if kept is not None:
             frame = frame[kept.among(store, frame["position_id"].to_numpy("int64"), part or "train")]
         elif for_trainer and (warning := warning_of_held_out(store, frame["position_id"].to_numpy("int64"))):
@@ -177,16 +177,19 @@ def _of_trainer(output: str | None, format: str | None) -> outputs.FileKind:
     return outputs.TRAINERS[format_of(output, format)]
 
 
-def _write_suite(db: str, output: str | None, split: str | None, part: str | None, question: QuestionOptions) -> None:
+def _write_suite(
+    db: str, output: str | None, split: str | None, part: str | None, question: vr.Question | vr.Worst
+) -> None:
     """Without a threshold of its own a suite has the candidates of the usual one, as the question has."""
     import sys
 
+    from valuerepair.api.calls import resolved
     from valuerepair.books import suite
     from valuerepair.store.store import Store
 
     kept = split_of(split)
     with Store.open(db) as store:
-        asked = question.resolved(store)
+        asked = resolved(store, question)
         rows = store.candidates(asked)
         if kept is not None:
             rows = rows[kept.among(store, rows["position_id"].to_numpy("int64"), part or "train")]
@@ -209,7 +212,7 @@ def _write_for_trainer(frame: pd.DataFrame, format: str | None, output: str | No
     if output is None:
         written = nnue.write_stream(frame, kind, sys.stdout.buffer, units)
     else:
-        written = nnue.write_file(frame, output, kind, units)
+        written = nnue.write_positions(frame, output, kind, units)
         say(f"{output}: {written.positions:,} positions, scores of {units:g} a pawn")
     for line in written.lines():
         say(line)
@@ -220,11 +223,11 @@ def _write_chunks(
     output: str | None,
     split: str | None,
     part: str | None,
-    question: QuestionOptions,
+    question: vr.Question | vr.Worst,
     given: dict[str, Any],
 ) -> None:
     """Chunks need no threshold: without one they have the candidates of the usual one in the share they have."""
-    from valuerepair import api
+    from valuerepair.api.calls import plain, resolved
     from valuerepair.errors import UsageError
     from valuerepair.store.store import Store
     from valuerepair.training.records import parse_policy
@@ -236,14 +239,13 @@ def _write_chunks(
     form = given.pop("form")
     _, policy_share = parse_policy(given.pop("policy"), "net", "judge")
     options = ChunkOptions(policy_share=policy_share, part=part or "train", **given)
-    asked = question if question.threshold is not None else replace(question, threshold=DEFAULT_THRESHOLD)
     with Store.open(db) as store:
-        manifest = api.write_chunks(
+        manifest = vr.write_chunks(
             store,
             output,
-            asked.to_train_by(store),
+            resolved(store, question, to_train=True),
             options,
-            net=question.net,
+            net=plain(question).net,
             split=split_of(split),
             form=form,
             quiet=is_quiet(),

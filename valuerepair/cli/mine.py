@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from valuerepair.archives.options import SampleOptions
+import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
@@ -25,18 +19,13 @@ from valuerepair.cli.options import (
     JOBS,
     NET,
     SEED,
-    QuestionOptions,
-    Worst,
+    asked_of,
     device_option,
     threshold_option,
 )
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.errors import TruncatedInput, UsageError, ValueRepairError
-from valuerepair.question import DEFAULT_THRESHOLD, Question
-
-if TYPE_CHECKING:
-    from valuerepair.nets.heads import Heads
-    from valuerepair.runs.evaluators import Opened, OpenedImport
+from valuerepair.errors import TruncatedInput
 
 
 @click.command(
@@ -94,7 +83,7 @@ if TYPE_CHECKING:
 @click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
 @ALPHA
 @CALIBRATION
-def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | None, **given: Any) -> None:
+def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
     """Find the positions a net misjudges.
 
     ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
@@ -111,65 +100,29 @@ def command(archives: tuple[str, ...], db: str, net: str | None, deep: str | Non
       vr mine games.pgn --net uci:stockfish,nodes=1 --deep stockfish:nodes=100000
       vr mine games.pgn.zst --cluster tcp://scheduler:8786
     """
-    from valuerepair.archives.open import total_bytes
-    from valuerepair.chess.progress import Progress
-    from valuerepair.runs.evaluators import open_run
-    from valuerepair.runs.options import MineOptions
-    from valuerepair.screening.model import parse_screen
-    from valuerepair.store.store import Store
-
-    scale, threshold = given["alpha"], given["threshold"]
-    options = MineOptions(
-        sample=_sample_options(given),
-        command=shlex.join(["vr", *sys.argv[1:]]),
-        question=Question(
-            alpha=scale.alpha,
-            q_from=scale.q_from,
-            calibration=given["calibration"],
-            threshold=DEFAULT_THRESHOLD if isinstance(threshold, Worst) else threshold,
-        ),
-        screen=parse_screen(given["screen"]),
-        **{name: given[name] for name in ("limit", "retry_failed")},
+    scale = given["alpha"]
+    question = vr.Question(alpha=scale.alpha, q_from=scale.q_from, calibration=given["calibration"])
+    same_names = ("net", "deep", "screen", "heads", "device", "cluster", "limit", "retry_failed")
+    summary = print_result(
+        lambda: vr.mine(
+            archives,
+            db,
+            _sample_options(given),
+            question=asked_of(given["threshold"], question),
+            workers=given["jobs"],
+            quiet=is_quiet(),
+            **{name: given[name] for name in same_names},
+        )
     )
-    opening = partial(open_run, archives) if given["cluster"] is None else _on_cluster(given["cluster"])
-    total_bytes(archives)  # Raises for a missing file, before anything is made or loaded.
-    heads: Heads = given["heads"]
-    net_options = {"device": given["device"], "value_head": heads.value, "policy_head": heads.policy}
-    with (
-        Store.open(db, create=True) as store,
-        Progress("mining", unit="positions", quiet=is_quiet(), own_eta=True) as progress,
-    ):
-        progress.stage("opening the net and the deep search")
-        with opening(deep, net, given["jobs"], **net_options) as found:
-            options = found.fitting(options)
-            if isinstance(threshold, Worst):
-                asked = QuestionOptions(
-                    *found.names, scale.alpha, scale.q_from, threshold, calibration=given["calibration"]
-                )
-                try:
-                    options = replace(options, question=asked.resolved(store))
-                except ValueRepairError as error:
-                    raise UsageError(f"--threshold {threshold}: goes by what is in the store: {error}") from None
-            summary = found.run(archives, options, store, progress)
-    click.echo("\n".join(summary.lines()))
-    if summary.state == "interrupted":
-        raise KeyboardInterrupt
     if summary.report.truncated:
         source, how = summary.report.truncated[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")
 
 
-def _on_cluster(cluster: str) -> Callable[..., AbstractContextManager[Opened | OpenedImport]]:
-    from valuerepair.cluster.connection import parse_cluster
-    from valuerepair.cluster.evaluators import open_on_cluster
-
-    return partial(open_on_cluster, parse_cluster(cluster))
-
-
-def _sample_options(given: dict[str, Any]) -> SampleOptions:
+def _sample_options(given: dict[str, Any]) -> vr.SampleOptions:
     names = "positions game_share aside min_ply min_elo time_control no_check max_pieces seed"
     chosen = {name: given[name] for name in names.split()} | {"quiet": given["quiet_positions"]}
     # A number of positions in all is drawn from all plies, unless a number a game is asked for too.
     usual = 1 if given["positions"] is None else None
     chosen["per_game"] = usual if given["per_game"] is None else given["per_game"]
-    return SampleOptions(**chosen)
+    return vr.SampleOptions(**chosen)

@@ -13,39 +13,23 @@ import click
 from valuerepair import outputs
 from valuerepair.cli.completion import engines, nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads, parse_heads
-from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, is_candidate
+from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from valuerepair.judge.split import Split
     from valuerepair.play.referee import Rules
-    from valuerepair.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-# Rounded down to so many, a threshold that is printed finds the same positions when it is given.
-_DECIMALS = 10_000
 
 FILE = File()
 ARCHIVE = Archive()
 NEW_FOLDER = OutputFolder()
 GAMES_FILE = Output(outputs.GAMES, regular=True)
 PLOT_FILE = Output(outputs.PLOTS)
-
-
-@dataclass(frozen=True)
-class Worst:
-    """A threshold as a share: that of the positions with the largest |net Q - deep Q|."""
-
-    share: float
-
-    def __str__(self) -> str:
-        return f"worst:{100 * self.share:g}%"
 
 
 class Threshold(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
@@ -78,22 +62,6 @@ def plain_threshold(threshold: float | Worst) -> float:
     return threshold
 
 
-def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    """The |net Q - deep Q| that this share of the positions reaches, each counted by its weight; at least one does."""
-    import numpy as np
-
-    from valuerepair.errors import ValueRepairError
-
-    scored = ~np.isnan(disagreement)
-    off, weight = np.abs(disagreement[scored]), weight[scored]
-    if not off.size or not off.max() > 0:
-        raise ValueRepairError(f"--threshold {Worst(share)}: no position is scored yet; mine with a number first")
-    order = np.argsort(-off, kind="stable")
-    within = np.cumsum(weight[order]) <= share * weight.sum()
-    last = off[order][max(int(within.sum()) - 1, 0)]
-    return max(float(np.floor(last * _DECIMALS)), 1.0) / _DECIMALS
-
-
 @dataclass(frozen=True)
 class AlphaOption:
     """Where deep Q comes from: centipawns by this alpha (None: auto), or the engine's W/D/L."""
@@ -119,70 +87,11 @@ class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
             raise click.BadParameter(f"{value}: give a number of centipawns, auto or wdl") from None
 
 
-@dataclass(frozen=True)
-class QuestionOptions:
-    """A question as it was typed: a threshold may be a share of the positions, which only the store can answer."""
-
-    net: str | None
-    oracle: str | None
-    alpha: float | None
-    q_from: QFrom
-    threshold: float | Worst | None
-    expanded: Expanded = "no"
-    calibration: Calibrated = "none"
-
-    def resolved(self, store: Store) -> Question:
-        """The question, its threshold a number; of a share it is found in the store, and said."""
-        question = Question(
-            net=self._net(store),
-            oracle=self.oracle,
-            alpha=self.alpha,
-            q_from=self.q_from,
-            expanded=self.expanded,
-            calibration=self.calibration,
-        )
-        if self.threshold is None:
-            return question
-        if isinstance(self.threshold, Worst):
-            return replace(question, threshold=self._found(store, question, self.threshold))
-        return replace(question, threshold=self.threshold)
-
-    def to_train_by(self, store: Store) -> Question:
-        """As `resolved`, but a share of the positions is one by the alpha that is trained by."""
-        if not isinstance(self.threshold, Worst):
-            return self.resolved(store)
-        every = replace(self, threshold=None).resolved(store)
-        alpha = store.training_alpha(*store.pick(every.net, every.oracle), every.alpha)
-        return replace(self, alpha=alpha.value).resolved(store)
-
-    def _net(self, store: Store) -> str | None:
-        """The net asked for; an engine that is on this machine is known by what it is, as its name fits others, too."""
-        from valuerepair.engines.find import find_engine
-        from valuerepair.oracles.engine_net import is_engine, open_engine_net, parse_engine_net
-
-        if self.net is None or not is_engine(self.net):
-            return self.net
-        path = parse_engine_net(self.net).engine.path
-        if path is None or find_engine(path) is None:
-            return self.net
-        with open_engine_net(self.net, 1) as engine:
-            about = engine.identity
-        if about.key not in set(store.nets()["sha256"]):
-            rows = store.nets()[["name", "sha256"]].itertuples(index=False)
-            there = ", ".join(f"{name} ({key[:12]})" for name, key in rows)
-            raise ValueRepairError(f"no {about.name} as it is now in {store.path}; it has {there}")
-        return about.key
-
-    def _found(self, store: Store, every: Question, worst: Worst) -> float:
-        from valuerepair.cli.verbosity import say
-
-        frame = store.frame(every, only=("disagreement", "weight")).dropna()
-        off, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
-        found = worst_threshold(worst.share, off, weight)
-        hit = is_candidate(off, found)
-        share = 100 * weight[hit].sum() / weight.sum()
-        say(f"threshold {worst} is {found:g}: {hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %")
-        return found
+def asked_of(threshold: float | Worst | None, question: Question) -> Question | Worst:
+    """The question with its threshold as it was typed: a number, a share of the positions, or the usual one."""
+    if isinstance(threshold, Worst):
+        return Worst(threshold.share, question)
+    return question if threshold is None else replace(question, threshold=threshold)
 
 
 DB = click.option("--db", type=FILE, default=DEFAULT_PATH, envvar="VALUEREPAIR_DB", help="The store.")
@@ -344,8 +253,9 @@ def question(
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
-    Without `expanded` it is about sampled positions alone, without `scale` by the alpha that the store knows, without
-    `calibrated` by the net's own Q, and without `oracle` by the oracle with most positions.
+    With the `default` None the command also gets `candidates_only`: whether a threshold was given. Without `expanded`
+    it is about sampled positions alone, without `scale` by the alpha that the store knows, without `calibrated` by the
+    net's own Q, and without `oracle` by the oracle with most positions.
     """
 
     of_net = net
@@ -356,8 +266,12 @@ def question(
         @functools.wraps(command)
         def asked(*given: Any, **named: Any) -> Any:
             alpha: AlphaOption = named.pop("alpha", AlphaOption())
-            asks = {"oracle": None} | {name: named.pop(name) for name in ("net", "threshold", *optional)}
-            return command(*given, question=QuestionOptions(alpha=alpha.alpha, q_from=alpha.q_from, **asks), **named)
+            threshold = named.pop("threshold")
+            if default is None:
+                named["candidates_only"] = threshold is not None
+            asks = {name: named.pop(name) for name in ("net", *optional)}
+            question = Question(alpha=alpha.alpha, q_from=alpha.q_from, **asks)
+            return command(*given, question=asked_of(threshold, question), **named)
 
         for option in (
             *([_EXPANDED] if expanded else []),

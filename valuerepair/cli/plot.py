@@ -9,8 +9,9 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+import valuerepair as vr
 from valuerepair.cli.files import misplaced
-from valuerepair.cli.options import DB, PLOT_FILE, QuestionOptions, question
+from valuerepair.cli.options import DB, PLOT_FILE, question
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.outputs import is_stream
 from valuerepair.report.figures import KINDS, STORE, PlotKind, kind_of
@@ -50,9 +51,10 @@ def command(
     source: str | None,
     output: str,
     db: str,
-    question: QuestionOptions,
+    question: vr.Question | vr.Worst,
 ) -> None:
     """Options -> `figures.drawing` -> a file; the help is `HELP`."""
+    from valuerepair.api.calls import resolved
     from valuerepair.report import figures, style
     from valuerepair.store.store import Store
 
@@ -62,7 +64,7 @@ def command(
     words: dict[str, Any] = {}
     if chosen.reads == STORE:
         with Store.open(db) as store:
-            words = asdict(question.resolved(store))
+            words = asdict(resolved(store, question))
     options = {name: value for name, value in words.items() if name in chosen.options}
     drawn = figures.drawing(kind, source if source is not None else db, **options)
     style.save(drawn.figure, output)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.completion import nets
 from valuerepair.cli.files import Output
@@ -20,19 +21,16 @@ from valuerepair.cli.options import (
     ORACLE,
     PLOT_FILE,
     SPLIT,
-    QuestionOptions,
+    asked_of,
     check_part,
     device_option,
     part_option,
     plain_threshold,
-    split_of,
     threshold_option,
 )
-from valuerepair.cli.verbosity import is_quiet, say
-
-if TYPE_CHECKING:
-    from valuerepair.runs.regret import RegretOptions
-    from valuerepair.runs.rejudge import RejudgeOptions
+from valuerepair.cli.printing import print_result
+from valuerepair.cli.verbosity import is_quiet
+from valuerepair.errors import UsageError
 
 # What asks the store alone.
 _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep", "rejudge")
@@ -115,81 +113,36 @@ def command(
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
       vr remeasure blind-spots.epd --net my-net.pb.gz -o shared.csv
     """
-    import shlex
-    import sys
-    from json import dumps
-
-    from valuerepair.judge.compare import compare, comparison_lines, complete_policies, wrong_positions
-    from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
-    from valuerepair.judge.split import TOGETHER, HeldPart
-    from valuerepair.store.export import format_of, write_file
-    from valuerepair.store.store import Store
-
     if suite is not None:
         _measure_suite(suite, net, output, json, given)
         return
-    scale = given["alpha"]
-    # What is wrong with the command line is said before a net runs.
-    kind = format_of(output, None) if output is not None else None
-    if plot is not None:
-        from valuerepair.report import style
-
-        style.format_of(plot)
-
     check_part(given["part"], given["split"])
+    scale = given["alpha"]
+    question = vr.Question(oracle=oracle, alpha=scale.alpha, q_from=scale.q_from, calibration=given["calibration"])
     regret = _regret_options(given["regret"], given["regret_positions"], given["deep"])
-    rejudged = _rejudge_options(given["rejudge"], given["rejudge_positions"])
-    split = split_of(given["split"])
-    with Store.open(db) as store:
-        part = None if split is None else HeldPart.of(store, split, given["part"] or TOGETHER)
-        chosen = find_oracle(store, oracle, net, part, cut=given["all"])
-        asked = find_nets(store, net, chosen)
-    for number, copy in enumerate(asked):
-        if same := next((earlier for earlier in asked[:number] if earlier.key == copy.key), None):
-            say(f"{copy.name} and {same.name} are one net: the files have the same content")
-    net_options = {"device": given["device"]}
-    measure_missing(db, asked, chosen, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options)
-    with Store.open(db) as store:
-        asked = find_nets(store, net, chosen)
-        first = QuestionOptions(
-            asked[0].key,
-            chosen.digest,
-            scale.alpha,
-            scale.q_from,
-            given["threshold"],
-            calibration=given["calibration"],
-        )
-        question = first.resolved(store)
-    complete_policies(db, asked, chosen, question, quiet=is_quiet(), **net_options)
-    with Store.open(db) as store:
-        found = compare(store, asked, chosen, question)
-        rows = wrong_positions(store, asked, chosen, found) if output is not None else None
-    if regret is not None:
-        from valuerepair.runs.regret import measure_regret
-
-        found = measure_regret(
-            db, asked, chosen, found, regret, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet(), **net_options
-        )
-    if rejudged is not None:
-        from valuerepair.runs.rejudge import rejudge
-
-        found = rejudge(db, chosen, found, rejudged, command=shlex.join(["vr", *sys.argv[1:]]), quiet=is_quiet())
-    if rows is not None and kind is not None and output is not None:
-        write_file(rows, kind, output)
-        say(f"{output}: {len(rows):,} positions")
-    if plot is not None:
-        from valuerepair.report import remeasure_plot
-
-        style.save(remeasure_plot.draw(found), plot)
-        say(plot)
-    click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(comparison_lines(found)))
+    rejudge = _rejudge_options(given["rejudge"], given["rejudge_positions"])
+    print_result(
+        lambda: vr.remeasure(
+            db,
+            net,
+            asked_of(given["threshold"], question),
+            split=given["split"],
+            part=given["part"] or "held-out",
+            cut=given["all"],
+            regret=regret,
+            rejudge=rejudge,
+            output=output,
+            plot=plot,
+            device=given["device"],
+            quiet=is_quiet(),
+        ),
+        json,
+    )
 
 
-def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> RegretOptions | None:
+def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> vr.RegretOptions | None:
     """What `--regret` asks for; None without it."""
     from valuerepair.engines.kinds import parse_spec
-    from valuerepair.errors import UsageError
-    from valuerepair.runs.regret import POSITIONS, RegretOptions
 
     if nodes is None:
         for name, value in (("--regret-positions", positions), ("--deep", deep)):
@@ -198,14 +151,12 @@ def _regret_options(nodes: int | None, positions: int | None, deep: str | None) 
         return None
     if deep is not None:
         parse_spec(deep)
-    return RegretOptions(nodes, POSITIONS if positions is None else positions, deep)
+    return vr.RegretOptions(nodes, **({} if positions is None else {"positions": positions}), deep=deep)
 
 
-def _rejudge_options(deep: str | None, positions: int | None) -> RejudgeOptions | None:
+def _rejudge_options(deep: str | None, positions: int | None) -> vr.RejudgeOptions | None:
     """What `--rejudge` asks for; None without it."""
     from valuerepair.engines.kinds import parse_spec
-    from valuerepair.errors import UsageError
-    from valuerepair.runs.rejudge import POSITIONS, RejudgeOptions
 
     if deep is None:
         if positions is not None:
@@ -215,17 +166,11 @@ def _rejudge_options(deep: str | None, positions: int | None) -> RejudgeOptions 
         parse_spec(deep)
     except UsageError as error:
         raise UsageError(str(error).replace("--deep", "--rejudge", 1)) from None
-    return RejudgeOptions(deep, POSITIONS if positions is None else positions)
+    return vr.RejudgeOptions(deep, **({} if positions is None else {"positions": positions}))
 
 
 def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: bool, given: dict[str, Any]) -> None:
     """Nets on a suite. Threshold and scale are those of the suite, unless they are typed."""
-    from json import dumps
-
-    from valuerepair.books.suite import measure_suite
-    from valuerepair.errors import UsageError
-    from valuerepair.store.export import format_of, write_file
-
     source_of = click.get_current_context().get_parameter_source
     for name in _OF_STORE:
         if source_of(name) is ParameterSource.COMMANDLINE:
@@ -235,16 +180,9 @@ def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: 
         raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
     if not nets:
         raise UsageError("give the net to ask: --net my-net.pb.gz")
-    kind = format_of(output, None) if output is not None else None
     threshold_is_typed = source_of("threshold") is ParameterSource.COMMANDLINE
-    found = measure_suite(
-        suite,
-        nets,
-        threshold=plain_threshold(given["threshold"]) if threshold_is_typed else None,
-        alpha=given["alpha"].alpha,
-        device=given["device"],
+    threshold = plain_threshold(given["threshold"]) if threshold_is_typed else None
+    alpha, device = given["alpha"].alpha, given["device"]
+    print_result(
+        lambda: vr.remeasure_suite(suite, nets, threshold=threshold, alpha=alpha, output=output, device=device), json
     )
-    if output is not None and kind is not None:
-        write_file(found.rows, kind, output)
-        say(f"{output}: {len(found.rows):,} positions")
-    click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(found.lines()))

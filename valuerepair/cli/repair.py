@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, Threshold, Worst, plain_threshold
+from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, Threshold, plain_threshold
 from valuerepair.cli.verbosity import is_quiet, say
-from valuerepair.question import DEFAULT_THRESHOLD
+from valuerepair.question import DEFAULT_THRESHOLD, Worst
 
 
 @click.command()
@@ -84,7 +84,7 @@ def command(
         raise UsageError("--cluster: is for mining, and with --store nothing is mined")
     repair = planned(Path(output), settings, cluster=cluster, quiet=quiet, to_look_at=plan)
     if plan:
-        click.echo(dumps(repair.as_dict(), indent=2, ensure_ascii=False) if json else "\n".join(repair.lines()))
+        click.echo(dumps(repair.as_json(), indent=2, ensure_ascii=False) if json else "\n".join(repair.lines()))
         return
     say("\n".join(repair.lines()))
     try:
@@ -93,4 +93,4 @@ def command(
         say(f"not done yet: vr repair -o {output} goes on where it stopped")
         raise
     found = finish(repair)
-    click.echo(dumps(found.as_dict(), indent=2, ensure_ascii=False) if json else "\n".join(found.lines()))
+    click.echo(dumps(found.as_json(), indent=2, ensure_ascii=False) if json else "\n".join(found.lines()))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, QuestionOptions, question
+from valuerepair.cli.options import DB, question
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -14,7 +15,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("-o", "--output", type=Output(outputs.REPORT), default="report.html", help="The file.")
 @DB
 @question(expanded=False)
-def command(output: str, db: str, question: QuestionOptions) -> None:
+def command(output: str, db: str, question: vr.Question | vr.Worst) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
     Charts, filters, and every point's board with the moves and values of net and search; a selection can be downloaded
@@ -26,12 +27,13 @@ def command(output: str, db: str, question: QuestionOptions) -> None:
       vr report
       vr report -o maia.html --net maia-1900 --threshold 0.8
     """
+    from valuerepair.api.calls import resolved
     from valuerepair.chess.progress import Progress
     from valuerepair.report import page
     from valuerepair.store.store import Store
 
     with Store.open(db) as store, Progress("report", quiet=is_quiet()) as progress:
-        asked = question.resolved(store)
+        asked = resolved(store, question)
         written = page.write(store, output, asked, on_step=progress.stage)
     if not is_quiet():
         click.echo(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from valuerepair.cli.options import ARCHIVE, DB, JSON, NEW_FOLDER, SPLIT, QuestionOptions, question, split_of
+import valuerepair as vr
+from valuerepair.cli.options import ARCHIVE, DB, JSON, NEW_FOLDER, SPLIT, question, split_of
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.question import DEFAULT_THRESHOLD
 
 
 @click.command()
@@ -38,7 +38,8 @@ def command(
     output: str,
     fields: Any,
     split: str | None,
-    question: QuestionOptions,
+    question: vr.Question | vr.Worst,
+    candidates_only: bool,
     json: bool,
 ) -> None:
     """Put the judge's values into training chunks: those of the positions that the store has judged.
@@ -55,18 +56,18 @@ def command(
     """
     from json import dumps
 
+    from valuerepair.api.calls import resolved
     from valuerepair.store.store import Store
     from valuerepair.training.rescore import rescore
 
     with Store.open(db) as store:
-        asked = question if question.threshold is not None else replace(question, threshold=DEFAULT_THRESHOLD)
         found = rescore(
             chunks,
             store,
             output,
-            asked.to_train_by(store),
+            resolved(store, question, to_train=True),
             fields=fields,
-            candidates_only=question.threshold is not None,
+            candidates_only=candidates_only,
             split=split_of(split),
             quiet=is_quiet() or json,
         )

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, QuestionOptions, question
+from valuerepair.cli.options import DB, question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ def command(
     svg: str | None,
     json: bool,
     db: str,
-    question: QuestionOptions,
+    question: vr.Question | vr.Worst,
 ) -> None:
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 
@@ -45,6 +46,7 @@ def command(
     """
     from json import dumps
 
+    from valuerepair.api.calls import resolved
     from valuerepair.report.family import family_of, lines, told
     from valuerepair.report.show import can_show, describe, encodable, shown_lines
     from valuerepair.store.store import Store
@@ -54,7 +56,7 @@ def command(
 
         raise UsageError(f"--svg {svg}: its name ends in .svg")
     with Store.open(db) as store:
-        asked = question.resolved(store)
+        asked = resolved(store, question)
         shown = describe(store, " ".join(position), asked)
         tree = family_of(store, shown["position_id"], asked) if family else []
     white_below = shown["side"] == "w"

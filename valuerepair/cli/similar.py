@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from valuerepair.cli.options import DB, JSON, QuestionOptions, question
+import valuerepair as vr
+from valuerepair.cli.options import DB, JSON, question
 
 
 @click.command()
@@ -15,7 +16,7 @@ from valuerepair.cli.options import DB, JSON, QuestionOptions, question
 @question(expanded=False, scale=False, oracle=False)
 @JSON
 def command(
-    position: tuple[str, ...], limit: int, candidates_only: bool, db: str, question: QuestionOptions, json: bool
+    position: tuple[str, ...], limit: int, candidates_only: bool, db: str, question: vr.Question | vr.Worst, json: bool
 ) -> None:
     """Find the stored positions most like one: in material, pawn structure and king placement.
 
@@ -30,10 +31,11 @@ def command(
     """
     from json import dumps
 
+    from valuerepair.api.calls import resolved
     from valuerepair.judge.neighbours import SimilarOptions, find_similar, neighbour_lines
     from valuerepair.store.store import Store
 
     with Store.open(db) as store:
-        options = SimilarOptions(question.resolved(store), limit, candidates_only)
+        options = SimilarOptions(resolved(store, question), limit, candidates_only)
         found = find_similar(store, " ".join(position), options)
-    click.echo(dumps(found.as_dict(), indent=2) if json else "\n".join(neighbour_lines(found)))
+    click.echo(dumps(found.as_json(), indent=2) if json else "\n".join(neighbour_lines(found)))

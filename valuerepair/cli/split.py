@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, JSON, SEED, QuestionOptions, question
+from valuerepair.cli.options import DB, JSON, SEED, question
 from valuerepair.cli.verbosity import is_quiet, say
 from valuerepair.errors import ValueRepairError
 
@@ -38,7 +39,7 @@ def command(
     families: float,
     archive: tuple[str, ...],
     seed: int,
-    question: QuestionOptions,
+    question: vr.Question | vr.Worst,
     json: bool,
 ) -> None:
     """Choose what training never sees, to judge by: games, families of positions, archives.
@@ -56,11 +57,12 @@ def command(
     from dataclasses import asdict
     from json import dumps
 
+    from valuerepair.api.calls import resolved
     from valuerepair.judge.split import choose_split, count_parts, keep_split, parts_lines, write_split
     from valuerepair.store.store import Store
 
     with Store.open(db) as store:
-        asked = question.resolved(store)
+        asked = resolved(store, question)
         split = choose_split(store, games=games, families=families, archives=archive, seed=seed)
         counts = count_parts(store, split, asked)
         line = _next(store, asked, counts, output)

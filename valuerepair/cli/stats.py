@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from valuerepair.cli.options import DB, JSON, QuestionOptions, question
-from valuerepair.cli.verbosity import is_quiet, say_more
-
-if TYPE_CHECKING:
-    from valuerepair.chess.values import FitTo
+import valuerepair as vr
+from valuerepair.cli.options import DB, JSON, question
+from valuerepair.cli.printing import print_result
+from valuerepair.cli.verbosity import is_quiet
 
 
 @click.command()
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
-def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> None:
+def command(db: str, question: vr.Question | vr.Worst, json: bool, **given: Any) -> None:
     """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
     It begins with the rate of candidates at the threshold. Of these candidates it also says which labels they have
@@ -50,60 +49,4 @@ def command(db: str, question: QuestionOptions, labels: bool, **given: Any) -> N
       vr stats --save-alpha slope
       vr stats --calibration fitted
     """
-    from json import dumps
-
-    from valuerepair.errors import ValueRepairError
-    from valuerepair.judge.labelled import complete
-    from valuerepair.report.alpha_table import alpha_table
-    from valuerepair.report.stats import (
-        diversity_lines,
-        label_rows,
-        label_table,
-        section_lines,
-        sections,
-        stats_lines,
-        store_figures,
-    )
-    from valuerepair.store.store import Store
-
-    saved: FitTo | None = given["save_alpha"]
-    with Store.open(db, write=labels or saved is not None or given["save_calibration"]) as store, store.snapshot():
-        asked = question.resolved(store)
-        threshold = asked.threshold
-        fit = alpha_table(store, asked) if given["fit_alpha"] or saved else None
-        if fit is not None and saved is not None:
-            store.set_alpha(*store.pick(asked.net, asked.oracle), fit.saveable(saved))
-        if given["save_calibration"]:
-            store.save_calibration(asked)
-        figures: dict[str, Any] = store_figures(store, asked)
-        shown = stats_lines(figures)
-        if figures["scored"] is not None:
-            frame = store.candidates(asked)
-            if labels:
-                if not len(frame):
-                    raise ValueRepairError(
-                        f"{db}: no candidates at {threshold:g} to label; mine more, or lower --threshold"
-                    )
-                figures["asked_of_the_net"] = complete(store, frame, asked.net, quiet=is_quiet())
-            known = sections(store, frame, threshold)
-            figures |= known
-            shown += section_lines(known)
-            say_more(diversity_lines(figures))
-            if given["worst"]:
-                figures["worst"] = label_rows(store, frame.head(given["worst"]))
-                shown += ["", *label_table(figures["worst"])]
-        if fit is not None:
-            figures["alpha_fit"] = {**fit.as_dict(), "saved": saved}
-            shown += ["", *fit.lines()]
-            keeps = "not saved; vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"
-            shown += fit.change(saved) if saved else [keeps]
-        if asked.calibration == "fitted" or given["save_calibration"]:
-            used = store.calibration(asked)
-            shown += ["", f"calibration {used.origin}", *used.calibration.lines()]
-        if given["ladder"]:
-            from valuerepair.report.ladder import screen_table
-
-            ladder = screen_table(store, asked)
-            figures["ladder"] = ladder.as_dict()
-            shown += ["", *ladder.lines()]
-    click.echo(dumps(figures, indent=2) if given["json"] else "\n".join(shown))
+    print_result(lambda: vr.stats(db, question, quiet=is_quiet(), **given), json)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
 from valuerepair.cli.group import SectionedCommand
@@ -17,14 +17,13 @@ from valuerepair.cli.options import (
     HEADS,
     SEED,
     SPLIT,
-    QuestionOptions,
     question,
     settings_of,
     split_of,
 )
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.nets.heads import Heads
-from valuerepair.question import Question
+from valuerepair.question import Question, Worst
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, Only, TrainOptions
 
@@ -89,7 +88,7 @@ def command(
     output: str,
     store: str | None,
     split: str | None,
-    question: QuestionOptions,
+    question: vr.Question | vr.Worst,
     **given: Any,
 ) -> None:
     """Train a net: from an old .pb.gz to a new one that lc0 plays, on a CPU or a GPU.
@@ -109,18 +108,20 @@ def command(
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --set q_ratio=1
     """
+    from valuerepair.api.calls import plain
     from valuerepair.errors import UsageError
     from valuerepair.training.train import train
 
-    if question.net is None:
+    net = plain(question).net
+    if net is None:
         raise UsageError("--net: which net is to be trained?")
     heads: Heads = given.pop("heads")
     settings = settings_of({"set": given.pop("set")}, listed="`vr train --help` names them all")
     options = TrainOptions(**given, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
     held_out = split_of(split)
-    resolved = _resolved(question, store, options.heads)
-    training = train(question.net, output, chunks, store, resolved, options, split=held_out, quiet=is_quiet())
-    click.echo("\n".join([*training.lines(), *_next(question.net, output, store, split, training)]))
+    resolved = _resolved(question, net, store, options.heads)
+    training = train(net, output, chunks, store, resolved, options, split=held_out, quiet=is_quiet())
+    click.echo("\n".join([*training.lines(), *_next(net, output, store, split, training)]))
 
 
 def _next(net: str, output: str, store: str | None, split: str | None, training: Training) -> list[str]:
@@ -135,24 +136,25 @@ def _next(net: str, output: str, store: str | None, split: str | None, training:
     return [f"next: {' '.join(words)}"]
 
 
-def _resolved(question: QuestionOptions, store: str | None, heads: Heads) -> Question:
+def _resolved(question: vr.Question | vr.Worst, net: str, store: str | None, heads: Heads) -> Question:
     """The question to the store about the net that is trained; without a store only its threshold counts."""
+    from valuerepair.api.calls import asked_with, plain, resolved
     from valuerepair.errors import UsageError
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
     from valuerepair.store.store import Store
 
-    path = str(locate(question.net))
+    path = str(locate(net))
     file = read_net_file(path)
     # By the file's name a store has the values of the usual heads.
-    asked = replace(question, net=file.sha256 + heads.variant if heads.variant else path)
+    asked = asked_with(question, net=file.sha256 + heads.variant if heads.variant else path)
     if store is not None:
         with Store.open(store) as opened:
             if file.header is not None:  # else it cannot be trained at all, which `train` says
-                _check_known(opened, asked.net, path)
-            return asked.to_train_by(opened)
-    if not isinstance(asked.threshold, float):
-        raise UsageError(f"--threshold {asked.threshold}: is a share of a store's positions; give a number, or --store")
+                _check_known(opened, plain(asked).net, path)
+            return resolved(opened, asked, to_train=True)
+    if isinstance(asked, Worst):
+        raise UsageError(f"--threshold {asked}: is a share of a store's positions; give a number, or --store")
     return Question(threshold=asked.threshold)
 
 

@@ -78,7 +78,7 @@ def command(
         from valuerepair.report import weights_plot
 
         style.save(weights_plot.draw(found.tally, written(chosen)), plot)
-    result = found.as_dict()
+    result = found.as_json()
     if sampled is not None:
         result = write_sampled(found, sampled, keep=keep, quiet=is_quiet() or json)
     if json:

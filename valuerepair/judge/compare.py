@@ -181,7 +181,11 @@ class Remeasured:
     regret: list[Regret] | None = None
     rejudged: Rejudged | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def lines(self) -> list[str]:
+        """Rates and comparisons as text for a terminal."""
+        return _lines(self)
+
+    def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, JSON-able; NaN is None."""
         nested = ("scores", "all_kinds", "comparisons", "nets", "regret", "rejudged")
         plain = {name: value for name, value in vars(self).items() if name not in nested}
@@ -605,7 +609,7 @@ MOST_FAMILIES = 5
 _FAMILIES = ("family", "pieces")
 
 
-def comparison_lines(found: Remeasured) -> list[str]:
+def _lines(found: Remeasured) -> list[str]:
     """The nets on all positions, then each comparison: on all positions first, then on what one net chose."""
     width = max(len(net.name) for net in found.nets)
     held = "" if found.part is None else f" that are held out ({found.part})"

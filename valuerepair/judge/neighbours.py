@@ -66,7 +66,7 @@ class Judged:
         wrong = [sign] if is_candidate(self.disagreement, threshold) else []
         return [*wrong, self.phase, material_signature(self.fen)]
 
-    def as_dict(self, threshold: float) -> dict[str, Any]:
+    def as_json(self, threshold: float) -> dict[str, Any]:
         """JSON-able; NaN is None."""
         row = {**asdict(self), "labels": self.labels(threshold)}
         return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
@@ -112,7 +112,7 @@ class Similar:
     candidates_only: bool
     scale: ValueScale | None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """All of it, JSON-able; NaN is None."""
         scale = self.scale
         return {
@@ -124,7 +124,7 @@ class Similar:
             "threshold": self.threshold,
             "candidates_only": self.candidates_only,
             "searched": self.searched,
-            "query": None if self.query is None else self.query.as_dict(self.threshold),
+            "query": None if self.query is None else self.query.as_json(self.threshold),
             "neighbours": [
                 {
                     "distance": near.distance,
@@ -132,7 +132,7 @@ class Similar:
                     "pawns": near.pawns,
                     "kings": near.kings,
                     "mirrored": near.mirrored,
-                    **near.position.as_dict(self.threshold),
+                    **near.position.as_json(self.threshold),
                 }
                 for near in self.neighbours
             ],

@@ -152,7 +152,7 @@ class RepairOutcome:
         found = [self.better_judge, self.better_player, self.owed_to_candidates]
         return [claim for claim in found if claim is not None]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """All of it, JSON-able; `judged` with the comparisons as `vr remeasure --json` has them."""
         owed = self.owed_to_candidates
         return {

@@ -131,7 +131,7 @@ class Repair:
                 words = [word.replace(f"q_scale={name}", f"q_scale={number:.3f}") for word in words]
         return words
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
         begin = self.begin()
         rows = [

@@ -81,7 +81,7 @@ class AlphaTable:
             *(f"{name}: the scores determine no alpha" for name, fit in self.fits.items() if fit.at_bound),
         ]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The table as JSON-able data; a missing interval is None."""
         names = ("alpha", "low", "high", "n", "residual", "at_bound")
         fits = {norm: {name: _known(getattr(fit, name)) for name in names} for norm, fit in self.fits.items()}
@@ -94,6 +94,12 @@ class AlphaTable:
             "candidates": {name: asdict(rate) for name, rate in self.rates.items()},
             "steeper": {name: _known(slope.value) for name, slope in self.slopes.items()},
         }
+
+    def kept(self, name: FitTo | None) -> list[str]:
+        """Whether the fit of this name was stored, and what that changes."""
+        if name is None:
+            return ["not saved; vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"]
+        return self.change(name)
 
     def change(self, name: FitTo) -> list[str]:
         """The effect of replacing the alpha in use by the fit of that name, as text."""

@@ -19,7 +19,7 @@ _CAPTION = 40  # height below a board, in the SVG's units
 _GAP = 12
 
 
-def sheet(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
+def draw_boards(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     """The rows of a store's `frame`, in their order, as one SVG of boards in `columns` columns of `size` pixels.
 
     The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue), or one

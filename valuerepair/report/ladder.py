@@ -176,7 +176,7 @@ class ScreenTable:
     stored: str | None
     points: list[CurvePoint]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The table, JSON-able."""
         screen = self.screen
         return {

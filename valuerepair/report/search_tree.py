@@ -42,10 +42,10 @@ def write_tree(searched: Searched, path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{searched.position.fen}: no tree was kept: {searched.reason or 'search with tree_nodes'}")
     with written_whole(path, kind) as partial:
         as_page = kind is outputs.TREE_PAGE
-        partial.write_text(_page(searched, tree) if as_page else json.dumps(as_dict(searched, tree)) + "\n", "utf-8")
+        partial.write_text(_page(searched, tree) if as_page else json.dumps(as_json(searched, tree)) + "\n", "utf-8")
 
 
-def as_dict(searched: Searched, tree: Snapshot) -> dict[str, Any]:
+def as_json(searched: Searched, tree: Snapshot) -> dict[str, Any]:
     """The output of `vr search --json` for the position, and the tree's nodes, JSON-able (docs/formats.md)."""
     sans = _sans(chess.Board(searched.position.fen), tree.nodes)
     nodes = [_row(i, node, san) for i, (node, san) in enumerate(zip(tree.nodes, sans, strict=True))]

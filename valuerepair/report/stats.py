@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,26 @@ OF_KINDS = "SELECT kind, count(*) FROM positions WHERE kind IS NOT 'game' GROUP 
 _COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", GAME_KEY)
 _OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class StoreStats:
+    """What is in a store: `figures` (`store_figures` and `sections`, JSON-able), and what `vr stats` says of them."""
+
+    figures: dict[str, Any]
+    text: Sequence[str]
+
+    def lines(self) -> list[str]:
+        """The figures as text for a terminal."""
+        return list(self.text)
+
+    def details(self) -> list[str]:
+        """How diverse the candidates are, as text; empty where nothing is scored."""
+        return [] if self.figures["scored"] is None else diversity_lines(self.figures)
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures."""
+        return self.figures
 
 
 def store_figures(store: Store, question: Question | None = None) -> dict[str, Any]:

@@ -52,6 +52,10 @@ class Confirmed:
         found: dict[str, Any] = self.report["verdicts"]
         return found
 
+    def as_json(self) -> dict[str, Any]:
+        """The report."""
+        return self.report
+
     def lines(self) -> list[str]:
         """The report as text for a terminal, with what to do next."""
         report = self.report

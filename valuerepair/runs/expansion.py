@@ -207,8 +207,12 @@ class ExpandSummary:
         found = asdict(self.tally)
         return {"roots": len(self.start.candidates), **found, "failed": self.failed, "why": self.why}
 
-    def report(self) -> dict[str, Any]:
-        """All there is to say after a run, JSON-able."""
+    def details(self) -> list[str]:
+        """How diverse the candidates are, as text."""
+        return [families.diversity_line(self.figures)] if self.figures else []
+
+    def as_json(self) -> dict[str, Any]:
+        """All there is to say after a run."""
         start = self.start
         return {
             "store": start.store.path,

@@ -41,7 +41,7 @@ class SearchDone(Generic[Key]):
     future: Future[Any]
 
 
-class Interrupted:
+class StopAsked:
     """An event: a signal came."""
 
 
@@ -115,7 +115,7 @@ class Loop:
 
     def counted(self) -> AbstractContextManager[None]:
         """Within, a signal ends `work`, and nothing else."""
-        return signals.counted(lambda: self._events.put(Interrupted()))
+        return signals.counted(lambda: self._events.put(StopAsked()))
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
@@ -125,7 +125,7 @@ class Loop:
         self._show()
 
     def _handle(self, event: Any) -> None:
-        if not isinstance(event, Interrupted):
+        if not isinstance(event, StopAsked):
             self._take_event(event)
 
     def _wind_down(self) -> None:

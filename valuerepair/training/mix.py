@@ -205,7 +205,7 @@ def _manifest(options: MixOptions, choices: Sequence[Choice], written: WrittenSh
             "in_both": len(np.intersect1d(digests[0], digests[1])),
         },
         "form": options.form,
-        **written.as_dict(),
+        **written.as_json(),
     }
 
 
@@ -271,7 +271,7 @@ class WrittenShards:
     linked: int = 0
     copied: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         links = {"linked": self.linked, "copied": self.copied} if self.linked or self.copied else {}
         return {**links, "files": self.files}
 

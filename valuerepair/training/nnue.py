@@ -149,7 +149,7 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
     return Written(positions, without_result, dict(left_out))
 
 
-def write_file(
+def write_positions(
     frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format | None = None, pawn: float = CENTIPAWNS
 ) -> Written:
     """Writes a frame to a file, which appears whole or not at all: `write_stream`. Without `kind` its name says it."""

@@ -65,7 +65,7 @@ class Measured:
     left_out: LeftOut = field(default_factory=LeftOut)
     sha256: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """JSON-able."""
         return {
             "formula": described(self.formula),
@@ -146,7 +146,7 @@ def write_sampled(
             "seed": seed,
             "factor": factor,
             "keep_asked": keep,
-            **found.as_dict(),
+            **found.as_json(),
             "kept": drawn.kept,
         }
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")

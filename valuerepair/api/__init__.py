@@ -1,0 +1,1 @@
+"""The public Python interface: what `import valuerepair` gives, and what each command of `vr` calls."""

@@ -1,0 +1,110 @@
+"""Games and what they show: `selfplay`, `match`, `elo`, `plan_match`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from valuerepair.api.calls import Path, finished, paths_of, shown_progress
+from valuerepair.command import recorded_command
+
+if TYPE_CHECKING:
+    from valuerepair.play.crosstable import Crosstable
+    from valuerepair.play.match import MatchEnd, MatchOptions
+    from valuerepair.play.match_length import MatchLength
+    from valuerepair.play.selfplay import SelfplayEnd
+    from valuerepair.training.selfplay import SelfplayOptions
+
+
+def selfplay(
+    book: Path,
+    output: Path = "games.pgn",
+    store: Path | None = "valuerepair.db",
+    options: SelfplayOptions | None = None,
+    *,
+    quiet: bool = True,
+) -> SelfplayEnd:
+    """Plays a game from each line of a book, into the PGN file `output`: `vr selfplay`.
+
+    `book` is a PGN book that lc0 can read, or an EPD file. `options` say who plays and how, as in
+    ``SelfplayOptions(net="my-net.pb.gz", nodes=800, training="chunks")``. With a `store`, made if it is not there,
+    games are kept in it, too. `quiet`: no progress on standard error.
+
+    The same call goes on with what an interrupted one has left. An interruption (Ctrl-C) raises
+    Interrupted, with all games that have ended kept. Returns the `SelfplayEnd`, all `games` of the run;
+    `as_json()` has their figures, and `lines()` are what `vr selfplay` says. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.training.selfplay import SelfplayOptions, play_book
+
+    paths = os.fspath(book), os.fspath(output)
+    command = recorded_command("selfplay", paths[0], "-o", paths[1])
+    where = None if store is None else os.fspath(store)
+    with shown_progress("Self-play", None, "games", quiet=quiet, own_eta=True) as progress:
+        end = play_book(*paths, options or SelfplayOptions(), store=where, command=command, progress=progress)
+    return finished(end, end.interrupted)
+
+
+def match(
+    a: str, b: str, output: Path = "match.pgn", options: MatchOptions | None = None, *, quiet: bool = True
+) -> MatchEnd:
+    """Two sides play each other, into the PGN file `output`: `vr match`.
+
+    A side is ``net=my-net.pb.gz,nodes=100`` or an engine, ``stockfish:nodes=1000`` or ``/path/engine``, with a limit of
+    its own or that of `options`, which are those of the command, as in ``MatchOptions(games=200, nodes="100",
+    openings="book.pgn", sprt="elo0=0,elo1=5")``. `quiet`: no progress on standard error.
+
+    The same call goes on with what an interrupted one has left, and with more games further. An interruption (Ctrl-C)
+    raises Interrupted, with all games that have ended kept. Returns the `MatchEnd`, whose `standing` has
+    the results, Elo with intervals (`levels`) and the verdict of the test; `as_json()` and `lines()` are what
+    `vr match` says. Raises ValueRepairError and UsageError.
+    """
+    from valuerepair.play.match import MatchOptions, play_sides
+
+    with shown_progress("match", None, "games", quiet=quiet, own_eta=True) as progress:
+        end = play_sides((a, b), options or MatchOptions(), os.fspath(output), progress=progress)
+    return finished(end, end.interrupted)
+
+
+def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None) -> Crosstable:
+    """What the games of PGN files show, whoever played them: `vr elo`.
+
+    `games` are files (packed or not) and folders. `player` is whose games count, and whose side is taken; without it a
+    match of two is seen from its first side, and of several players there are only the `matches`. `sprt` is a test,
+    ``elo0=0,elo1=5``.
+
+    Returns a `Crosstable`: `whole` is the match of two, or `player` against all others, with `results`, `levels` (Elo
+    with its interval and a verdict at each level), `normalized`, `tally` (by colour, by pairs), `by_ending`, `faults`,
+    `verdict` (of the test); `matches` are those of each two players. `lines()` and `as_json()` are what `vr elo` says.
+    Raises UsageError for a missing file or player, ValueRepairError for files without a match.
+    """
+    from valuerepair.play.crosstable import crosstable
+    from valuerepair.play.sprt import parse_sprt
+
+    return crosstable(paths_of(games), player, parse_sprt(sprt) if sprt is not None else None)
+
+
+def plan_match(
+    elo: float | None = None,
+    *,
+    draws: float | None = None,
+    like: Crosstable | None = None,
+    sprt: str | None = None,
+    seconds: float | None = None,
+    jobs: int = 1,
+) -> MatchLength:
+    """How many games (and hours) it takes to show a difference of `elo`: `vr elo --resolve`.
+
+    Games come out with this share of `draws`, or as they did in ``like=vr.elo("first-games.pgn")``; `sprt` is a test
+    whose length is to be said, also without `elo`, `seconds` what a game takes, `jobs` how many are played at once.
+
+    Returns a `MatchLength`: `games` by level, for each of the chances of `valuerepair.play.match_length.POWERS` to show
+    the difference; `tests` (games on average, chance of H1) at the test's elo0, in the middle, at its elo1, and at
+    `elo`; `hours(games)`.
+    Raises UsageError for what makes no sense, ValueRepairError where `like` has too few games.
+    """
+    from valuerepair.play.match_length import match_length
+    from valuerepair.play.sprt import parse_sprt
+
+    test = parse_sprt(sprt) if sprt is not None else None
+    return match_length(elo, draws=draws, like=like, sprt=test, seconds=seconds, jobs=jobs)

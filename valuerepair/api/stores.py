@@ -1,0 +1,271 @@
+"""A store open for reading: its rows as frames, its candidates as records, its figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved
+from valuerepair.chess.origins import Origin
+from valuerepair.chess.positions import Position
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.question import Question
+from valuerepair.store import plays
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.chess.values import FitTo
+    from valuerepair.report.stats import StoreStats
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A position that net and deep search judge differently. All values are from its side to move, Q in [-1, 1].
+
+    `deep_q` comes from `cp` (centipawns) or `mate` (moves, negative: mated) or the search's own Q; `disagreement` is
+    net Q - deep Q, in [-2, 2], above 0 where the net is too optimistic, and of the calibrated net Q where the question
+    asks for that; `moves` (UCI) lead from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`,
+    `deep_best` and `played` are the moves that the net's policy, the search and the game chose, None where unknown;
+    `pv` is the search's line. `weight` is how many positions the row stands for (screening; 1 without). `labels` are
+    the words of `vr books --label`, `verdict` is one of ``search right``, ``net right``, ``unresolved``, or None where
+    no second look was taken.
+    """
+
+    position_id: int
+    fen: str
+    start_fen: str
+    moves: tuple[str, ...]
+    history_known: bool
+    ply: int
+    phase: str
+    net_q: float
+    deep_q: float
+    disagreement: float
+    cp: int | None
+    mate: int | None
+    net_best: str | None
+    deep_best: str | None
+    played: str | None
+    pv: tuple[str, ...]
+    weight: float
+    labels: frozenset[str]
+    verdict: str | None
+    source: str
+    game: int
+    white: str | None
+    black: str | None
+    result: str | None
+
+    @property
+    def white_to_move(self) -> bool:
+        """Whose view all values are from."""
+        return self.fen.split(" ", 2)[1] == "w"
+
+    @property
+    def position(self) -> Position:
+        """The position with its history, as `valuerepair.evaluate` and `valuerepair.search` take it."""
+        origin = Origin(source=self.source, game=self.game, played=self.played, result=self.result)
+        return Position(
+            self.fen, self.start_fen, self.moves, ply=self.ply, history_known=self.history_known, origin=origin
+        )
+
+
+class MinedStore(Store):
+    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `family`, `stats`, `nets`, `oracles`.
+
+    Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
+    does not disturb a `vr mine` that is writing to the same file.
+
+    A `Question` says which net and oracle, which alpha and which threshold; None is the pair with most scored positions
+    at the default threshold.
+    """
+
+    def frame(
+        self,
+        question: Question | None = None,
+        *,
+        text: bool = True,
+        only: Sequence[str] | None = None,
+        cut: bool = False,
+        labels: bool = False,
+        verdicts: bool = False,
+        outcomes: bool = False,
+    ) -> pd.DataFrame:
+        """All positions scored by net and oracle, one row each, by position_id: a tidy frame (see `queries.frame`).
+
+        Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
+        many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
+        and names out, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
+        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes stand in a column `rung`
+        (NaN: searched in full), and `weight` is 0, so that rates stay as they are.
+
+        - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
+        - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
+        - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
+          [-1, 1], NaN without any), and ``z_games``, their number.
+
+        attrs: net, oracle, alpha {value, origin}, q_from, calibration. Raises ValueRepairError where nothing is scored
+        or a word fits nothing, UsageError for `only` with anything to join.
+        """
+        if only is not None and (labels or verdicts or outcomes):
+            raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
+        frame = super().frame(question, text=text or labels, only=only, cut=cut)
+        return self._joined(frame, labels, verdicts, outcomes)
+
+    def candidates(
+        self, question: Question | None = None, *, labels: bool = False, verdicts: bool = False, outcomes: bool = False
+    ) -> pd.DataFrame:
+        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
+        return self._joined(super().candidates(question), labels, verdicts, outcomes)
+
+    def iter_candidates(self, question: Question | None = None) -> Iterator[Candidate]:
+        """The candidates as `Candidate` records with labels and verdicts, the largest disagreement first."""
+        frame = self.candidates(question, labels=True, verdicts=True)
+        return (_candidate(row) for row in frame.to_dict("records"))
+
+    def stats(self, question: Question | None = None) -> dict[str, Any]:
+        """What is in the store, JSON-able: `vr stats --json` without labels, verdicts and games."""
+        from valuerepair.report.stats import store_figures
+
+        return store_figures(self, question)
+
+    def family(self, position_id: int, question: Question | None = None) -> pd.DataFrame:
+        """The tree of the root that a position was reached from by `vr expand`, or that it is itself: a row a position.
+
+        In the order of the tree, the root first: position_id, parent_id, step, distance, round, move (SAN), fen, net_q,
+        deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. Empty where there is none.
+        """
+        import pandas as pd
+
+        from valuerepair.report.family import COLUMNS, family_of, told
+
+        rows = told(family_of(self, position_id, question or Question()))
+        whole = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
+        table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(whole)
+        return table
+
+    def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, results: bool) -> pd.DataFrame:
+        """The frame with what was asked for as further columns; the attrs stay."""
+        import pandas as pd
+
+        joined = frame
+        if labels:
+            from valuerepair.judge.labelled import names, with_labels
+
+            joined = with_labels(self, frame)
+            joined = joined.assign(labels=pd.Series(names(joined), joined.index, object))
+        if verdicts:
+            from valuerepair.judge import verdict
+
+            joined = joined.join(verdict.evidence(self, frame))
+        if results:
+            found = plays.outcomes(self)
+            ids = frame["position_id"]
+            joined = joined.assign(
+                z=ids.map(dict(zip(found.ids.tolist(), found.z.tolist(), strict=True))).astype(np.float64),
+                z_games=ids.map(dict(zip(found.ids.tolist(), found.games.tolist(), strict=True))).fillna(0).astype(int),
+            )
+        joined.attrs.update(frame.attrs)
+        return joined
+
+
+def stats(
+    store: Stored = "valuerepair.db",
+    question: Asked = None,
+    *,
+    labels: bool = False,
+    worst: int = 0,
+    fit_alpha: bool = False,
+    save_alpha: FitTo | None = None,
+    save_calibration: bool = False,
+    ladder: bool = False,
+    quiet: bool = True,
+) -> StoreStats:
+    """What is in a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
+
+    `labels` asks the net for the policy that labels need, and stores it. `worst` lists that many candidates, largest
+    disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name (``slope``, ``l1``,
+    ``l2``, ``results``), and `save_calibration` the curve of net Q, for all that asks the store later. `ladder` adds
+    the screening ladder.
+
+    Returns the `StoreStats`: `figures`, and `lines()`, which are what `vr stats` says. Raises UsageError, and
+    ValueRepairError where nothing is scored that was asked for.
+    """
+    from valuerepair.report import stats as text_of
+    from valuerepair.report.alpha_table import alpha_table
+
+    write = labels or save_alpha is not None or save_calibration
+    with opened_store(store, write=write) as opened, opened.snapshot():
+        asked = resolved(opened, question)
+        fit = alpha_table(opened, asked) if fit_alpha or save_alpha else None
+        if fit is not None and save_alpha is not None:
+            opened.set_alpha(*opened.pick(asked.net, asked.oracle), fit.saveable(save_alpha))
+        if save_calibration:
+            opened.save_calibration(asked)
+        figures = text_of.store_figures(opened, asked)
+        shown = text_of.stats_lines(figures)
+        if figures["scored"] is not None:
+            shown += _of_candidates(opened, asked, figures, labels=labels, worst=worst, quiet=quiet)
+        if fit is not None:
+            figures["alpha_fit"] = {**fit.as_json(), "saved": save_alpha}
+            shown += ["", *fit.lines(), *fit.kept(save_alpha)]
+        if asked.calibration == "fitted" or save_calibration:
+            used = opened.calibration(asked)
+            shown += ["", f"calibration {used.origin}", *used.calibration.lines()]
+        if ladder:
+            from valuerepair.report.ladder import screen_table
+
+            table = screen_table(opened, asked)
+            figures["ladder"] = table.as_json()
+            shown += ["", *table.lines()]
+    return text_of.StoreStats(figures, shown)
+
+
+def _of_candidates(
+    store: Store, asked: Question, figures: dict[str, Any], *, labels: bool, worst: int, quiet: bool
+) -> list[str]:
+    """Adds what is known of the candidates to the figures, and returns it as text."""
+    from valuerepair.judge.labelled import complete
+    from valuerepair.report import stats as text_of
+
+    candidates = store.candidates(asked)
+    if labels:
+        if not len(candidates):
+            raise ValueRepairError(
+                f"{store.path}: no candidates at {asked.threshold:g} to label; mine more, or lower --threshold"
+            )
+        figures["asked_of_the_net"] = complete(store, candidates, asked.net, quiet=quiet)
+    sections = text_of.sections(store, candidates, asked.threshold)
+    figures |= sections
+    shown = text_of.section_lines(sections)
+    if worst:
+        figures["worst"] = text_of.label_rows(store, candidates.head(worst))
+        shown += ["", *text_of.label_table(figures["worst"])]
+    return shown
+
+
+def open_store(path: Path = "valuerepair.db") -> MinedStore:
+    """Opens the store at `path` for reading; close it, or use it as a context manager.
+
+    Raises ValueRepairError, one line each: no such file, not a store, written by a newer version, no permission.
+    """
+    return MinedStore.open(path)
+
+
+def _candidate(row: Mapping[Any, Any]) -> Candidate:
+    taken = ("position_id", "fen", "start_fen", "history_known", "ply", "phase", "net_q", "deep_q", "disagreement",
+             "weight", "labels",
+             "source", "game", "net_best", "deep_best", "played", "white", "black", "result", "verdict")  # fmt: skip
+    return Candidate(
+        **{name: row[name] for name in taken},
+        moves=tuple(row["moves"].split()),
+        pv=tuple(row["pv"].split()),
+        cp=None if math.isnan(row["cp"]) else int(row["cp"]),
+        mate=None if math.isnan(row["mate"]) else int(row["mate"]),
+    )
