@@ -18,7 +18,7 @@ PACKAGE = "valuerepair"
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
     {"command", "errors", "signals", "version"},
-    {"outputs"},
+    {"identity", "outputs"},
     {"files", "cores", "inputs", "intervals"},
     {"chess"},
     {"question", "calibration"},

@@ -211,6 +211,7 @@ def _train(
         },
         "positions": stream.positions,
     }
+    asked = {"--policy-kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
     identity = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
     fitted = fit(
         graph,
@@ -220,7 +221,7 @@ def _train(
         policy_kl=policy_kl,
         threshold=question.threshold,
         checkpoint=_checkpoint(path),
-        identity=identity | {f"--{k.replace('_', '-')}": v for k, v in about["options"].items()},
+        identity={**identity, **checkpoint.options_by_name(options), **asked},
         on_curve=lambda rows: write_curve(path, Training(about, _plain(rows))),
         quiet=quiet,
     )
@@ -307,7 +308,7 @@ def _check_checkpoint(output: Path, file: NetFile, options: TrainOptions) -> Non
 
     What follows from that, such as steps and shares that were not given, is compared when the training begins.
     """
-    given = {f"--{name.replace('_', '-')}": value for name, value in asdict(options).items() if value is not None}
+    given = {name: value for name, value in checkpoint.options_by_name(options).items() if value is not None}
     given.pop("--share", None)  # what is taken may be less than was asked for
     checkpoint.check(_checkpoint(output), {"the net": file.sha256, **given})
 
