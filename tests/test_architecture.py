@@ -51,8 +51,8 @@ OF_COMMANDS = ("cli", "command", "errors", "outputs", "question", "signals", "ve
 # Commands that still do more than options -> one call of a public function -> print. This set only gets shorter.
 NOT_YET_ONE_CALL = {
     "books", "chunks", "export", "mix", "repair", "rescore", "selfplay", "split", "train", "weights",
-    "completion", "doctor", "elo", "eval", "experiment", "match", "nets", "options", "plot", "remeasure", "report",
-    "search", "show", "similar", "store", "uci",
+    "completion", "doctor", "eval", "experiment", "nets", "options", "plot", "remeasure", "report",
+    "search", "show", "store", "uci",
 }  # fmt: skip
 Graph = Mapping[str, set[str]]
 

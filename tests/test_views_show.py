@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import ValueRepairError, printable
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.verdict import verdicts
-from valuerepair.report.drawing import printable
 from valuerepair.report.show import board_lines
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord

@@ -16,6 +16,7 @@ from .api.repairing import repair as repair
 from .api.stores import Candidate as Candidate
 from .api.stores import MinedStore as MinedStore
 from .api.stores import open_store as open_store
+from .api.stores import similar as similar
 from .api.stores import stats as stats
 from .api.training import rescore as rescore
 from .api.training import train as train

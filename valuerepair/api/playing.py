@@ -66,12 +66,14 @@ def match(
     return finished(end, end.interrupted)
 
 
-def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None) -> Crosstable:
+def elo(
+    games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None, quiet: bool = True
+) -> Crosstable:
     """What the games of PGN files show, whoever played them: `vr elo`.
 
     `games` are files (packed or not) and folders. `player` is whose games count, and whose side is taken; without it a
     match of two is seen from its first side, and of several players there are only the `matches`. `sprt` is a test,
-    ``elo0=0,elo1=5``.
+    ``elo0=0,elo1=5``. `quiet`: no progress on standard error.
 
     Returns a `Crosstable`: `whole` is the match of two, or `player` against all others, with `results`, `levels` (Elo
     with its interval and a verdict at each level), `normalized`, `tally` (by colour, by pairs), `by_ending`, `faults`,
@@ -81,7 +83,9 @@ def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | 
     from valuerepair.play.crosstable import crosstable
     from valuerepair.play.sprt import parse_sprt
 
-    return crosstable(paths_of(games), player, parse_sprt(sprt) if sprt is not None else None)
+    test = parse_sprt(sprt) if sprt is not None else None
+    with shown_progress("reading", None, "games", quiet=quiet) as progress:
+        return crosstable(paths_of(games), player, test, on_games=progress.advance)
 
 
 def plan_match(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.chess.values import FitTo
+    from valuerepair.judge.neighbours import Similar
     from valuerepair.report.stats import StoreStats
 
 
@@ -250,12 +251,41 @@ def _of_candidates(
     return shown
 
 
+def similar(
+    store: Stored,
+    position: str | int | Position | Candidate,
+    question: Asked = None,
+    *,
+    limit: int = 10,
+    candidates_only: bool = False,
+) -> Similar:
+    """The positions of a store most like one, in material, pawn structure and king placement: `vr similar`.
+
+    `position` is a FEN, an EPD line, the position_id of one in the store, a `Position` or a `Candidate`; colours do not
+    matter. `question` says whose values are shown, and with `candidates_only` which positions are looked at.
+
+    Returns the `Similar`, whose `neighbours` are the nearest `limit` positions with their distances; `lines()` and
+    `as_json()` are what `vr similar` says. Raises UsageError for an illegal position, ValueRepairError for a
+    position_id that the store does not have and where there is nothing to compare with.
+    """
+    from valuerepair.judge.neighbours import SimilarOptions, find_similar
+
+    with opened_store(store) as opened:
+        options = SimilarOptions(resolved(opened, question), limit, candidates_only)
+        return find_similar(opened, _words_of(position), options)
+
+
 def open_store(path: Path = "valuerepair.db") -> MinedStore:
     """Opens the store at `path` for reading; close it, or use it as a context manager.
 
     Raises ValueRepairError, one line each: no such file, not a store, written by a newer version, no permission.
     """
     return MinedStore.open(path)
+
+
+def _words_of(position: object) -> str:
+    """A position as `judge.neighbours.read_query` reads it: the FEN, the position_id, or the text itself."""
+    return str(getattr(position, "fen", position))
 
 
 def _candidate(row: Mapping[Any, Any]) -> Candidate:

@@ -112,6 +112,10 @@ class Similar:
     candidates_only: bool
     scale: ValueScale | None
 
+    def lines(self) -> list[str]:
+        """The query, a line for each neighbour, and how many of these are candidates."""
+        return _lines(self)
+
     def as_json(self) -> dict[str, Any]:
         """All of it, JSON-able; NaN is None."""
         scale = self.scale
@@ -414,8 +418,7 @@ def _flip_files(words: Bits) -> Bits:
     return np.packbits(bits, axis=-1, bitorder="big").view(np.uint64)
 
 
-def neighbour_lines(found: Similar) -> list[str]:
-    """The query, a line for each neighbour, and how many of these are candidates."""
+def _lines(found: Similar) -> list[str]:
     scale = found.scale
     shown = [f"like {found.fen}"]
     if found.query is not None:

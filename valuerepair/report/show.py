@@ -14,11 +14,10 @@ import numpy as np
 from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import Alpha
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import ValueRepairError, printable
 from valuerepair.judge.labels import KINDS
 from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question, is_candidate
-from valuerepair.report.drawing import printable
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
