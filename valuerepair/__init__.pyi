@@ -15,6 +15,8 @@ from .api.playing import selfplay as selfplay
 from .api.repairing import repair as repair
 from .api.stores import Candidate as Candidate
 from .api.stores import MinedStore as MinedStore
+from .api.stores import check_store as check_store
+from .api.stores import merge_stores as merge_stores
 from .api.stores import open_store as open_store
 from .api.stores import similar as similar
 from .api.stores import stats as stats
@@ -24,6 +26,7 @@ from .api.training import write_chunks as write_chunks
 from .api.training import write_game_chunks as write_game_chunks
 from .api.writing import plot as plot
 from .api.writing import write_books as write_books
+from .api.writing import write_plot as write_plot
 from .api.writing import write_report as write_report
 from .api.writing import write_suite as write_suite
 from .archives.options import SampleOptions as SampleOptions
@@ -31,6 +34,7 @@ from .books.options import BookOptions as BookOptions
 from .chess.positions import Position as Position
 from .chess.values import cp_to_q as cp_to_q
 from .chess.values import fit_alpha as fit_alpha
+from .doctor import examine as examine
 from .errors import Interrupted as Interrupted
 from .errors import UsageError as UsageError
 from .errors import ValueRepairError as ValueRepairError
@@ -40,7 +44,10 @@ from .judge.split import read_split as read_split
 from .judge.split import write_split as write_split
 from .mcts.params import SearchParams as SearchParams
 from .nets.heads import Heads as Heads
+from .nets.net import describe_net as describe_net
 from .nets.net import open_net as open_net
+from .nets.registry import known_nets as known_nets
+from .nets.registry import pull_net as pull_net
 from .play.match import MatchOptions as MatchOptions
 from .play.referee import Rules as Rules
 from .question import Question as Question

@@ -28,6 +28,10 @@ class Drawing(NamedTuple):
     figure: Figure
     said: str
 
+    def lines(self) -> list[str]:
+        """The line, for a terminal."""
+        return [self.said]
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
