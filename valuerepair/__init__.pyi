@@ -18,6 +18,7 @@ from .api.stores import MinedStore as MinedStore
 from .api.stores import check_store as check_store
 from .api.stores import merge_stores as merge_stores
 from .api.stores import open_store as open_store
+from .api.stores import show as show
 from .api.stores import similar as similar
 from .api.stores import stats as stats
 from .api.training import rescore as rescore

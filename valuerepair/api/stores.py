@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from valuerepair.chess.values import FitTo
     from valuerepair.judge.neighbours import Similar
+    from valuerepair.report.show import ShownPosition
     from valuerepair.report.stats import StoreStats
     from valuerepair.store.integrity import StoreCheck
     from valuerepair.store.merge import Merged
@@ -251,6 +252,37 @@ def _of_candidates(
     if worst:
         figures["worst"] = text_of.label_rows(store, candidates.head(worst))
         shown += ["", *text_of.label_table(figures["worst"])]
+    return shown
+
+
+def show(
+    store: Stored,
+    position: str | int | Position | Candidate,
+    question: Asked = None,
+    *,
+    family: bool = False,
+    svg: Path | None = None,
+) -> ShownPosition:
+    """All that a store has of one position: `vr show`.
+
+    `position` is a FEN, an EPD line, the position_id of one in the store, a `Position` or a `Candidate`. `family` adds
+    the tree of positions that `vr expand` reached from its root; `svg` is a file for the board with arrows.
+
+    Returns the `ShownPosition`: `facts`, values from the side to move; `lines()` is the board and the facts as text,
+    `as_json()` is what `vr show --json` says. Raises UsageError for an illegal position, ValueRepairError for one that
+    the store does not have.
+    """
+    from valuerepair.report.family import family_of
+    from valuerepair.report.show import ShownPosition, describe
+
+    if svg is not None and not os.fspath(svg).lower().endswith(".svg"):
+        raise UsageError(f"--svg {os.fspath(svg)}: its name ends in .svg")
+    with opened_store(store) as opened:
+        asked = resolved(opened, question)
+        facts = describe(opened, _words_of(position), asked)
+        shown = ShownPosition(facts, family_of(opened, facts["position_id"], asked) if family else None)
+    if svg is not None:
+        shown.write_svg(svg)
     return shown
 
 
