@@ -51,7 +51,7 @@ OF_COMMANDS = ("cli", "command", "errors", "outputs", "question", "signals", "ve
 # Commands that still do more than options -> one call of a public function -> print. This set only gets shorter.
 NOT_YET_ONE_CALL = {
     "books", "chunks", "export", "mix", "repair", "rescore", "selfplay", "split", "train", "weights",
-    "completion", "eval", "experiment", "options", "remeasure", "search", "uci",
+    "completion", "options", "remeasure", "uci",
 }  # fmt: skip
 Graph = Mapping[str, set[str]]
 

@@ -1,7 +1,9 @@
 """The public names of valuerepair and where each is defined: the one list of them."""
 
 from .api.asking import evaluate as evaluate
+from .api.asking import evaluate_each as evaluate_each
 from .api.asking import search as search
+from .api.asking import search_each as search_each
 from .api.comparing import plot_remeasured as plot_remeasured
 from .api.comparing import remeasure as remeasure
 from .api.comparing import remeasure_suite as remeasure_suite
@@ -9,6 +11,8 @@ from .api.mining import confirm as confirm
 from .api.mining import expand as expand
 from .api.mining import mine as mine
 from .api.playing import elo as elo
+from .api.playing import experiment_match as experiment_match
+from .api.playing import experiment_selfplay as experiment_selfplay
 from .api.playing import match as match
 from .api.playing import plan_match as plan_match
 from .api.playing import selfplay as selfplay
@@ -47,8 +51,10 @@ from .mcts.params import SearchParams as SearchParams
 from .nets.heads import Heads as Heads
 from .nets.net import describe_net as describe_net
 from .nets.net import open_net as open_net
+from .nets.position_text import read_positions as read_positions
 from .nets.registry import known_nets as known_nets
 from .nets.registry import pull_net as pull_net
+from .play.experiment import ExperimentOptions as ExperimentOptions
 from .play.match import MatchOptions as MatchOptions
 from .play.referee import Rules as Rules
 from .question import Question as Question
