@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from valuerepair.question import is_candidate
 from valuerepair.store import families, screening
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS
+from valuerepair.text import finite
 
 if TYPE_CHECKING:
     from valuerepair.question import QFrom, Question
@@ -156,7 +156,7 @@ class _Rows:
         single = WeightedCount().plus(self.hit[whole], ones, self.columns["root_id"][whole]).single
         rate = WeightedCount(single, audits.drawn).rate(left) if left else WeightedCount(single).rate()
         rated_of = "all" if everything else "drawn" if enough else "chosen"
-        return {"rated": int(rated.sum()), "rated_of": rated_of, **_bounds(rate)}
+        return {"rated": int(rated.sum()), "rated_of": rated_of, **rate.figures()}
 
     def inferred(self) -> dict[str, Any]:
         """Positions whose value is inferred from a line, and how many of these candidates a search confirms."""
@@ -171,9 +171,9 @@ class _Rows:
             "unsearched": int((self.guessed_hit & ~self.known).sum()),
             "audited": rate.total,
             "confirmed": rate.count,
-            "precision": _bounds(rate)["rate"],
-            "low": _bounds(rate)["low"],
-            "high": _bounds(rate)["high"],
+            "precision": finite(rate.rate),
+            "low": finite(rate.low),
+            "high": finite(rate.high),
             "by_distance": [
                 {
                     "distance": int(plies),
@@ -206,7 +206,7 @@ def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: f
         "nodes": nodes,
         "per_mnode": _per_mnode(float(hits.sum()), nodes),
         "rated": int(known.sum()),
-        **_bounds(weighted(hits, sampled["weight"][known], sampled["game_id"][known])),
+        **weighted(hits, sampled["weight"][known], sampled["game_id"][known]).figures(),
     }
 
 
@@ -228,10 +228,6 @@ def _per_mnode(found: float, nodes: int) -> float | None:
 
 def _no_rate() -> dict[str, Any]:
     return {"rated": 0, "rated_of": None, "rate": None, "low": None, "high": None}
-
-
-def _bounds(rate: Rate) -> dict[str, float | None]:
-    return {name: None if isnan(x) else x for name, x in (("rate", rate.rate), ("low", rate.low), ("high", rate.high))}
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------

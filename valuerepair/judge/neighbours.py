@@ -23,6 +23,7 @@ from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import table
 from valuerepair.store.rows import is_value, signed
+from valuerepair.text import json_fields
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -68,8 +69,7 @@ class Judged:
 
     def as_json(self, threshold: float) -> dict[str, Any]:
         """JSON-able; NaN is None."""
-        row = {**asdict(self), "labels": self.labels(threshold)}
-        return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+        return {**json_fields(self), "labels": self.labels(threshold)}
 
 
 @dataclass(frozen=True, slots=True)

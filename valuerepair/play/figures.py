@@ -164,9 +164,7 @@ def _resignations(games: Sequence[PlayedGame]) -> dict[str, Any] | None:
         "taken": sum(game.ending == RESIGNED for game in games),
         "won": sum(z > 0 for z in outcomes),
         "drawn": sum(z == 0 for z in outcomes),
-        "rate": wrong.rate,
-        "low": wrong.low,
-        "high": wrong.high,
+        **wrong.figures(),
     }
 
 
@@ -194,7 +192,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
     ]
     resign = figures["resign"]
     if resign is not None:
-        wrong = Rate(resign["won"] + resign["drawn"], resign["due"], resign["rate"], resign["low"], resign["high"])
+        wrong = Rate.of_figures({**resign, "wrong": resign["won"] + resign["drawn"]}, "wrong", "due")
         shown.append(
             f"  resignations due but not taken: {resign['due']:,}; wrong: {wrong} "
             f"({resign['won']:,} won, {resign['drawn']:,} drawn)"

@@ -38,6 +38,7 @@ from valuerepair.play.elo import (
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.sprt import GO_ON, H0, H1, Sprt
+from valuerepair.text import finite
 
 POINTS = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}  # of White
 FAULTS = (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE)
@@ -260,8 +261,7 @@ class Standing:
 
 def _interval(interval: Estimate | QScale) -> dict[str, float | None]:
     """Value and bounds; None if infinite or unknown."""
-    values = {name: getattr(interval, name) for name in ("value", "low", "high")}
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+    return {name: finite(getattr(interval, name)) for name in ("value", "low", "high")}
 
 
 def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:

@@ -15,6 +15,7 @@ from valuerepair.intervals import weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening.model import is_calibrated
 from valuerepair.store import screening
+from valuerepair.text import json_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,7 @@ def figures(
         "audited": int(audited.sum()),
         "audit_hits": int(hits.sum()),
         "found": candidates,
-        **{name: None if isnan(value) else value for name, value in missed.items()},
+        **json_fields(missed),
         "recall": _recall(candidates, missed["missed"]),
         "recall_low": _recall(candidates, missed["missed_high"]),
         "recall_high": _recall(candidates, missed["missed_low"]),

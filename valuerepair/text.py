@@ -1,0 +1,57 @@
+"""Results as text and as JSON: tables with aligned columns, counts in words, and numbers that JSON cannot hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from math import isfinite
+from typing import Any
+
+_ALIGNMENT = re.compile(r"[<>]\d*")
+
+
+def finite(number: float) -> float | None:
+    """The number; None for NaN and the infinities, which JSON does not have."""
+    return float(number) if isfinite(number) else None
+
+
+def json_fields(result: Any) -> Any:
+    """A dataclass, or mappings and sequences of them, as JSON-able data: its fields by name, numbers that are `finite`."""
+    if is_dataclass(result) and not isinstance(result, type):
+        return {field.name: json_fields(getattr(result, field.name)) for field in fields(result)}
+    if isinstance(result, Mapping):
+        return {name: json_fields(value) for name, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [json_fields(value) for value in result]
+    return finite(result) if isinstance(result, float) else result
+
+
+def count(number: int, noun: str) -> str:
+    """``1,000 positions``, ``1 position``, ``2 plies``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
+
+
+def table_lines(
+    columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | float]], indent: str = ""
+) -> list[str]:
+    """Lines with aligned columns: the heads, if there are any, and the rows.
+
+    A column is its head and its format, such as ``<20`` or ``>9,``: alignment, least width, form of its numbers. Text
+    stands as it is. A wider cell widens its column; a row may have fewer cells than there are columns.
+    """
+    heads = [head for head, _ in columns]
+    lines: list[list[str]] = [heads] if any(heads) else []
+    for row in rows:
+        cells = zip(row, columns, strict=False)
+        lines.append([cell if isinstance(cell, str) else format(cell, form) for cell, (_, form) in cells])
+    alignments: list[str] = [_ALIGNMENT.findall(form)[0] for _, form in columns]
+    for i, alignment in enumerate(alignments):
+        column = [line for line in lines if i < len(line)]
+        width = max((len(format(line[i], alignment)) for line in column), default=0)
+        gap = "" if i == 0 else "  " if alignment[0] == "<" else " "
+        for line in column:
+            line[i] = f"{gap}{line[i]:{alignment[0]}{width}}"
+    return [(indent + "".join(line)).rstrip() for line in lines]
