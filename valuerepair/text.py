@@ -17,7 +17,7 @@ def finite(number: float) -> float | None:
 
 
 def json_fields(result: Any) -> Any:
-    """A dataclass, or mappings and sequences of them, as JSON-able data: its fields by name, numbers that are `finite`."""
+    """A dataclass, or mappings and sequences of them, as JSON-able data: fields by name, numbers that are `finite`."""
     if is_dataclass(result) and not isinstance(result, type):
         return {field.name: json_fields(getattr(result, field.name)) for field in fields(result)}
     if isinstance(result, Mapping):
