@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from valuerepair.intervals import Interval, Rate, wilson
-from valuerepair.text import count, json_fields, table_lines
+from valuerepair.text import json_fields, quantity, table_lines
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def test_a_rate_is_read_back_from_its_figures(rate: Rate) -> None:
 
 
 def test_columns_are_aligned_and_grow_with_their_cells() -> None:
-    columns = (("name", "<6"), ("games", ">7,"), ("Elo", ">6.1f"), ("verdict", "<"))
+    columns = "name:<6 | games:>7, | Elo:>6.1f | verdict:<"
     rows = [("a", 1234, 5.25, "better"), ("longer name", 7, -12345.678, ""), ("b",)]
     assert table_lines(columns, rows, "  ") == [
         "  name          games      Elo  verdict",
@@ -52,8 +52,8 @@ def test_columns_are_aligned_and_grow_with_their_cells() -> None:
 
 
 def test_a_table_without_heads_has_rows_only() -> None:
-    assert table_lines((("", "<4"), ("", "<")), [("w", "1 of 2"), ("b", "none")]) == ["w     1 of 2", "b     none"]
-    assert table_lines((("", "<4"),), []) == []
+    assert table_lines(":<4 | :<", [("w", "1 of 2"), ("b", "none")]) == ["w     1 of 2", "b     none"]
+    assert table_lines(":<4", []) == []
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_a_table_without_heads_has_rows_only() -> None:
     [(0, "game", "0 games"), (1, "ply", "1 ply"), (2, "ply", "2 plies"), (1000, "node", "1,000 nodes")],
 )
 def test_counts_have_the_plural_of_their_noun(number: int, noun: str, words: str) -> None:
-    assert count(number, noun) == words
+    assert quantity(number, noun) == words

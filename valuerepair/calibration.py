@@ -136,7 +136,7 @@ class Calibration:
         for row in self.figures()["curve"]:
             interval = "" if row["low"] is None else f"{row['low']:+.3f} to {row['high']:+.3f}"
             rows.append((f"{row['net_q']:+.1f}", f"{row['deep_q']:+.3f}", interval))
-        return table_lines((("net Q", ">7"), ("worth", ">7"), ("95 % interval", "<")), rows)
+        return table_lines("net Q:>7 | worth:>7 | 95 % interval:<", rows)
 
     def as_json(self) -> str:
         """The calibration as text, which `from_json` reads."""

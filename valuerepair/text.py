@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any
 
-_ALIGNMENT = re.compile(r"[<>]\d*")
+_ALIGNMENT = re.compile(r"([<>])(\d*)")
 
 
 def finite(number: float) -> float | None:
@@ -27,31 +27,29 @@ def json_fields(result: Any) -> Any:
     return finite(result) if isinstance(result, float) else result
 
 
-def count(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """``1,000 positions``, ``1 position``, ``2 plies``."""
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
 
 
-def table_lines(
-    columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | float]], indent: str = ""
-) -> list[str]:
+def table_lines(columns: str, rows: Iterable[Sequence[str | float]], indent: str = "") -> list[str]:
     """Lines with aligned columns: the heads, if there are any, and the rows.
 
-    A column is its head and its format, such as ``<20`` or ``>9,``: alignment, least width, form of its numbers. Text
-    stands as it is. A wider cell widens its column; a row may have fewer cells than there are columns.
+    ``"phase:<12 | games:>9, | mean Q:>8.3f"`` has a head and a format for each column: alignment, least width, form of
+    the numbers. Text stands as it is. A wider cell widens its column; a row may end early.
     """
-    heads = [head for head, _ in columns]
-    lines: list[list[str]] = [heads] if any(heads) else []
+    heads, _, forms = zip(*(column.rpartition(":") for column in columns.split(" | ")), strict=True)
+    lines = [list(heads)] if any(heads) else []
     for row in rows:
-        cells = zip(row, columns, strict=False)
-        lines.append([cell if isinstance(cell, str) else format(cell, form) for cell, (_, form) in cells])
-    alignments: list[str] = [_ALIGNMENT.findall(form)[0] for _, form in columns]
-    for i, alignment in enumerate(alignments):
+        cells = zip(row, forms, strict=False)
+        lines.append([cell if isinstance(cell, str) else format(cell, form) for cell, form in cells])
+    for i, form in enumerate(forms):
+        side, least = _ALIGNMENT.findall(form)[0]
         column = [line for line in lines if i < len(line)]
-        width = max((len(format(line[i], alignment)) for line in column), default=0)
-        gap = "" if i == 0 else "  " if alignment[0] == "<" else " "
+        width = max([int(least or 0), *(len(line[i]) for line in column)])
+        gap = "" if i == 0 else "  " if side == "<" else " "
         for line in column:
-            line[i] = f"{gap}{line[i]:{alignment[0]}{width}}"
+            line[i] = f"{gap}{line[i]:{side}{width}}"
     return [(indent + "".join(line)).rstrip() for line in lines]

@@ -270,10 +270,7 @@ def _doubt(row: KindRow) -> str:
     return f"{worse}{change.difference:+.4f}, 95 %: {change.low:+.4f} to {change.high:+.4f}"
 
 
-_SQUARED_ERRORS = (
-    ("squared error", "<33"), ("positions", ">9,"), ("games", ">7,"), ("A times", ">7.2f"), ("B times", ">7.2f"),
-    ("A", ">7.4f"), ("B", ">7.4f"), ("B - A", "<"),
-)  # fmt: skip
+_COLUMNS = "positions:>9, | games:>7, | A times:>7.2f | B times:>7.2f | A:>7.4f | B:>7.4f | B - A:<"
 
 
 def kind_lines(rows: Sequence[KindRow]) -> Iterator[str]:
@@ -282,9 +279,9 @@ def kind_lines(rows: Sequence[KindRow]) -> Iterator[str]:
     errors = (
         (WORDS[row.kind], row.positions, row.games, *row.scale, *row.squared_error, str(row.change)) for row in rows
     )
-    yield from table_lines(_SQUARED_ERRORS, errors, "  ")
+    yield from table_lines(f"squared error:<33 | {_COLUMNS}", errors, "  ")
     for i, threshold in enumerate(THRESHOLDS):
-        columns = ((f"candidates at {threshold:g}", "<33"), ("A", ">8"), ("B", ">8"), ("B - A", "<"))
+        columns = f"candidates at {threshold:g}:<33 | A:>8 | B:>8 | B - A:<"
         rates = (
             (WORDS[row.kind], f"{100 * at.first.rate:.2f} %", f"{100 * at.second.rate:.2f} %", at.change.points)
             for row in rows

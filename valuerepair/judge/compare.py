@@ -610,10 +610,7 @@ def _lines(found: Remeasured) -> list[str]:
         shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")
     if found.effective < found.positions * 0.999:
         shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
-    columns = (
-        ("", "<"), ("mean |disagreement|", ">20.4f"), ("spread of Q", ">12.4f"),
-        (f"candidates at {found.threshold:g}", "<"),
-    )  # fmt: skip
+    columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {found.threshold:g}:<"
     nets = ((net.name, net.mean_abs, net.spread, str(net.candidates)) for net in found.nets)
     shown += ["", *table_lines(columns, nets)]
     keys = {net.name: net.sha256 for net in found.nets}
@@ -711,10 +708,7 @@ def shown_labels(labels: list[LabelChange]) -> list[LabelChange]:
     return rows + [change for kind in _FAMILIES for change in taken[kind][:MOST_FAMILIES]]
 
 
-_LABEL_COLUMNS = (
-    ("", "<20"), ("A wrong", ">8,"), ("repaired", ">8,"), ("still", ">6,"), ("newly", ">6,"), ("B wrong", ">8,"),
-    ("B - A", "<"),
-)  # fmt: skip
+_LABEL_COLUMNS = ":<20 | A wrong:>8, | repaired:>8, | still:>6, | newly:>6, | B wrong:>8, | B - A:<"
 
 
 def _labels(rows: list[LabelChange]) -> Iterator[str]:

@@ -143,10 +143,7 @@ def equal_match(rows: Sequence[RegretRow], seconds_per_search: float, seconds_of
     return EqualMatch(games, games * 2 * MOVES * seconds_per_search, seconds_of_regret, result)
 
 
-_COLUMNS = (
-    ("Q lost a move", "<33"), ("positions", ">9,"), ("games", ">6,"), ("differ", ">8"), ("judged", ">6,"),
-    ("A", ">7.4f"), ("B", ">7.4f"), ("B - A", "<"),
-)  # fmt: skip
+_COLUMNS = "Q lost a move:<33 | positions:>9, | games:>6, | differ:>8 | judged:>6, | A:>7.4f | B:>7.4f | B - A:<"
 
 
 def regret_lines(found: Regret) -> Iterator[str]:

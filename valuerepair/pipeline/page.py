@@ -19,6 +19,7 @@ from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
+from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,9 +176,9 @@ class RepairOutcome:
         """The result as text for a terminal."""
         said = [claim.line for claim in self.claims]
         for each in self.judged:
-            said += ["", *_table_lines(_title(each), each.rows)]
+            said += ["", *_kind_lines(_title(each), each.rows)]
         if self.rejudged is not None:
-            said += ["", *_table_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
+            said += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
         said.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
@@ -276,13 +277,11 @@ def _heads(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> list[
     return ["positions", "number", *([] if sampled else ["error A", "error B"]), "error, B - A", *at]
 
 
-def _table_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
+def _kind_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
     """The rows by kind of two nets, as a table for a terminal."""
-    table = [_heads(rows, sampled=sampled), *(_cells(row, sampled=sampled) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     yield f"{title} (squared errors; B - A below 0 is better; 95 % by games)"
-    for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    columns = " | ".join(f"{head}:<" for head in _heads(rows, sampled=sampled))
+    yield from table_lines(columns, (_cells(row, sampled=sampled) for row in rows))
 
 
 def _title(each: NetComparison) -> str:

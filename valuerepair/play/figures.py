@@ -14,6 +14,7 @@ from valuerepair.play.game import RESIGNED, Z
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.question import is_candidate
 from valuerepair.store.plays import Play
+from valuerepair.text import quantity
 
 # Games are compared up to this many plies after the book.
 DEPTHS = (10, 20, 40, 80)
@@ -185,7 +186,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
         for depth, share in figures["repeated"].items()
     )
     shown = [
-        f"{games:,} game{'s' * (games != 1)}: White won {figures['wins']:,}, drew {figures['draws']:,}, lost "
+        f"{quantity(games, 'game')}: White won {figures['wins']:,}, drew {figures['draws']:,}, lost "
         f"{figures['losses']:,}{undecided}; (w+l)/d {ratio} (95 %: {low} to {high})",
         f"  {figures['mean_plies']:.1f} plies after the book on average, {figures['longest']:,} at most; {endings}",
         f"  the same as an earlier game: {repeats}",

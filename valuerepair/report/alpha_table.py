@@ -65,10 +65,8 @@ class AlphaTable:
         for name, fit in self.fits.items():
             interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
             rows[name] = (f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
-        columns = (
-            ("", "<11"), ("alpha", ">6"), ("95 % interval", "<15"), ("residual", ">8"), ("steeper", ">8.2f"),
-            (f"candidates at {self.threshold:g}", "<"),
-        )  # fmt: skip
+        at = f"candidates at {self.threshold:g}"
+        columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8.2f | {at}:<"
         positions = next(iter(self.fits.values())).n
         return [
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",

@@ -10,6 +10,7 @@ import chess
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.result import RootMove, SearchResult
 from valuerepair.oracles.searching import Searched
+from valuerepair.text import quantity
 
 _PROVEN = {1: "win", 0: "draw", -1: "loss"}
 _LINE_MOVES = 10
@@ -87,14 +88,9 @@ def root_lines(searched: Searched, result: SearchResult) -> list[str]:
         f"Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
         f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
         f"best {san_line(searched.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
-        f"{searched.net.name}, {number(result.nodes, 'node')}, {number(result.evaluations, 'evaluation')}{speed}, "
+        f"{searched.net.name}, {quantity(result.nodes, 'node')}, {quantity(result.evaluations, 'evaluation')}{speed}, "
         f"depth {result.depth}, seldepth {result.seldepth}",
     ]
-
-
-def number(n: int, noun: str) -> str:
-    """``1,000 nodes`` or ``1 node``."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def _move_line(move: RootMove, position: Position) -> str:

@@ -24,7 +24,7 @@ from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.rows import FULL, INFERRED
 from valuerepair.store.store import Store
-from valuerepair.text import finite
+from valuerepair.text import finite, quantity
 
 _ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
 _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces")
@@ -371,7 +371,7 @@ def _reached_lines(reached: dict[str, Any] | None) -> list[str]:
     if reached is None:
         return []
     distance, step = reached["distance"], reached["step"]
-    far = f"move {distance}" if step == "child" else "1 ply" if distance == 1 else f"{distance} plies"
+    far = f"move {distance}" if step == "child" else quantity(distance, "ply")
     root = "" if reached["root_id"] == reached["parent_id"] else f", root {reached['root_id']}"
     return [_line("reached", f"by vr expand from position {reached['parent_id']}: {step}, {far}{root}")]
 

@@ -14,7 +14,7 @@ from valuerepair.calibration import TooLittle, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.chess.progress import format_duration, format_rate
+from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
@@ -26,7 +26,7 @@ from valuerepair.store.columns import GAME_KEY, KIND
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import load_json, snapshot, table
 from valuerepair.store.rows import NET
-from valuerepair.text import finite, json_fields
+from valuerepair.text import finite, json_fields, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -282,11 +282,9 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     if scored["calibration"]:
         source += f"; net Q calibrated, {scored['calibration']['origin']}"
     speed = f", {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else ""
-    nodes = scored["nodes"]
-    searched = f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
     shown = [
         f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
-        f"{scored['positions']:,} positions scored in full; {searched} in "
+        f"{scored['positions']:,} positions scored in full; {format_nodes(scored['nodes'])} in "
         f"{format_duration(scored['search_seconds'])} of searching{speed}",
     ]
     if scored["without_q"]:
@@ -319,7 +317,8 @@ def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
-    return ["", title, *(f"  {name(row):<14}{Rate.of_figures(row, 'candidates', 'scored')}" for row in rows)]
+    cells = ((name(row), str(Rate.of_figures(row, "candidates", "scored"))) for row in rows)
+    return ["", title, *table_lines(":<12 | :<", cells, "  ")]
 
 
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Training:
             said += [
                 f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}",
                 *table_lines(
-                    (("", "<30"), ("old", ">9"), ("new", ">9")),
+                    ":<30 | old:>9 | new:>9",
                     (
                         (words, format(old, form), format(best[name], form))
                         for name, (words, form) in _of_kinds(self.rows[0]).items()
