@@ -68,8 +68,8 @@ class Rate:
     @staticmethod
     def of_figures(row: Mapping[str, Any], count: str = "count", total: str = "total") -> Rate:
         """The rate of a row with `figures` and with both numbers under these names."""
-        bounds = (float("nan") if row[name] is None else row[name] for name in ("rate", "low", "high"))
-        return Rate(row[count], row[total], *bounds)
+        rate, low, high = (float("nan") if row[name] is None else row[name] for name in ("rate", "low", "high"))
+        return Rate(row[count], row[total], rate, low, high)
 
 
 def far_words(few_drawn: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 _ALIGNMENT = re.compile(r"([<>])(\d*)")
@@ -34,17 +35,17 @@ def quantity(number: int, noun: str) -> str:
     return f"{number:,} {f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
 
 
-def table_lines(columns: str, rows: Iterable[Sequence[str | float]], indent: str = "") -> list[str]:
+def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = "") -> list[str]:
     """Lines with aligned columns: the heads, if there are any, and the rows.
 
     ``"phase:<12 | games:>9, | mean Q:>8.3f"`` has a head and a format for each column: alignment, least width, form of
-    the numbers. Text stands as it is. A wider cell widens its column; a row may end early.
+    the numbers. What is no number is printed as it is. A wider cell widens its column; a row may end early.
     """
     heads, _, forms = zip(*(column.rpartition(":") for column in columns.split(" | ")), strict=True)
     lines = [list(heads)] if any(heads) else []
     for row in rows:
         cells = zip(row, forms, strict=False)
-        lines.append([cell if isinstance(cell, str) else format(cell, form) for cell, form in cells])
+        lines.append([format(cell, form) if isinstance(cell, Real) else str(cell) for cell, form in cells])
     for i, form in enumerate(forms):
         side, least = _ALIGNMENT.findall(form)[0]
         column = [line for line in lines if i < len(line)]

@@ -37,6 +37,13 @@ _DRAWS = 100_000_000  # games in all resamples
 _FEWEST_RESAMPLES = 200
 
 
+def finding_of(change: Interval) -> Finding:
+    """What the change of an error says of the second net; NaN bounds are those of too few games."""
+    if isnan(change.low):
+        return "too few games"
+    return "better" if change.high < 0 else "worse" if change.low > 0 else "not shown"
+
+
 @dataclass(frozen=True, slots=True)
 class CandidatesAt:
     """The candidates of both nets at a threshold, each net's Q scaled, and the difference of their shares, by games."""
@@ -67,9 +74,7 @@ class KindRow:
     @property
     def finding(self) -> Finding:
         """Whether the second net is a better judge of this kind."""
-        if isnan(self.change.low):
-            return "too few games"
-        return "better" if self.change.high < 0 else "worse" if self.change.low > 0 else "not shown"
+        return finding_of(self.change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +281,7 @@ _COLUMNS = "positions:>9, | games:>7, | A times:>7.2f | B times:>7.2f | A:>7.4f 
 def kind_lines(rows: Sequence[KindRow]) -> Iterator[str]:
     """The rows as two tables for a terminal."""
     yield "by kind of position, each net's Q times one number that was fitted to other games (B - A; below 0 is better)"
-    errors = (
-        (WORDS[row.kind], row.positions, row.games, *row.scale, *row.squared_error, str(row.change)) for row in rows
-    )
+    errors = ((WORDS[row.kind], row.positions, row.games, *row.scale, *row.squared_error, row.change) for row in rows)
     yield from table_lines(f"squared error:<33 | {_COLUMNS}", errors, "  ")
     for i, threshold in enumerate(THRESHOLDS):
         columns = f"candidates at {threshold:g}:<33 | A:>8 | B:>8 | B - A:<"

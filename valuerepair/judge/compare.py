@@ -611,7 +611,7 @@ def _lines(found: Remeasured) -> list[str]:
     if found.effective < found.positions * 0.999:
         shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
     columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {found.threshold:g}:<"
-    nets = ((net.name, net.mean_abs, net.spread, str(net.candidates)) for net in found.nets)
+    nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in found.nets)
     shown += ["", *table_lines(columns, nets)]
     keys = {net.name: net.sha256 for net in found.nets}
     for comparison in found.comparisons:

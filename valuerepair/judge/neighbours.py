@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,21 +119,15 @@ class Similar:
             "fen": self.fen,
             "net": None if scale is None else scale.net,
             "oracle": None if scale is None else scale.oracle,
-            "alpha": None if scale is None else asdict(scale.alpha),
+            "alpha": None if scale is None else json_fields(scale.alpha),
             "calibration": None if scale is None or scale.calibration is None else scale.calibration.figures(),
             "threshold": self.threshold,
             "candidates_only": self.candidates_only,
             "searched": self.searched,
             "query": None if self.query is None else self.query.as_json(self.threshold),
             "neighbours": [
-                {
-                    "distance": near.distance,
-                    "material": near.material,
-                    "pawns": near.pawns,
-                    "kings": near.kings,
-                    "mirrored": near.mirrored,
-                    **near.position.as_json(self.threshold),
-                }
+                {name: value for name, value in json_fields(near).items() if name != "position"}
+                | near.position.as_json(self.threshold)
                 for near in self.neighbours
             ],
         }
@@ -434,7 +428,7 @@ def neighbour_lines(found: Similar) -> list[str]:
     shown.append(
         f"the nearest {len(found.neighbours)} of {found.searched:,} {among}; distance = material + pawns + kings"
     )
-    rows: list[Sequence[str | float]] = []
+    rows = []
     for near in found.neighbours:
         one = near.position
         labels = _labels(one, found.threshold) + (" mirrored" if near.mirrored else "")

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from valuerepair.calibration import FEWEST_GAMES
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.chess.progress import format_duration
 from valuerepair.intervals import Z95, Flags, Floats, Ids, Interval, Rate, bootstrap, weighted
-from valuerepair.judge.by_kind import WORDS
+from valuerepair.judge.by_kind import WORDS, Finding, finding_of
 from valuerepair.text import table_lines
 
 # Of games of equal nets: how many moves each side makes after the opening, and the standard deviation of a result in
@@ -45,11 +44,9 @@ class RegretRow:
     change: Interval
 
     @property
-    def finding(self) -> Literal["better", "worse", "not shown", "too few games"]:
+    def finding(self) -> Finding:
         """Whether the second net chooses better moves."""
-        if isnan(self.change.low):
-            return "too few games"
-        return "better" if self.change.high < 0 else "worse" if self.change.low > 0 else "not shown"
+        return finding_of(self.change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +148,10 @@ def regret_lines(found: Regret) -> Iterator[str]:
     scaled = "" if found.q_scale == 1 else f", Q of B times {found.q_scale:g} (equal breadth)"
     yield f"regret: moves of {found.nodes:,} nodes{scaled}, judged by {found.judge} (B - A; below 0 is better)"
     yield f"A = {found.first}, B = {found.second}"
-    rows: list[Sequence[str | float]] = []
+    rows = []
     for row in found.rows:
         differ = f"{100 * row.different.rate:.1f} %"
-        rows.append((WORDS[row.kind], row.positions, row.games, differ, row.judged, *row.regret, str(row.change)))
+        rows.append((WORDS[row.kind], row.positions, row.games, differ, row.judged, *row.regret, row.change))
     yield from table_lines(_COLUMNS, rows, "  ")
     if (match := found.match) is not None:
         yield (

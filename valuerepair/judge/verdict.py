@@ -264,5 +264,4 @@ def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str,
 
 
 def _rate_lines(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[str]:
-    cells = ((name, str(Rate.of_figures(rate))) for name, rate in rows)
-    return table_lines(":<12 | :<", cells, "  ")
+    return table_lines(":<12 | :<", ((name, Rate.of_figures(rate)) for name, rate in rows), "  ")

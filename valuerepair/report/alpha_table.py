@@ -70,9 +70,7 @@ class AlphaTable:
         positions = next(iter(self.fits.values())).n
         return [
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
-            *table_lines(
-                columns, ((*row, self.slopes[name].value, str(self.rates[name])) for name, row in rows.items())
-            ),
+            *table_lines(columns, ((*row, self.slopes[name].value, self.rates[name]) for name, row in rows.items())),
             "steeper: how many times as steep the net's Q becomes by training with this alpha",
             f"in use now: {self.now.source()}",
             *(f"{name}: the scores determine no alpha" for name, fit in self.fits.items() if fit.at_bound),

@@ -40,7 +40,7 @@ _REPEATS = (("repeats_20", style.SKY, "to 20 plies"), ("repeats_whole", style.BL
 
 def selfplay_lines(rows: Sequence[Row]) -> list[str]:
     """The table of self-play, a line for each setting; intervals at 0.95."""
-    cells: list[Sequence[str | float]] = []
+    cells: list[Sequence[object]] = []
     for row in rows:
         if not row["games"]:
             cells.append((row["setting"], "not played yet"))

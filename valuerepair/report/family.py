@@ -17,7 +17,7 @@ from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS, Member
 from valuerepair.store.rows import INFERRED
 from valuerepair.store.store import Store
-from valuerepair.text import finite, quantity
+from valuerepair.text import finite
 
 Mark = Literal["candidate", "inferred candidate", "none", "inferred none", "cut", "failed", "not searched"]
 ALL_MARKS: tuple[Mark, ...] = get_args(Mark)
@@ -216,11 +216,12 @@ def way(leaf: Leaf) -> str:
     """How a position was reached, in words."""
     if leaf.step is None:
         return "root"
+    plies = "1 ply" if leaf.distance == 1 else f"{leaf.distance} plies"
     if leaf.step == "child":
         return f"child {leaf.distance}  {leaf.move}".rstrip()
     if leaf.step == "line":
         return f"line {leaf.distance}  {leaf.move}".rstrip()
-    when = f"{quantity(leaf.distance, 'ply')} {'on' if leaf.later else 'before'}"
+    when = f"{plies} on" if leaf.later else f"{plies} before"
     return f"{leaf.step}, {when}  {leaf.move}".rstrip()
 
 

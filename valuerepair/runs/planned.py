@@ -63,7 +63,7 @@ class PlannedSearches:
             yield from batch
 
     def __str__(self) -> str:
-        rows: list[tuple[str | int, ...]] = [
+        rows: list[tuple[object, ...]] = [
             (number, search.position_id, search.root, search.round, search.state)
             for number, batch in enumerate(self._batches, self._first)
             for search in batch
