@@ -38,6 +38,7 @@ from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint
 from valuerepair.training.chunk_output import ChunkOutput
 from valuerepair.training.drawing import read_weights
+from valuerepair.training.store_chunks import ChunkOptions
 from valuerepair.training.train import Training, read_curve, write_curve
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
@@ -89,14 +90,14 @@ def write_stages(folder: Path) -> Path:
 
 
 def write_unfinished(folder: Path) -> Path:
-    with ChunkOutput(folder / "chunks", {"seed": 1}, shard_chunks=1) as output:
+    with ChunkOutput(folder / "chunks", {"seed": 1}, ChunkOptions(), shard_chunks=1) as output:
         output.add(b"1", 1)
         output.add(b"2", 1)
     return folder / "chunks" / "unfinished.json"
 
 
 def go_on(path: Path) -> object:
-    with ChunkOutput(path.parent, {"seed": 1}, shard_chunks=1) as output:
+    with ChunkOutput(path.parent, {"seed": 1}, ChunkOptions(), shard_chunks=1) as output:
         return output.chunks
 
 

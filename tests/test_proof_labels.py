@@ -131,8 +131,8 @@ def test_the_table_has_costs_and_comparisons(tmp_path: Path) -> None:
         arms[arm, share] = Arm(np.full(2, error), error + dice.normal(0, 1e-5, (50, 2)), np.zeros((50, 2)))
     costs = {at: [labels.Spent(40_000_000, 20_000), labels.Spent(39_000_000, 19_000)] for at in arms}
     pairs = list(labels.pairs(arms))
-    assert len(set(pairs)) == len(pairs) == 7 * len(FLAT)
-    assert sum(at[0] == LADDER for at, _ in pairs) == 5 * len(FLAT)
+    assert len(set(pairs)) == len(pairs) == 7 * len(FLAT) + len(ARMS)
+    assert sum(at[0] == LADDER for at, _ in pairs) == 5 * len(FLAT) + 1
     rows = [labels.row(at, arms, costs, None) for at in arms] + [labels.row(at, arms, costs, to) for at, to in pairs]
     write_table(pd.DataFrame(rows), tmp_path / "labels.csv")
     shown = page.labels(tmp_path)

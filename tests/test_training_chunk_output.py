@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,9 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
+from valuerepair.training.chunk_output import MANIFEST, UNFINISHED, ChunkForm, ChunkOutput
+from valuerepair.training.store_chunks import ChunkOptions
 
-RUN = {"inputs": ["games.pgn"], "options": {"alpha": 170.0}}
+RUN = {"inputs": ["games.pgn"]}
+OPTIONS = ChunkOptions(seed=3)
 CHUNKS = [gzip.compress(bytes([i]) * (8356 * (1 + i % 3)), mtime=0) for i in range(25)]
 
 
@@ -30,10 +33,14 @@ class Stopped(Exception):
 
 
 def write(
-    folder: Path, form: ChunkForm = "tar", stop: int | None = None, shard: int = 10, **run: Any
+    folder: Path,
+    form: ChunkForm = "tar",
+    stop: int | None = None,
+    shard: int = 10,
+    options: ChunkOptions = OPTIONS,
 ) -> dict[str, Any]:
     """All of CHUNKS, or as far as `stop`; goes on where the folder has some."""
-    with ChunkOutput(folder, {**RUN, **run}, form=form, shard_chunks=shard) as output:
+    with ChunkOutput(folder, RUN, options, form=form, shard_chunks=shard) as output:
         for i in range(output.chunks, len(CHUNKS)):
             if i == stop:
                 raise Stopped
@@ -67,7 +74,7 @@ def test_all_chunks_are_there_in_order(tmp_path: Path, form: ChunkForm) -> None:
     assert (manifest["chunks"], manifest["records"], manifest["games"]) == (25, sum(1 + i % 3 for i in range(25)), 25)
     assert [facts["chunks"] for facts in manifest["files"].values()] == [10, 10, 5]
     assert sum(facts["records"] for facts in manifest["files"].values()) == manifest["records"]
-    assert (manifest["inputs"], manifest["options"], manifest["form"]) == (["games.pgn"], {"alpha": 170.0}, form)
+    assert (manifest["inputs"], manifest["options"], manifest["form"]) == (["games.pgn"], asdict(OPTIONS), form)
     others = set(content(tmp_path / "out")) - {"manifest.json"}
     assert others == (set(manifest["files"]) if form == "tar" else set(names))
 
@@ -96,7 +103,7 @@ def test_stopped_runs_end_with_the_same_bytes(stops: Sequence[int], form: ChunkF
         folder = Path(name)
         write(folder / "straight", form)
         for stop in stops:
-            with ChunkOutput(folder / "out", RUN, form=form, shard_chunks=10) as output:
+            with ChunkOutput(folder / "out", RUN, OPTIONS, form=form, shard_chunks=10) as output:
                 for i in range(output.chunks, max(stop, output.chunks)):
                     output.add(CHUNKS[i], 1 + i % 3)
             left = unpacked(folder / "out")
@@ -108,8 +115,8 @@ def test_stopped_runs_end_with_the_same_bytes(stops: Sequence[int], form: ChunkF
 
 _KILLED = """
 import sys, time
-from tests.test_training_chunk_output import CHUNKS, RUN, ChunkOutput
-with ChunkOutput(sys.argv[1], RUN, form=sys.argv[2], shard_chunks=10) as output:
+from tests.test_training_chunk_output import CHUNKS, OPTIONS, RUN, ChunkOutput
+with ChunkOutput(sys.argv[1], RUN, OPTIONS, form=sys.argv[2], shard_chunks=10) as output:
     for i in range(17):
         output.add(CHUNKS[i], 1 + i % 3)
     print("far enough", flush=True)
@@ -134,11 +141,25 @@ def test_another_runs_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         write(tmp_path / "out", stop=15)
     before = content(tmp_path / "out")
-    with pytest.raises(UsageError, match=r"chunks of another run \(options: alpha: 170.0, not 393.0\); give a new"):
-        write(tmp_path / "out", options={"alpha": 393.0})
+    with pytest.raises(UsageError, match=r"chunks of another run \(options: seed: 3, not 4\); give a new"):
+        write(tmp_path / "out", options=ChunkOptions(seed=4))
     with pytest.raises(UsageError, match=r'another run \(form: "tar", not "files"\)'):
         write(tmp_path / "out", "files")
     assert content(tmp_path / "out") == before
+
+
+def test_a_run_goes_on_that_was_begun_before_an_option_existed(tmp_path: Path) -> None:
+    """Earlier versions wrote down all options that they knew; `part` may be later."""
+    write(tmp_path / "straight")
+    with pytest.raises(Stopped):
+        write(tmp_path / "out", stop=15)
+    left = tmp_path / "out" / UNFINISHED
+    before = json.loads(left.read_text())
+    before["run"]["options"] = {name: value for name, value in asdict(OPTIONS).items() if name != "part"}
+    left.write_text(json.dumps(before))
+    write(tmp_path / "out")
+    assert content(tmp_path / "out") == content(tmp_path / "straight")
+    assert "part" in json.loads((tmp_path / "out" / MANIFEST).read_text())["options"]
 
 
 def test_what_holds_something_else_is_refused(tmp_path: Path) -> None:

@@ -417,6 +417,15 @@ def test_a_checkpoint_of_another_training_is_refused_before_anything_is_read(sha
         train(str(net), tmp_path / "new.pb.gz", [str(tmp_path / "no-chunks")], options=options)
 
 
+def test_a_checkpoint_from_before_an_option_existed_is_of_its_default(tmp_path: Path) -> None:
+    path, notes = tmp_path / "c", checkpoint.Notes(1, 0, 1.0, 0.0, 0, [])
+    now = checkpoint.options_by_name(TrainOptions())
+    checkpoint.save(path, {name: value for name, value in now.items() if name != "--batch"}, notes, {})
+    assert checkpoint.load(path, now, {})[0] == notes
+    with pytest.raises(UsageError, match="differs in --batch; remove it"):
+        checkpoint.load(path, checkpoint.options_by_name(TrainOptions(batch=64)), {})
+
+
 def test_a_checkpoint_of_another_training_is_refused(samples: Samples, tmp_path: Path) -> None:
     run(samples, tmp_path, lr=1e-3)
     with pytest.raises(UsageError, match="differs in lr; remove it"):

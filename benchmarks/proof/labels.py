@@ -204,8 +204,10 @@ def table(labels: Labels) -> pd.DataFrame:
 
 def pairs(arms: Iterable[tuple[str, float]]) -> Iterator[tuple[tuple[str, float], tuple[str, float]]]:
     """The ladder against the others at its own share of the budget, and at all of it; and, to see what a part of the
-    budget is worth, each of the others against itself with all of it."""
+    budget is worth, each of the others against itself with all of it; each with all of it against the original."""
     there = set(arms)
+    original = ("original", 0.0)
+    yield from (((arm, 1.0), original) for arm in ARMS if there.issuperset({(arm, 1.0), original}))
     for share, flat in product(SHARES, FLAT):
         wanted = [((LADDER, share), other) for other in dict.fromkeys(((flat, share), (flat, 1.0)))]
         wanted += [((flat, share), (flat, 1.0))] if share < 1 else []

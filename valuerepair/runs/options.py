@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from valuerepair.archives.open import find_sources
 from valuerepair.archives.options import SampleOptions
 from valuerepair.errors import UsageError
+from valuerepair.identity import set_options
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
 from valuerepair.screening.model import ScreenOptions
@@ -67,11 +68,7 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     Of the options that came later a run names those that differ from their defaults: runs that were begun before an
     option existed are still the same work.
     """
-    options: dict[str, Any] = dict(_ALWAYS_NAMED)
-    for option in fields(sample):
-        value = getattr(sample, option.name)
-        if option.name in _ALWAYS_NAMED or value != option.default:
-            options[option.name] = value
+    options = _ALWAYS_NAMED | set_options(sample)
     options.pop("threads", None)  # how many read changes nothing in the sample
     if sample.recorded is not None:
         options["recorded"] = asdict(sample.recorded)

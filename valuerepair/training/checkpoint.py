@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from valuerepair import outputs
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular, written_whole
 from valuerepair.inputs import MOST_JSON, Count, Record, from_json
+from valuerepair.training.options import TrainOptions
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -88,11 +90,18 @@ def check(path: Path, ours: Mapping[str, Any]) -> None:
             head = from_json(file.readline(MOST_JSON), _Head, "its first line")
     except (OSError, ValueError, ValueRepairError):
         return
-    _check_identity(path, ours, {name: head.identity.get(name) for name in ours})
+    _check_identity(path, ours, head.identity)
+
+
+def options_by_name(options: TrainOptions) -> dict[str, Any]:
+    """The options as a checkpoint names them: ``--steps`` for `steps`."""
+    return {f"--{name.replace('_', '-')}": value for name, value in asdict(options).items()}
 
 
 def _check_identity(path: Path, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-    other = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    # A training that was begun before an option existed has its default.
+    theirs = {**options_by_name(TrainOptions()), **theirs}
+    other = [name for name in ours if ours[name] != theirs.get(name)]
     if other:
         raise UsageError(
             f"{path}: is of a training that differs in {', '.join(map(one_line, other))}; remove it to begin anew, or "

@@ -9,16 +9,21 @@ import re
 import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import msgspec
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import HeldError, check_empty, claimed, written_whole
+from valuerepair.identity import set_options, without_defaults
 from valuerepair.inputs import Count, Record, read_json
 from valuerepair.version import __version__
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished.json"  # what a stopped run goes on from; gone when the manifest is there
@@ -119,11 +124,12 @@ class ChunkOutput:
         self,
         folder: str | os.PathLike[str],
         run: Mapping[str, Any],
+        options: DataclassInstance,
         *,
         form: ChunkForm = "tar",
         shard_chunks: int = SHARD_CHUNKS,
     ) -> None:
-        """Makes the folder if needed. `run` is JSON-able and says everything that the chunks depend on.
+        """Makes the folder if needed. `run`, which is JSON-able, and `options` say all that the chunks depend on.
 
         Raises UsageError for a file, for a folder with other things in it, with chunks of another run or with finished
         ones; ValueRepairError for shards that are not as they were written, for a folder that another process writes
@@ -133,6 +139,7 @@ class ChunkOutput:
             raise UsageError(f"{shard_chunks} chunks a shard: must be at least 1")
         self.folder, self._given = Path(os.path.abspath(folder)), os.fspath(folder)
         self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
+        self._options = options
         self._form, self._shard_chunks = form, shard_chunks
         self.chunks = self.records = 0
         self._files: dict[str, _ShardFacts] = {}
@@ -181,7 +188,7 @@ class ChunkOutput:
             self.records += records
             if self.chunks - self._complete[0] == self._shard_chunks:
                 self._end_shard()
-                self._save(UNFINISHED, {"run": self._run, **self._written()})
+                self._save(UNFINISHED, {"run": self._work, **self._written()})
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -193,7 +200,13 @@ class ChunkOutput:
         try:
             if self._shard is not None:
                 self._end_shard()
-            manifest = {"version": f"valuerepair {__version__}", **self._run, **counts, **self._written()}
+            manifest = {
+                "version": f"valuerepair {__version__}",
+                **self._run,
+                "options": asdict(self._options),
+                **counts,
+            }
+            manifest |= self._written()
             self._save(MANIFEST, manifest)
             (self.folder / UNFINISHED).unlink(missing_ok=True)
         except OSError as error:
@@ -216,7 +229,7 @@ class ChunkOutput:
         if path.exists():
             self._take_up(path)
         else:
-            self._save(UNFINISHED, {"run": self._run, **self._written()})
+            self._save(UNFINISHED, {"run": self._work, **self._written()})
         self._clear()
 
     def _take_up(self, path: Path) -> None:
@@ -224,8 +237,11 @@ class ChunkOutput:
             before = read_json(path, _Unfinished, "list of chunks that a stopped run left", most=_MOST_LIST)
         except ValueRepairError as error:
             raise UsageError(f"{error}; give a new folder") from None
-        if before.run != self._run:
-            difference = one_line(_difference(before.run, self._run))
+        options = before.run.get("options")
+        if isinstance(options, dict):  # earlier versions wrote all of them
+            before.run["options"] = without_defaults(type(self._options), options)
+        if before.run != self._work:
+            difference = one_line(_difference(before.run, self._work))
             raise UsageError(f"{self._given}: holds chunks of another run ({difference}); give a new folder")
         for name, facts in before.files.items():
             shard = self.folder / name
@@ -233,6 +249,11 @@ class ChunkOutput:
                 raise ValueRepairError(f"{shard}: is not as it was written; give a new folder")
         self.chunks, self.records = before.chunks, before.records
         self._files, self._complete = before.files, (self.chunks, self.records)
+
+    @property
+    def _work(self) -> dict[str, Any]:
+        """What the same run has in common before and after a stop."""
+        return {**self._run, "options": set_options(self._options)}
 
     @property
     def _name(self) -> str:

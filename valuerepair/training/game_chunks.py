@@ -28,6 +28,7 @@ from valuerepair.chess.origins import Recorded
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.identity import set_options
 from valuerepair.judge.split import Split, key_of_game
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.net import Net, NetValues, open_net
@@ -360,7 +361,7 @@ def write_game_chunks(
             held_out = _NOTHING_HELD if split is None else split.held_out(store)
         shown.set_total(size if options.games is None else None)  # else nobody knows how much will be read
         run = _identity(archives, sample, options, used, judge, split, held_out)
-        output = stack.enter_context(ChunkOutput(folder, run, form=form))
+        output = stack.enter_context(ChunkOutput(folder, run, options, form=form))
         stack.enter_context(signals.counted())
         games = _Games(archives, sample, options, used, judge, split, held_out, shown)
 
@@ -399,15 +400,13 @@ def _identity(
 ) -> dict[str, Any]:
     """Everything that the chunks depend on."""
     sources = find_sources(archives)
-    usual = SampleOptions()
-    chosen = {name: value for name in _CHOOSING if (value := getattr(sample, name)) != getattr(usual, name)}
+    chosen = {name: value for name, value in set_options(sample).items() if name in _CHOOSING}
     return {
         "archives": [
             {"name": source.path, "bytes": None if source.path == "-" else os.path.getsize(source.path)}
             for source in sources
         ],
         "games": chosen,
-        "options": asdict(options),
         "net": None if net is None else {"name": net.identity.name, "sha256": net.identity.key},
         "judge": None
         if judge is None

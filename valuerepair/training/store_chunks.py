@@ -192,10 +192,9 @@ def write_chunks(
     run = {
         "store": drawn.identity,
         "net": {"name": net.identity.name, "sha256": net.identity.key},
-        "options": asdict(options),
         "split": split and asdict(split),
     }
-    with ChunkOutput(os.fspath(folder), run, form=form) as output:
+    with ChunkOutput(os.fspath(folder), run, options, form=form) as output:
         if progress is not None:
             progress.set_total(len(judge.rows) - output.chunks)
         for part in judge.parts(store, output.chunks):

@@ -98,17 +98,13 @@ class Training:
         if "loss" in self.rows[0]:
             judged = next(row for row in self.rows if row["step"] == written["step"])
             best = judged if amplitude is None else amplitude["measures"]
-            said += [
-                f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}",
-                *table_lines(
-                    ":<30 | old:>9 | new:>9",
-                    (
-                        (words, format(old, form), format(best[name], form))
-                        for name, (words, form) in _of_kinds(self.rows[0]).items()
-                        if (old := self.rows[0][name]) is not None
-                    ),
-                ),
-            ]
+            said.append(f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}")
+            rows = (
+                (words, format(old, form), format(best[name], form))
+                for name, (words, form) in _of_kinds(self.rows[0]).items()
+                if (old := self.rows[0][name]) is not None
+            )
+            said += table_lines(":<30 | old:>9 | new:>9", rows)
         return said
 
 
@@ -216,6 +212,7 @@ def _train(
         },
         "positions": stream.positions,
     }
+    asked = {"--policy-kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
     identity = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
     fitted = fit(
         graph,
@@ -225,7 +222,7 @@ def _train(
         policy_kl=policy_kl,
         threshold=question.threshold,
         checkpoint=_checkpoint(path),
-        identity=identity | {f"--{k.replace('_', '-')}": v for k, v in about["options"].items()},
+        identity={**identity, **checkpoint.options_by_name(options), **asked},
         on_curve=lambda rows: write_curve(path, Training(about, json_fields(rows))),
         quiet=quiet,
     )
@@ -312,7 +309,7 @@ def _check_checkpoint(output: Path, file: NetFile, options: TrainOptions) -> Non
 
     What follows from that, such as steps and shares that were not given, is compared when the training begins.
     """
-    given = {f"--{name.replace('_', '-')}": value for name, value in asdict(options).items() if value is not None}
+    given = {name: value for name, value in checkpoint.options_by_name(options).items() if value is not None}
     given.pop("--share", None)  # what is taken may be less than was asked for
     checkpoint.check(_checkpoint(output), {"the net": file.sha256, **given})
 

@@ -1,0 +1,30 @@
+"""What a run is known by when it is resumed: of its options those that differ from their defaults.
+
+So an option that comes later leaves the runs that were begun before it the same work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def set_options(options: DataclassInstance) -> dict[str, Any]:
+    """The options that differ from their defaults, JSON-able. All fields of the dataclass need a default."""
+    return without_defaults(type(options), _plain(options))
+
+
+def without_defaults(kind: type[DataclassInstance], written: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that an earlier run wrote, of a dataclass `kind`, without those that have their defaults."""
+    defaults = _plain(kind())
+    return {name: value for name, value in written.items() if name not in defaults or value != defaults[name]}
+
+
+def _plain(options: DataclassInstance) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(options)))
+    return plain
