@@ -40,6 +40,19 @@ def test_a_rate_is_read_back_from_its_figures(rate: Rate) -> None:
     assert str(Rate.of_figures(row, "hits", "of")) == str(rate)
 
 
+@pytest.mark.parametrize(
+    ("interval", "words", "points"),
+    [
+        (Interval(-0.0125, -0.02, 0.001), "-0.0125 (-0.0200 to +0.0010)", "-1.25 points (-2.00 to +0.10)"),
+        (Interval(0.5, nan, nan), "+0.5000 (? to ?)", "+50.00 points (? to ?)"),
+    ],
+)
+def test_an_interval_says_what_is_not_known_also_when_read_back(interval: Interval, words: str, points: str) -> None:
+    read = Interval.of_figures(json.loads(json.dumps(json_fields(interval), allow_nan=False)))
+    assert (str(read), read.points) == (words, points)
+    assert read.for_brackets == words.replace(" (", ", 95 %: ").removesuffix(")")
+
+
 def test_columns_are_aligned_and_grow_with_their_cells() -> None:
     columns = "name:<6 | games:>7, | Elo:>6.1f | verdict:<"
     rows = [("a", 1234, 5.25, "better"), ("longer name", 7, -12345.678, ""), ("b",)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isnan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,8 +68,13 @@ class Rate:
     @staticmethod
     def of_figures(row: Mapping[str, Any], count: str = "count", total: str = "total") -> Rate:
         """The rate of a row with `figures` and with both numbers under these names."""
-        rate, low, high = (float("nan") if row[name] is None else row[name] for name in ("rate", "low", "high"))
-        return Rate(row[count], row[total], rate, low, high)
+        return Rate(row[count], row[total], *_or_nan(row["rate"], row["low"], row["high"]))
+
+
+def _or_nan(middle: float | None, low: float | None, high: float | None) -> tuple[float, float, float]:
+    """Numbers of JSON, where None is NaN."""
+    middle, low, high = (float("nan") if number is None else number for number in (middle, low, high))
+    return middle, low, high
 
 
 def far_words(few_drawn: int) -> str:
@@ -315,13 +320,27 @@ class Interval:
         """True when the interval does not hold 0."""
         return self.low > 0 or self.high < 0
 
+    @staticmethod
+    def of_figures(row: Mapping[str, Any]) -> Interval:
+        """The interval whose JSON is this row, where None is NaN."""
+        return Interval(*_or_nan(row["difference"], row["low"], row["high"]))
+
     def __str__(self) -> str:
-        return f"{self.difference:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+        return "{} ({} to {})".format(*self._words("+.4f"))
+
+    @property
+    def for_brackets(self) -> str:
+        """What `str` says, without brackets."""
+        return "{}, 95 %: {} to {}".format(*self._words("+.4f"))
 
     @property
     def points(self) -> str:
         """A difference of shares in percentage points."""
-        return f"{100 * self.difference:+.2f} points ({100 * self.low:+.2f} to {100 * self.high:+.2f})"
+        return "{} points ({} to {})".format(*self._words("+.2f", 100))
+
+    def _words(self, form: str, times: int = 1) -> Iterator[str]:
+        for number in (self.difference, self.low, self.high):
+            yield "?" if isnan(number) else format(times * number, form)
 
 
 def mean_interval(values: Floats) -> Interval:

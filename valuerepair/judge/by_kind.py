@@ -270,9 +270,7 @@ def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
 def _doubt(row: KindRow) -> str:
     if row.finding == "too few games":
         return f"{row.games} games, {FEWEST_GAMES} are needed"
-    change = row.change
-    worse = "worse: " if row.finding == "worse" else ""
-    return f"{worse}{change.difference:+.4f}, 95 %: {change.low:+.4f} to {change.high:+.4f}"
+    return f"{'worse: ' if row.finding == 'worse' else ''}{row.change.for_brackets}"
 
 
 _COLUMNS = "positions:>9, | games:>7, | A times:>7.2f | B times:>7.2f | A:>7.4f | B:>7.4f | B - A:<"

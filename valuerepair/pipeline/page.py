@@ -15,6 +15,7 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import written_whole
 from valuerepair.inputs import read_json
+from valuerepair.intervals import Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
@@ -107,9 +108,9 @@ class RepairOutcome:
         doubts = [
             f"on {_PLACES[each.part]} {_named(doubtful)}"
             for each in pairs
-            if (doubtful := [row for row in each.rows if not _below_zero(row["change"])])
+            if (doubtful := [row for row in each.rows if not Interval.of_figures(row["change"]).high < 0])
         ]
-        if worse := [row for row in self._by_deeper_judge if _above_zero(row["change"])]:
+        if worse := [row for row in self._by_deeper_judge if Interval.of_figures(row["change"]).low > 0]:
             doubts.append(f"by the deeper judge {_named(worse)}")
         if not all(each.found["judge"]["beside"] for each in pairs):
             doubts.append("beside the games, where a search looks most, no position was judged")
@@ -140,7 +141,7 @@ class RepairOutcome:
         name, where = "owed to the candidates", f"on {_PLACES['families']}"
         if (found := pair.recalibrated) is None:
             return Claim(name, False, f"too few positions {where} for curves")
-        said = f"{where}, each net recalibrated, {_points(found['share'])} against the control"
+        said = f"{where}, each net recalibrated, {Interval.of_figures(found['share']).points} against the control"
         if (power := power_of(found)) is None:
             return Claim(name, False, f"{said}; too few games to tell")
         best = f"{100 * BEST_KNOWN:g} % fewer candidates"
@@ -199,38 +200,13 @@ def power_of(found: Mapping[str, Any]) -> float | None:
     return normal.cdf(BEST_KNOWN * rate / error - z)
 
 
-def _below_zero(interval: Mapping[str, float | None]) -> bool:
-    high = interval["high"]
-    return high is not None and high < 0
-
-
-def _above_zero(interval: Mapping[str, float | None]) -> bool:
-    low = interval["low"]
-    return low is not None and low > 0
-
-
 def _number(value: float | None, form: str) -> str:
     return "?" if value is None else format(value, form)
 
 
-def _points(interval: Mapping[str, float | None]) -> str:
-    """A difference of shares with its interval."""
-    low, middle, high = (_number(v if (v := interval[k]) is None else 100 * v, "+.2f") for k in _INTERVAL)
-    return f"{middle} points ({low} to {high})"
-
-
-def _error(interval: Mapping[str, float | None]) -> str:
-    """A difference of squared errors with its interval."""
-    low, middle, high = (_number(interval[k], "+.4f") for k in _INTERVAL)
-    return f"{middle}, 95 %: {low} to {high}"
-
-
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
     """Kinds of positions, with the difference of the squared errors."""
-    return ", ".join(f"{WORDS[row['kind']]} ({_error(row['change'])})" for row in rows)
-
-
-_INTERVAL = ("low", "difference", "high")
+    return ", ".join(f"{WORDS[row['kind']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
 
 
 def _elo(match: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -267,8 +243,8 @@ def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
         WORDS[row["kind"]],
         f"{row['positions']:,}",
         *errors,
-        _error(row["change"]),
-        *(_points(at["change"]) for at in row["candidates"]),
+        Interval.of_figures(row["change"]).for_brackets,
+        *(Interval.of_figures(at["change"]).points for at in row["candidates"]),
     ]
 
 
