@@ -19,7 +19,6 @@ from valuerepair.intervals import Rate, weighted
 from valuerepair.question import QFrom, check_threshold, is_candidate
 from valuerepair.store import second_looks
 from valuerepair.store.second_looks import Afters, Looks, StoredOracle
-from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,7 +240,7 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
         shown[-1] += ": the shares are of these, which are no sample of all (the worst are looked at first)"
     if figures["without_q"]:
         shown.append(f"{figures['without_q']:,} looks have no Q of the kind asked for: unresolved")
-    shown += ["", "verdict", *_rate_lines((each, figures["rates"][each]) for each in VERDICTS)]
+    shown += ["", "verdict", *(f"  {each:<14}{Rate.of_figures(figures['rates'][each])}" for each in VERDICTS)]
     shown += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
     return shown + _table(
         "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
@@ -260,8 +259,5 @@ def summary(figures: Mapping[str, Any]) -> str:
 
 
 def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
-    return ["", title, *_rate_lines((name(row), row[SEARCH_RIGHT]) for row in rows if row[SEARCH_RIGHT]["total"])]
-
-
-def _rate_lines(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[str]:
-    return table_lines(":<12 | :<", ((name, Rate.of_figures(rate)) for name, rate in rows), "  ")
+    filled = [row for row in rows if row[SEARCH_RIGHT]["total"]]
+    return ["", title, *(f"  {name(row):<14}{Rate.of_figures(row[SEARCH_RIGHT])}" for row in filled)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from valuerepair.store.columns import GAME_KEY, KIND
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import load_json, snapshot, table
 from valuerepair.store.rows import NET
-from valuerepair.text import finite, json_fields, table_lines
+from valuerepair.text import finite, json_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -317,8 +317,7 @@ def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
-    cells = ((name(row), Rate.of_figures(row, "candidates", "scored")) for row in rows)
-    return ["", title, *table_lines(":<12 | :<", cells, "  ")]
+    return ["", title, *(f"  {name(row):<14}{Rate.of_figures(row, 'candidates', 'scored')}" for row in rows)]
 
 
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -401,14 +400,14 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     if not figures["candidates"]:
         return []
     shown = ["", f"label, of {figures['candidates']:,} candidates at {figures['threshold']:g}"]
-    shown += _label_lines(row for row in figures["rates"] if row["count"])
+    shown += [_line(row) for row in figures["rates"] if row["count"]]
     if figures["with_priors"] < figures["candidates"]:
         known = figures["with_priors"]
         shown.append(f"  the policy's blindness is known of {known:,} of them (vr stats --labels)")
     for key, title in (("openings", "opening family"), ("pieces", "pieces beside pawns")):
         several = [{**row, "label": row["label"].partition(":")[2]} for row in figures[key] if row["count"] > 1]
         if several:
-            shown += ["", title, *_label_lines(several)]
+            shown += ["", title, *(_line(row) for row in several)]
     if figures["with_wdl"]:
         off, kl = (" / ".join(f"{x:.2f}" for x in figures[key]) for key in ("disagreement", "wdl_kl"))
         shown += ["", f"|net Q - deep Q| {off}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
@@ -435,8 +434,8 @@ def _quantiles(values: NDArray[np.float64]) -> list[float]:
     return np.quantile(values, _QUANTILES).tolist() if len(values) else []
 
 
-def _label_lines(rows: Iterable[dict[str, Any]]) -> list[str]:
-    return table_lines(":<24 | :<", ((row["label"], Rate.of_figures(row)) for row in rows), "  ")
+def _line(row: dict[str, Any]) -> str:
+    return f"  {row['label']:<26}{Rate.of_figures(row)}"
 
 
 def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
