@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from valuerepair import signals
 from valuerepair.archives.open import find_sources, total_bytes
-from valuerepair.archives.options import EVAL, SampleOptions
+from valuerepair.archives.options import EVAL, HEADER_FILTERS, SampleOptions
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.sampling import read_whole_games
 from valuerepair.chess import v6, values
