@@ -73,7 +73,7 @@ def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluatedPosition:
     """What a net thinks of a position before it searches. Values are from the side to move.
 
     `q` lies in [-1, 1]; `wdl` are probabilities, None of nets with a scalar head; `moves_left` plies, None of nets that
@@ -117,7 +117,7 @@ def evaluate_each(
     top: int = 5,
     heads: Heads | None = None,
     device: str = "auto",
-) -> Iterator[Evaluated]:
+) -> Iterator[EvaluatedPosition]:
     """What a net thinks of each position, with its `top` moves, as they are read: `vr eval`.
 
     `positions` and `net` are as in `evaluate`; those of a file are ``read_positions("some.epd")``. `heads` of the net
@@ -134,7 +134,7 @@ def evaluate_each(
             some = list(islice(coming, _AT_ONCE))
 
 
-def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[Evaluated]:
+def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[EvaluatedPosition]:
     from valuerepair.nets.position_text import san
 
     values, (moves, offsets, p) = net.evaluate_with_priors(PositionBatch.from_positions(positions))
@@ -142,7 +142,7 @@ def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[Evalua
         row = slice(offsets[i], offsets[i + 1])
         order = np.argsort(-p[row], kind="stable")[:top]
         best = moves[row][order]
-        yield Evaluated(
+        yield EvaluatedPosition(
             position,
             net.identity,
             float(values.q[i]),

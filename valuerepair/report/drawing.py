@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.values import Alpha
-from valuerepair.errors import ValueRepairError, printable
+from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Ids, Rate, weighted
 from valuerepair.question import is_candidate
+from valuerepair.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,11 +117,6 @@ def counted(rows: Scored, threshold: float) -> str:
         f"{len(off):,} positions, {int(off.sum()):,} candidates ({100 * rows.rate(off).rate:.2f} %{by}) "
         f"with |{'calibrated' if rows.calibrated else 'net'} Q − deep Q| ≥ {threshold:g}{left_out}"
     )
-
-
-def percent(rate: Rate) -> str:
-    """A rate with its interval."""
-    return f"{100 * rate.rate:.2f} % (95 %: {100 * rate.low:.2f} to {100 * rate.high:.2f})"
 
 
 def for_figure(text: str) -> str:

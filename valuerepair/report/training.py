@@ -8,9 +8,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from valuerepair.errors import printable
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, for_figure
+from valuerepair.text import printable
 from valuerepair.training.train import Training, read_curve
 
 Rows = Sequence[Mapping[str, Any]]
