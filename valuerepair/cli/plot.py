@@ -51,7 +51,7 @@ def command(
     db: str,
     question: vr.Question | vr.Worst,
 ) -> None:
-    """Options -> `vr.write_plot`; the help is `HELP`."""
+    """Writes the plot and says what it shows; the help is `HELP`."""
     # What is wrong with the command line is said before a large store is read.
     _check(context, kind, source)
     print_result(
