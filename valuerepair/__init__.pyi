@@ -12,13 +12,16 @@ from .api.playing import elo as elo
 from .api.playing import match as match
 from .api.playing import plan_match as plan_match
 from .api.playing import selfplay as selfplay
+from .api.repairing import plan_repair as plan_repair
 from .api.repairing import repair as repair
 from .api.stores import Candidate as Candidate
 from .api.stores import MinedStore as MinedStore
 from .api.stores import open_store as open_store
 from .api.stores import stats as stats
+from .api.training import mix as mix
 from .api.training import rescore as rescore
 from .api.training import train as train
+from .api.training import weigh_chunks as weigh_chunks
 from .api.training import write_chunks as write_chunks
 from .api.training import write_game_chunks as write_game_chunks
 from .api.writing import plot as plot

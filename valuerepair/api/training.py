@@ -1,4 +1,4 @@
-"""What training learns from and the training itself: `train`, `write_chunks`, `write_game_chunks`, `rescore`."""
+"""What training learns from (`write_chunks`, `write_game_chunks`, `mix`, `rescore`, `weigh_chunks`) and `train`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from valuerepair.api.calls import Path, Stored, opened_store, paths_of
-from valuerepair.question import Question
+from valuerepair.api.calls import (
+    Asked,
+    Path,
+    Stored,
+    finished,
+    opened_store,
+    paths_of,
+    resolved,
+    shown_progress,
+    split_of,
+)
+from valuerepair.errors import UsageError
+from valuerepair.question import Calibrated, Question
+from valuerepair.training.options import SHARE_OF_GAMES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,10 +29,12 @@ if TYPE_CHECKING:
     from valuerepair.archives.options import SampleOptions
     from valuerepair.judge.split import Split
     from valuerepair.training.chunk_output import ChunkForm
-    from valuerepair.training.game_chunks import GameChunkOptions
+    from valuerepair.training.game_chunks import GameChunkOptions, GameChunksSummary
+    from valuerepair.training.mix import By, Form, Mixture
     from valuerepair.training.options import TrainOptions
     from valuerepair.training.rescore import Fields, Rescored
     from valuerepair.training.store_chunks import ChunkOptions
+    from valuerepair.training.weighted import WeighedChunks
 
 log = logging.getLogger(__name__)
 
@@ -100,11 +114,11 @@ def rescore(
     chunks: Path | Iterable[Path],
     store: Stored,
     out: Path,
-    question: Question | None = None,
+    question: Asked = None,
     *,
     fields: Fields = "q",
     candidates_only: bool = False,
-    split: Split | None = None,
+    split: Split | Path | None = None,
     quiet: bool = True,
 ) -> Rescored:
     """Puts the judge's values into training chunks that exist: `vr rescore`.
@@ -123,12 +137,84 @@ def rescore(
             paths_of(chunks),
             opened,
             os.fspath(out),
-            question,
+            resolved(opened, question, to_train=True),
             fields=fields,
             candidates_only=candidates_only,
-            split=split,
+            split=split_of(split),
             quiet=quiet,
         )
+
+
+def mix(
+    repair: Path | Iterable[Path],
+    normal: Path | Iterable[Path],
+    folder: Path,
+    *,
+    share: float = SHARE_OF_GAMES,
+    by: By = "games",
+    form: Form = "tar",
+    total: int | None = None,
+    seed: int = 0,
+    quiet: bool = True,
+) -> Mixture:
+    """Mixes chunks of games from repair books with those of other games, in the new folder `folder`: `vr mix`.
+
+    `repair` and `normal` are folders and tars of lc0's training chunks. `share` is that of the repair games in the
+    mixture, counted `by` ``games`` or ``positions``; `total` is how many of them the mixture has at most, None: the
+    largest mixture of that share. `form` is ``tar``, or ``links`` for folders of hard links. Games are drawn and
+    shuffled by `seed` and content. Returns the `Mixture`: `manifest` is the content of manifest.json, `lines()` are
+    what `vr mix` says. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.training.mix import MixOptions, Mixture, mix
+
+    options = MixOptions(tuple(paths_of(repair)), tuple(paths_of(normal)), share, by, form, total, seed=seed)
+    return Mixture(os.fspath(folder), mix(options, os.fspath(folder), quiet=quiet))
+
+
+def weigh_chunks(
+    chunks: Path | Iterable[Path],
+    formula: str = "diff-focus",
+    *,
+    calibration: Calibrated = "none",
+    plot: Path | None = None,
+    side: Path | None = None,
+    sampled: Path | None = None,
+    keep: float | None = None,
+    quiet: bool = True,
+) -> WeighedChunks:
+    """Weighs the positions of training chunks by what the search changed in the net's judgement: `vr weights`.
+
+    `chunks` are folders and tars of lc0's training chunks; `formula` is ``diff-focus``, ``position-sampling`` or
+    ``soft``, with its parameters as in ``diff-focus:min=0.1,slope=2``. With `calibration` ``fitted`` the net's Q is
+    replaced by the search's Q to be expected given it. `plot` is a file (.png, .svg, .pdf) for a figure, `side` one
+    (.parquet) for the weights, `sampled` a new folder for chunks of records drawn by weight, of which it has about the
+    share `keep` (None: by the weights as they are). Returns the `WeighedChunks`: `measured` and, with `sampled`, the
+    `manifest`; its `lines()` are what `vr weights` says. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.files import check_new_folder
+    from valuerepair.training.weighted import WeighedChunks, measure, write_sampled
+    from valuerepair.training.weights import parse_formula, written
+
+    chosen = parse_formula(formula)
+    if keep is not None and (sampled is None or not 0 < keep <= 1):
+        raise UsageError(f"--keep {keep:g}: goes with --sampled, and lies above 0 and not above 1")
+    # What is wrong with the call is said before many games are read.
+    if sampled is not None:
+        check_new_folder(sampled)
+    if plot is not None:
+        from valuerepair.report import style
+
+        style.format_of(plot)
+    weights_file = None if side is None else os.fspath(side)
+    measured = measure(paths_of(chunks), chosen, weights_file, calibration=calibration, quiet=quiet)
+    if plot is not None:
+        from valuerepair.report import weights_plot
+
+        style.save(weights_plot.draw(measured.tally, written(chosen)), plot)
+    if sampled is None:
+        return WeighedChunks(measured)
+    folder = os.fspath(sampled)
+    return WeighedChunks(measured, folder, write_sampled(measured, folder, keep=keep, quiet=quiet))
 
 
 def write_game_chunks(
@@ -140,12 +226,12 @@ def write_game_chunks(
     net: str | None = None,
     store: Stored | None = None,
     question: Question | None = None,
-    split: Split | None = None,
+    split: Split | Path | None = None,
     form: ChunkForm = "tar",
     device: str = "auto",
     threads: int | None = None,
     quiet: bool = True,
-) -> dict[str, Any]:
+) -> GameChunksSummary:
     """Writes games of archives as training chunks, one a game, in order: `vr chunks`.
 
     `archives` are files or folders; `sample` says which games (its filters by headers, its share and seed), `options`
@@ -154,15 +240,15 @@ def write_game_chunks(
     before the evaluation that the game holds. Games that the `split` holds out are left out. `form`: ``tar``, or
     ``files`` for a file a game. `quiet`: no progress on standard error.
 
-    Returns what manifest.json in the folder says. The same call goes on with what an interrupted one has left. An
-    interruption (Ctrl-C) ends it as a `KeyboardInterrupt`; complete tars stay. Raises ValueRepairError and UsageError.
+    The same call goes on with what an interrupted one has left. An interruption (Ctrl-C) raises Interrupted, with all
+    complete tars kept. Returns the `GameChunksSummary`: `manifest` is the content of manifest.json in the folder,
+    `report` says what was read; its `lines()` are what `vr chunks` says. Raises ValueRepairError and UsageError.
     """
-    from valuerepair.chess.progress import Progress
     from valuerepair.training.game_chunks import write_game_chunks
 
     with (
         nullcontext() if store is None else opened_store(store) as opened,
-        Progress("chunks", None, "bytes", quiet=quiet) as progress,
+        shown_progress("chunks", None, "bytes", quiet=quiet) as progress,
     ):
         written = write_game_chunks(
             paths_of(archives),
@@ -172,12 +258,10 @@ def write_game_chunks(
             net=net,
             store=opened,
             question=question,
-            split=split,
+            split=split_of(split),
             form=form,
             device=device,
             threads=threads,
             progress=progress,
         )
-    if written.manifest is None:
-        raise KeyboardInterrupt
-    return written.manifest
+    return finished(written, written.interrupted)

@@ -230,7 +230,7 @@ def _write_chunks(
     from valuerepair.api.calls import plain, resolved
     from valuerepair.errors import UsageError
     from valuerepair.store.store import Store
-    from valuerepair.training.records import parse_policy
+    from valuerepair.training.options import parse_policy
     from valuerepair.training.store_chunks import ChunkOptions, summary
 
     if output is None:
