@@ -126,7 +126,7 @@ def test_the_table_has_costs_and_comparisons(tmp_path: Path) -> None:
     """As `table` writes it, with the ladder's own share of the budget against the others' at that and at all of it."""
     dice = np.random.default_rng(2)
     arms = {}
-    for arm, share in product(ARMS, SHARES):
+    for arm, share in [("original", 0.0), *product(ARMS, SHARES)]:
         error = 0.06 - 0.01 * share
         arms[arm, share] = Arm(np.full(2, error), error + dice.normal(0, 1e-5, (50, 2)), np.zeros((50, 2)))
     costs = {at: [labels.Spent(40_000_000, 20_000), labels.Spent(39_000_000, 19_000)] for at in arms}
@@ -137,5 +137,5 @@ def test_the_table_has_costs_and_comparisons(tmp_path: Path) -> None:
     write_table(pd.DataFrame(rows), tmp_path / "labels.csv")
     shown = page.labels(tmp_path)
     assert len(shown) == 2 + len(arms)
-    assert shown[2].startswith("| `1000` | 2 | 19,500 | 39.5 million | 0.0550 (")
-    assert page.labels_compared(tmp_path)[3].startswith("| `ladder` | 0.5 | `1000` | 1 | **+10.0 (")
+    assert shown[3].startswith("| `1000` | 2 | 19,500 | 39.5 million | 0.0550 (")
+    assert page.labels_compared(tmp_path)[3 + len(ARMS)].startswith("| `ladder` | 0.5 | `1000` | 1 | **+10.0 (")

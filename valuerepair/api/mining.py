@@ -105,7 +105,6 @@ def _opening(
     workers: int | None,
 ) -> AbstractContextManager[Opened | OpenedImport]:
     """What opens net and deep search, on this machine or on a cluster."""
-    from valuerepair.cluster.connection import parse_cluster
     from valuerepair.nets.heads import Heads
     from valuerepair.runs.evaluators import open_run
 
@@ -113,6 +112,7 @@ def _opening(
     net_options = {"device": device, "value_head": chosen.value, "policy_head": chosen.policy}
     if cluster is None:
         return open_run(paths, deep, net, workers, **net_options)
+    from valuerepair.cluster.connection import parse_cluster
     from valuerepair.cluster.evaluators import open_on_cluster
 
     return open_on_cluster(parse_cluster(cluster), deep, net, workers, **net_options)

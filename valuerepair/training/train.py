@@ -211,7 +211,7 @@ def _train(
         },
         "positions": stream.positions,
     }
-    asked = {"--policy-kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
+    asked = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
     identity = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
     fitted = fit(
         graph,
