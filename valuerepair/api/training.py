@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.api.calls import (
     Asked,
     Path,
     Stored,
+    asked_with,
     finished,
     opened_store,
     paths_of,
+    plain,
     resolved,
     shown_progress,
     split_of,
 )
-from valuerepair.errors import UsageError
-from valuerepair.question import Calibrated, Question
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.question import Calibrated, Question, Worst
+from valuerepair.store import DEFAULT_PATH
 from valuerepair.training.options import SHARE_OF_GAMES
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from valuerepair.archives.options import SampleOptions
     from valuerepair.judge.split import Split
+    from valuerepair.nets.heads import Heads
+    from valuerepair.store.store import Store
     from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.game_chunks import GameChunkOptions, GameChunksSummary
     from valuerepair.training.mix import By, Form, Mixture
     from valuerepair.training.options import TrainOptions
     from valuerepair.training.rescore import Fields, Rescored
     from valuerepair.training.store_chunks import ChunkOptions
+    from valuerepair.training.train import Training
     from valuerepair.training.weighted import WeighedChunks
 
 log = logging.getLogger(__name__)
@@ -44,30 +50,80 @@ def train(
     output: Path,
     chunks: Path | Iterable[Path] = (),
     store: Path | None = None,
-    question: Question | None = None,
+    question: Asked = None,
     options: TrainOptions | None = None,
     *,
-    split: Split | None = None,
+    split: Split | Path | None = None,
     quiet: bool = True,
-) -> pd.DataFrame:
+) -> Training:
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says which of its positions
-    are candidates (with its alpha None, by a stored fit to the slope or to results, else by 170), `options` how to
-    train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the store. The same call goes
-    on with what an interrupted one has left. `quiet`: no progress on standard error.
+    are candidates (its net is not looked at; with its alpha None, by a stored fit to the slope or to results, else by
+    170), `options` how to train, as in ``TrainOptions(steps=500, only="value")``, `split` what it never sees of the
+    store. The same call goes on with what an interrupted one has left. `quiet`: no progress on standard error.
 
-    Returns the curve: a row each time the net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean
-    since the row before), and of games held out `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`,
-    `judge_move`, `mean_dq`, `rate`, `rate_calibrated`, `newly_wrong`. attrs: net, options, games, `amplitude`
-    (`lambda`, and `measures` of what was written), and `written`: the step whose net was written, and by how much (`q`,
-    `p`) the file is off the trained parameters. Raises ValueRepairError and UsageError.
+    Returns the `Training`; its `lines()` are what `vr train` says. Its `curve` is a frame with a row each time the net
+    was judged, the first of the old net: `step`, `lr`, `train_loss` (mean since the row before), and of games held out
+    `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`, `judge_move`, `mean_dq`, `rate`, `rate_calibrated`,
+    `newly_wrong`. Its `about`: net, options, games, `amplitude` (`lambda`, and `measures` of what was written), and
+    `written`: the step whose net was written, and by how much (`q`, `p`) the file is off the trained parameters.
+    Raises UsageError, also for a net that the store has no values of, and ValueRepairError.
     """
+    from valuerepair.training.options import TrainOptions
     from valuerepair.training.train import train
 
+    options = options or TrainOptions()
     paths = [] if chunks == () else paths_of(chunks)
-    where = os.fspath(store) if store is not None else None
-    return train(net, output, paths, where, question, options, split=split, quiet=quiet).curve
+    where = None if store is None else os.fspath(store)
+    held_out = split_of(split)
+    asked = _about_net(net, where, question, options.heads)
+    training = train(net, os.fspath(output), paths, where, asked, options, split=held_out, quiet=quiet)
+    if where is None or not isinstance(split, str | os.PathLike):
+        return training
+    return replace(training, next_step=_comparison(net, os.fspath(output), where, os.fspath(split), training))
+
+
+def _about_net(net: str, store: str | None, asked: Asked, heads: Heads) -> Question:
+    """The question about the net that is trained, resolved; without a store only its threshold counts."""
+    from valuerepair.nets.registry import locate
+    from valuerepair.nets.weights import read_net_file
+
+    path = str(locate(net))
+    file = read_net_file(path)
+    # By the file's name a store has the values of the usual heads.
+    asked = asked_with(asked, net=file.sha256 + heads.variant if heads.variant else path)
+    if store is not None:
+        with opened_store(store) as opened:
+            if file.header is not None:  # else it cannot be trained at all, which `train` says
+                _check_known(opened, plain(asked).net, path)
+            return resolved(opened, asked, to_train=True)
+    if isinstance(asked, Worst):
+        raise UsageError(f"--threshold {asked}: is a share of a store's positions; give a number, or --store")
+    return Question(threshold=asked.threshold)
+
+
+def _check_known(store: Store, net: str | None, path: str) -> None:
+    """Raises UsageError for a net that the store has no values of."""
+    known, _ = store.names(*store.pick())
+    try:
+        store.pick(net)
+    except ValueRepairError:
+        names = store.nets().set_index("sha256")["name"]
+        first = str(names[known]) if names.tolist().count(names[known]) == 1 else known[:12]
+        words = shlex.join(["vr", "remeasure", "--db", store.path, "--net", first, "--net", path])
+        raise UsageError(f"{path}: {store.path} has no values of this net; first run: {words}") from None
+
+
+def _comparison(net: str, output: str, store: str, split: str, training: Training) -> str:
+    """The command that compares the new net with the old one, on what training did not see, by the alpha that it
+    learned."""
+    words = ["vr", "remeasure", "--net", net, "--net", output, "--split", split]
+    if store != DEFAULT_PATH:
+        words += ["--db", store]
+    if (alpha := training.about["options"]["alpha"]) is not None:
+        words += ["--alpha", f"{alpha:g}"]
+    return shlex.join(words)
 
 
 def write_chunks(

@@ -61,10 +61,12 @@ _LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a training was: its options, what it was of, its curve (a row a judgement), what was written."""
+    """What a training was: its options, what it was of, its curve (a row a judgement), what was written; and the
+    command that compares the new net with the old one, on what training did not see."""
 
     about: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
+    next_step: str | None = None
 
     @property
     def curve(self) -> pd.DataFrame:
@@ -104,7 +106,11 @@ class Training:
             for name, (words, form) in _of_kinds(self.rows[0]).items():
                 if self.rows[0][name] is not None:
                     said.append(f"{words:30}{self.rows[0][name]:>10{form}}{best[name]:>10{form}}")
-        return said
+        return said if self.next_step is None else [*said, f"next: {self.next_step}"]
+
+    def as_json(self) -> dict[str, Any]:
+        """As the file beside the net has it: `about`, and its curve."""
+        return {**self.about, "curve": list(self.rows)}
 
 
 def _of_kinds(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -443,7 +449,7 @@ def curve_path(output: str | os.PathLike[str]) -> Path:
 
 def write_curve(output: Path, training: Training) -> None:
     """Writes options and curve beside the net."""
-    text = json.dumps({**training.about, "curve": list(training.rows)}, indent=1, ensure_ascii=False)
+    text = json.dumps(training.as_json(), indent=1, ensure_ascii=False)
     with written_whole(curve_path(output), outputs.CURVE) as partial:
         partial.write_text(text + "\n", "utf-8")
 
