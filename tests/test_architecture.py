@@ -50,7 +50,6 @@ OF_COMMANDS = ("cli", "command", "errors", "outputs", "question", "signals", "ve
                "archives.options", "books.options", "training.options", "play.referee.parse_draw_rule")  # fmt: skip
 # Commands that still do more than options -> one call of a public function -> print. This set only gets shorter.
 NOT_YET_ONE_CALL = {
-    "books", "export", "split",
     "completion", "doctor", "elo", "eval", "experiment", "match", "nets", "plot", "remeasure", "report",
     "search", "show", "similar", "store", "uci",
 }  # fmt: skip

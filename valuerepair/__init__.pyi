@@ -24,11 +24,15 @@ from .api.training import train as train
 from .api.training import weigh_chunks as weigh_chunks
 from .api.training import write_chunks as write_chunks
 from .api.training import write_game_chunks as write_game_chunks
+from .api.writing import export as export
+from .api.writing import export_positions as export_positions
+from .api.writing import make_split as make_split
 from .api.writing import plot as plot
 from .api.writing import write_books as write_books
 from .api.writing import write_report as write_report
 from .api.writing import write_suite as write_suite
 from .archives.options import SampleOptions as SampleOptions
+from .books.check import BookCheck as BookCheck
 from .books.options import BookOptions as BookOptions
 from .chess.positions import Position as Position
 from .chess.values import cp_to_q as cp_to_q

@@ -129,11 +129,11 @@ def _comparison(net: str, output: str, store: str, split: str, training: Trainin
 def write_chunks(
     store: Stored,
     folder: Path,
-    question: Question | None = None,
+    question: Asked = None,
     options: ChunkOptions | None = None,
     *,
     net: str | None = None,
-    split: Split | None = None,
+    split: Split | Path | None = None,
     form: ChunkForm = "tar",
     device: str = "auto",
     threads: int | None = None,
@@ -149,21 +149,25 @@ def write_chunks(
 
     Returns what manifest.json in the folder says. Raises UsageError and ValueRepairError.
     """
-    from valuerepair.chess.progress import Progress
     from valuerepair.judge.labelled import open_stored
-    from valuerepair.training.store_chunks import write_chunks
+    from valuerepair.outputs import check_folder
+    from valuerepair.training.store_chunks import summary, write_chunks
 
-    asked = question or Question()
+    check_folder(folder)
+    held_out = split_of(split)
     with opened_store(store) as opened:
-        asked, said = opened.for_training(asked)
+        asked, said = opened.for_training(resolved(opened, question, to_train=True))
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(opened, which, net, device=device, threads=threads) as used,
-            Progress("writing", unit="chunks", quiet=quiet) as progress,
+            shown_progress("writing", None, "chunks", quiet=quiet) as progress,
         ):
             for line in said:
                 log.info(line)
-            return write_chunks(opened, folder, used, asked, options, split=split, form=form, progress=progress)
+            manifest = write_chunks(opened, folder, used, asked, options, split=held_out, form=form, progress=progress)
+    for line in summary(manifest, folder):
+        log.info(line)
+    return manifest
 
 
 def rescore(

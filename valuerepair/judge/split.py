@@ -475,6 +475,28 @@ def _candidates(store: Store, question: Question) -> Ids | None:
     return frame.loc[hit, "position_id"].to_numpy(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenSplit:
+    """A `split` in the file `output`, and what a store has of each part of it, by its name; candidates are those at
+    `threshold`. `next_step` is the command to go on with, None where there is no candidate to train on."""
+
+    output: str
+    split: Split
+    parts: Mapping[str, PartCount]
+    threshold: float
+    next_step: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-able: the file, the split, and the counts."""
+        parts = {name: asdict(count) for name, count in self.parts.items()}
+        return {"output": self.output, "split": asdict(self.split), "parts": parts}
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        following = [] if self.next_step is None else [f"next: {self.next_step}"]
+        return [f"{self.output}: {self.split}", *parts_lines(self.parts, self.threshold), *following]
+
+
 def parts_lines(counts: Mapping[str, PartCount], threshold: float) -> list[str]:
     """`count_parts` as a table for a terminal."""
     scored = all(count.candidates is not None for count in counts.values())
