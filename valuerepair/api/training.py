@@ -143,7 +143,7 @@ def write_chunks(
 
     The positions are those that `train` learns from, by the same alpha, and their value is the judge's. `question` says
     which of them are candidates, `options` (`ChunkOptions`) which are drawn and what their records say. `net` is the
-    file of the question's net, whose policy is needed (None: where the store knows it to be). With a `split` positions
+    file of the question's net, whose policy is needed (None: that of the question, or where the store knows it to be). With a `split` positions
     are of its part to train on, or of `options.part`. `form` is ``tar`` or ``files``; `folder` must be new, or what an
     interrupted call has left, which is gone on with. `quiet`: no progress on standard error.
 
@@ -159,7 +159,7 @@ def write_chunks(
         asked, said = opened.for_training(resolved(opened, question, to_train=True))
         which = opened.frame(asked, text=False, only=("position_id",)).attrs["net"]
         with (
-            open_stored(opened, which, net, device=device, threads=threads) as used,
+            open_stored(opened, which, net or plain(question).net, device=device, threads=threads) as used,
             shown_progress("writing", None, "chunks", quiet=quiet) as progress,
         ):
             for line in said:

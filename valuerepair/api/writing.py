@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from valuerepair import outputs
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress, split_of
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.question import Question
 
 if TYPE_CHECKING:
@@ -89,7 +92,6 @@ def make_split(
     positions, games and candidates the store has; its `lines()` are what `vr split` says. Raises UsageError and
     ValueRepairError.
     """
-    from valuerepair import outputs
     from valuerepair.judge.split import WrittenSplit, choose_split, count_parts, keep_split, write_split
 
     path, file = os.fspath(store), os.fspath(output)
@@ -144,7 +146,6 @@ def export(
     `question`'s net and oracle, or its candidates alone, the largest disagreement first; with `labels` their columns,
     and with a `split` only one `part` of it. Returns the number of rows. Raises UsageError and ValueRepairError.
     """
-    from valuerepair import outputs
     from valuerepair.judge.labelled import with_labels
     from valuerepair.store import export as tables
 
@@ -154,13 +155,13 @@ def export(
     _check_place(file, kind, outputs.TABLES[kind])
     with opened_store(store) as opened:
         asked = resolved(opened, question)
-        frame = _of_part(opened, _rows(opened, asked, candidates_only), held_out, part)
+        rows = opened.candidates(asked) if candidates_only else opened.frame(asked)
+        frame = _of_part(opened, rows, held_out, part)
         if labels:
             frame = with_labels(opened, frame)
-    if file is None:
-        tables.write_stream(frame, kind, sys.stdout.buffer)
-    else:
-        tables.write_file(frame, kind, file)
+    with _stream(file, outputs.TABLES[kind]) as stream:
+        tables.write_stream(frame, kind, stream)
+    if file is not None:
         log.info(f"{file}: {len(frame):,} positions")
     return len(frame)
 
@@ -183,7 +184,6 @@ def export_positions(
     many of the positions the store's own split holds out. Returns the `WrittenPositions`: what was written, and left
     out. Raises UsageError and ValueRepairError.
     """
-    from valuerepair import outputs
     from valuerepair.judge.split import warning_of_held_out
     from valuerepair.training import nnue
 
@@ -192,13 +192,13 @@ def export_positions(
     _check_place(file, kind, outputs.TRAINERS[kind])
     with opened_store(store) as opened:
         asked = resolved(opened, question)
-        frame = _of_part(opened, _rows(opened, asked, candidates_only), held_out, part)
+        rows = opened.candidates(asked) if candidates_only else opened.frame(asked)
+        frame = _of_part(opened, rows, held_out, part)
         if held_out is None and (warning := warning_of_held_out(opened, frame["position_id"].to_numpy(np.int64))):
             log.info(warning)
-    if file is None:
-        written = nnue.write_stream(frame, kind, sys.stdout.buffer, pawn)
-    else:
-        written = nnue.write_positions(frame, file, kind, pawn)
+    with _stream(file, outputs.TRAINERS[kind]) as stream:
+        written = nnue.write_stream(frame, kind, stream, pawn)
+    if file is not None:
         log.info(f"{file}: {written.positions:,} positions, scores of {pawn:g} a pawn")
     for line in written.lines():
         log.info(line)
@@ -219,19 +219,17 @@ def write_suite(
     out). The file appears whole or not at all; without a path (or with ``-``) it goes to standard output. Returns the
     `WrittenSuite`, which counts what was written and left out. Raises ValueRepairError and UsageError.
     """
-    from valuerepair import outputs
-    from valuerepair.books import suite
+    from valuerepair.books.suite import write_suite_stream
 
     file, held_out = _file(path), split_of(split)
     _check_place(file, "epd", outputs.SUITE)
     with opened_store(store) as opened:
         asked = resolved(opened, question)
         rows = _of_part(opened, opened.candidates(asked), held_out, part)
-        if file is None:
-            written = suite.write_suite_stream(opened, rows, asked.threshold, sys.stdout.buffer)
-        else:
-            written = suite.write_suite_file(opened, rows, asked.threshold, file)
-            log.info(f"{file}: {written.positions:,} blind spots of {written.net}")
+        with _stream(file, outputs.SUITE) as stream:
+            written = write_suite_stream(opened, rows, asked.threshold, stream)
+    if file is not None:
+        log.info(f"{file}: {written.positions:,} blind spots of {written.net}")
     for line in written.lines():
         log.info(line)
     return written
@@ -242,18 +240,22 @@ def _file(path: Path | None) -> str | None:
     return None if path is None or os.fspath(path) == "-" else os.fspath(path)
 
 
+@contextmanager
+def _stream(file: str | None, kind: FileKind) -> Iterator[IO[bytes]]:
+    """Standard output, or a file that appears whole or not at all."""
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    with written_whole(file, kind) as partial, partial.open("wb") as stream:
+        yield stream
+
+
 def _check_place(file: str | None, format: str, kind: FileKind) -> None:
     """Raises UsageError where a file of this format cannot be written."""
-    from valuerepair.outputs import check_output
-
     if file is not None:
-        check_output(file, kind)
+        outputs.check_output(file, kind)
     elif format in ("parquet", "bin"):
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
-
-
-def _rows(store: Store, asked: Question, candidates_only: bool) -> pd.DataFrame:
-    return store.candidates(asked) if candidates_only else store.frame(asked)
 
 
 def _of_part(store: Store, rows: pd.DataFrame, split: Split | None, part: str) -> pd.DataFrame:

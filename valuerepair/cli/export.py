@@ -147,5 +147,4 @@ def _write_chunks(
         raise UsageError("--format chunks: give a new folder with -o")
     form, (_, policy_share) = given.pop("form"), parse_policy(given.pop("policy"), "net", "judge")
     options = vr.ChunkOptions(policy_share=policy_share, part=part or "train", **given)
-    net = (question.question if isinstance(question, vr.Worst) else question).net
-    vr.write_chunks(db, output, question, options, net=net, split=split, form=form, quiet=is_quiet())
+    vr.write_chunks(db, output, question, options, split=split, form=form, quiet=is_quiet())

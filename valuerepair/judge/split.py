@@ -493,18 +493,13 @@ class WrittenSplit:
 
     def lines(self) -> list[str]:
         """For a terminal."""
-        following = [] if self.next_step is None else [f"next: {self.next_step}"]
-        return [f"{self.output}: {self.split}", *parts_lines(self.parts, self.threshold), *following]
-
-
-def parts_lines(counts: Mapping[str, PartCount], threshold: float) -> list[str]:
-    """`count_parts` as a table for a terminal."""
-    scored = all(count.candidates is not None for count in counts.values())
-    lines = [f"{'':10}{'positions':>12}{'games':>12}" + f"{f'candidates at {threshold:g}':>20}" * scored]
-    for name, count in counts.items():
-        candidates = f"{count.candidates:>20,}" if count.candidates is not None else ""
-        lines.append(f"{name:10}{count.positions:>12,}{count.games:>12,}{candidates}")
-    return lines
+        scored = all(count.candidates is not None for count in self.parts.values())
+        header = f"{'':10}{'positions':>12}{'games':>12}" + f"{f'candidates at {self.threshold:g}':>20}" * scored
+        lines = [f"{self.output}: {self.split}", header]
+        for name, count in self.parts.items():
+            candidates = f"{count.candidates:>20,}" if count.candidates is not None else ""
+            lines.append(f"{name:10}{count.positions:>12,}{count.games:>12,}{candidates}")
+        return lines if self.next_step is None else [*lines, f"next: {self.next_step}"]
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
