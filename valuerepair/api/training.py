@@ -143,9 +143,9 @@ def write_chunks(
 
     The positions are those that `train` learns from, by the same alpha, and their value is the judge's. `question` says
     which of them are candidates, `options` (`ChunkOptions`) which are drawn and what their records say. `net` is the
-    file of the question's net, whose policy is needed (None: that of the question, or where the store knows it to be). With a `split` positions
-    are of its part to train on, or of `options.part`. `form` is ``tar`` or ``files``; `folder` must be new, or what an
-    interrupted call has left, which is gone on with. `quiet`: no progress on standard error.
+    file of the question's net, whose policy is needed (None: the question's own, or where the store knows it to be).
+    With a `split` positions are of its part to train on, or of `options.part`. `form` is ``tar`` or ``files``; `folder`
+    must be new, or what an interrupted call has left, which is gone on with. `quiet`: no progress on standard error.
 
     Returns what manifest.json in the folder says. Raises UsageError and ValueRepairError.
     """
