@@ -40,7 +40,8 @@ def frame(path: Path) -> pd.DataFrame:
 def written(path: Path, folder: Path, **options: Any) -> dict[str, Any]:
     """The manifest, read from its file."""
     with Store.open(path) as store:
-        write_books(store, folder, options.pop("question", None), BookOptions(**{"near_duplicates": "keep", **options}))
+        question, split = options.pop("question", None), options.pop("split", None)
+        write_books(store, folder, question, BookOptions(**{"near_duplicates": "keep", **options}), split)
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
     return manifest
 

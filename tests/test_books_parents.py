@@ -69,7 +69,8 @@ def games(archive: Path) -> list[list[chess.Board]]:
 
 def _book(db: Path, folder: Path, **options: Any) -> dict[str, Any]:
     with Store.open(db) as store:
-        write_books(store, folder, Question(threshold=THRESHOLD, alpha=170.0), BookOptions(**options))
+        question, split = Question(threshold=THRESHOLD, alpha=170.0), options.pop("split", None)
+        write_books(store, folder, question, BookOptions(**options), split)
     assert check_book(folder / "book.pgn") == check_book(folder / "book.epd") == []
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
     return manifest
