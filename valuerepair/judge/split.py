@@ -45,6 +45,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.store import files
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
+from valuerepair.text import table_lines
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -494,12 +495,14 @@ class WrittenSplit:
     def lines(self) -> list[str]:
         """For a terminal."""
         scored = all(count.candidates is not None for count in self.parts.values())
-        header = f"{'':10}{'positions':>12}{'games':>12}" + f"{f'candidates at {self.threshold:g}':>20}" * scored
-        lines = [f"{self.output}: {self.split}", header]
-        for name, count in self.parts.items():
-            candidates = f"{count.candidates:>20,}" if count.candidates is not None else ""
-            lines.append(f"{name:10}{count.positions:>12,}{count.games:>12,}{candidates}")
-        return lines if self.next_step is None else [*lines, f"next: {self.next_step}"]
+        head = f"candidates at {self.threshold:g}" if scored else ""
+        columns = f":<10 | positions:>11, | games:>11, | {head}:>19,"
+        rows = (
+            (name, count.positions, count.games, "" if count.candidates is None else count.candidates)
+            for name, count in self.parts.items()
+        )
+        following = [] if self.next_step is None else [f"next: {self.next_step}"]
+        return [f"{self.output}: {self.split}", *table_lines(columns, rows), *following]
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
