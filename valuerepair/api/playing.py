@@ -52,6 +52,8 @@ def selfplay(
     where = None if store is None else os.fspath(store)
     with shown_progress("Self-play", None, "games", quiet=quiet, own_eta=True) as progress:
         end = play_book(*paths, options or SelfplayOptions(), store=where, command=command, progress=progress)
+    if end.interrupted:
+        log.info(f"{paths[1]}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on")
     return finished(end, end.interrupted)
 
 
