@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -54,7 +54,7 @@ _REACHED = ("position_id", "root_id", "step", "inferred")
 # Options that have fields of their own in the manifest.
 _TOLD_OTHERWISE = {"confirmed", "labels", "parents", "softness"}
 # The files of a book: by their ending the kind of the file, and an entry of a line and what is known of it.
-_FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, Mapping[Hashable, Any]], str]]] = {
+_FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, dict[Hashable, Any]], str]]] = {
     "pgn": (outputs.BOOK_PGN, lambda line, row: pgn_entry(line, pgn_tags(row))),
     "epd": (outputs.BOOK_EPD, lambda line, row: epd_entry(line.fen, epd_operations(row)) + "\n"),
 }
