@@ -49,7 +49,7 @@ OF_COMMANDS = ("cli", "command", "errors", "outputs", "question", "signals", "ve
                "files.read_toml", "store.DEFAULT_PATH", "nets.devices", "nets.heads", "archives.options",
                "books.options", "report.figures", "training.options", "play.referee.parse_draw_rule")  # fmt: skip
 # Commands that still do more than options -> one call of a public function -> print. This set only gets shorter.
-NOT_YET_ONE_CALL = {"completion", "remeasure", "uci"}
+NOT_YET_ONE_CALL = {"completion", "uci"}
 Graph = Mapping[str, set[str]]
 
 

@@ -142,30 +142,20 @@ def command(
 
 def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> vr.RegretOptions | None:
     """What `--regret` asks for; None without it."""
-    from valuerepair.engines.kinds import parse_spec
-
     if nodes is None:
         for name, value in (("--regret-positions", positions), ("--deep", deep)):
             if value is not None:
                 raise UsageError(f"{name}: belongs to --regret NODES")
         return None
-    if deep is not None:
-        parse_spec(deep)
     return vr.RegretOptions(nodes, **({} if positions is None else {"positions": positions}), deep=deep)
 
 
 def _rejudge_options(deep: str | None, positions: int | None) -> vr.RejudgeOptions | None:
     """What `--rejudge` asks for; None without it."""
-    from valuerepair.engines.kinds import parse_spec
-
     if deep is None:
         if positions is not None:
             raise UsageError("--rejudge-positions: belongs to --rejudge SPEC")
         return None
-    try:
-        parse_spec(deep)
-    except UsageError as error:
-        raise UsageError(str(error).replace("--deep", "--rejudge", 1)) from None
     return vr.RejudgeOptions(deep, **({} if positions is None else {"positions": positions}))
 
 

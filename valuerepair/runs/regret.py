@@ -20,6 +20,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, without_remarks
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.intervals import Ids
 from valuerepair.judge.compare import ComparedScores, Remeasured
@@ -52,7 +53,7 @@ POSITIONS = 500
 @dataclass(frozen=True)
 class RegretOptions:
     """Both nets search `positions` of each kind with so many `nodes`; `deep` is who judges the moves, a ``--deep``
-    text, None the oracle of the comparison. Raises UsageError for numbers that are too small."""
+    text, None the oracle of the comparison. Raises UsageError for numbers that are too small, and for a wrong text."""
 
     nodes: int = 100
     positions: int = POSITIONS
@@ -63,6 +64,8 @@ class RegretOptions:
             raise UsageError(f"--regret {self.nodes}: a search has at least 2 nodes")
         if self.positions < 1:
             raise UsageError(f"--regret-positions {self.positions}: must be at least 1")
+        if self.deep is not None:
+            parse_spec(self.deep)
 
 
 class Look(NamedTuple):

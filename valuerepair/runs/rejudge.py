@@ -15,6 +15,7 @@ import numpy as np
 
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import rejudged
@@ -38,7 +39,10 @@ FEWEST = 100
 
 @dataclass(frozen=True)
 class RejudgeOptions:
-    """`deep`, a ``--deep`` text, judges so many `positions` again. Raises UsageError for fewer than 100."""
+    """`deep`, a ``--deep`` text, judges so many `positions` again.
+
+    Raises UsageError for fewer than 100 positions, and for a wrong text.
+    """
 
     deep: str
     positions: int = POSITIONS
@@ -46,6 +50,10 @@ class RejudgeOptions:
     def __post_init__(self) -> None:
         if self.positions < FEWEST:
             raise UsageError(f"--rejudge-positions {self.positions}: must be at least {FEWEST}")
+        try:
+            parse_spec(self.deep)
+        except UsageError as error:
+            raise UsageError(str(error).replace("--deep", "--rejudge", 1)) from None
 
 
 def rejudge(
