@@ -19,7 +19,7 @@ PACKAGE = "valuerepair"
 FLOORS = (
     {"command", "errors", "signals", "version"},
     {"identity", "outputs"},
-    {"files", "cores", "inputs", "intervals"},
+    {"files", "cores", "inputs", "intervals", "text"},
     {"chess"},
     {"question", "calibration"},
     {"archives", "nets"},

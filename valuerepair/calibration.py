@@ -20,6 +20,7 @@ from valuerepair.chess.values import AUTO_MIN_POSITIONS
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, of_variance
 from valuerepair.question import is_candidate
+from valuerepair.text import finite, json_fields, table_lines
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -131,15 +132,15 @@ class Calibration:
 
     def lines(self) -> list[str]:
         """The curve as a table for a terminal."""
-        shown = [f"{'net Q':>7}  {'worth':>6}  95 % interval"]
+        rows = []
         for row in self.figures()["curve"]:
             interval = "" if row["low"] is None else f"{row['low']:+.3f} to {row['high']:+.3f}"
-            shown.append(f"{row['net_q']:>+7.1f}  {row['deep_q']:>+6.3f}  {interval}")
-        return shown
+            rows.append((f"{row['net_q']:+.1f}", f"{row['deep_q']:+.3f}", interval))
+        return table_lines("net Q:>7 | worth:>7 | 95 % interval:<", rows)
 
     def as_json(self) -> str:
         """The calibration as text, which `from_json` reads."""
-        return json.dumps(asdict(self), default=lambda array: [_or_none(x) for x in array.tolist()])
+        return json.dumps(asdict(self), default=lambda array: json_fields(array.tolist()))
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
@@ -162,11 +163,7 @@ _SHAPES = {
 
 
 def _named(name: str, worth: Worth) -> dict[str, float | None]:
-    return dict(zip((name, "low", "high"), _or_none(list(worth)), strict=True))
-
-
-def _or_none(x: Any) -> Any:
-    return [_or_none(each) for each in x] if isinstance(x, list) else x if -inf < x < inf else None
+    return dict(zip((name, "low", "high"), map(finite, worth), strict=True))
 
 
 def _steepness(worth: float) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isnan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from valuerepair.text import finite
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -52,10 +54,27 @@ class Rate:
             return "0 of 0"
         # A weighted rate is not that of the rows: without a word 9 of 88 with 4.5 % would read as an error.
         among = ", weighted" if abs(self.rate - self.count / self.total) > _ROUNDING else ","
-        return (
-            f"{self.count:,} of {self.total:,}{among} {100 * self.rate:.2f} % "
-            f"(95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
-        )
+        return f"{self.count:,} of {self.total:,}{among} {self.percent}"
+
+    @property
+    def percent(self) -> str:
+        """The rate and its interval in per cent."""
+        return f"{100 * self.rate:.2f} % (95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
+
+    def figures(self) -> dict[str, float | None]:
+        """`rate`, `low` and `high` for JSON, None where they are NaN."""
+        return {"rate": finite(self.rate), "low": finite(self.low), "high": finite(self.high)}
+
+    @staticmethod
+    def of_figures(row: Mapping[str, Any], count: str = "count", total: str = "total") -> Rate:
+        """The rate of a row with `figures` and with both numbers under these names."""
+        return Rate(row[count], row[total], *_or_nan(row["rate"], row["low"], row["high"]))
+
+
+def _or_nan(middle: float | None, low: float | None, high: float | None) -> tuple[float, float, float]:
+    """Numbers of JSON, where None is NaN."""
+    middle, low, high = (float("nan") if number is None else number for number in (middle, low, high))
+    return middle, low, high
 
 
 def far_words(few_drawn: int) -> str:
@@ -300,6 +319,28 @@ class Interval:
     def clear(self) -> bool:
         """True when the interval does not hold 0."""
         return self.low > 0 or self.high < 0
+
+    @staticmethod
+    def of_figures(row: Mapping[str, Any]) -> Interval:
+        """The interval whose JSON is this row, where None is NaN."""
+        return Interval(*_or_nan(row["difference"], row["low"], row["high"]))
+
+    def __str__(self) -> str:
+        return "{} ({} to {})".format(*self._words("+.4f"))
+
+    @property
+    def for_brackets(self) -> str:
+        """What `str` says, without brackets."""
+        return "{}, 95 %: {} to {}".format(*self._words("+.4f"))
+
+    @property
+    def points(self) -> str:
+        """A difference of shares in percentage points."""
+        return "{} points ({} to {})".format(*self._words("+.2f", 100))
+
+    def _words(self, form: str, times: int = 1) -> Iterator[str]:
+        for number in (self.difference, self.low, self.high):
+            yield "?" if isnan(number) else format(times * number, form)
 
 
 def mean_interval(values: Floats) -> Interval:

@@ -74,6 +74,7 @@ def matches(text: str, wanted: str) -> bool | None:
 
 
 RESULTS = ("1-0", "0-1", "1/2-1/2", "decisive")
+HEADER_FILTERS = ("min_elo", "result", "time_control", "player")  # options of `SampleOptions`
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class SampleOptions:
     @property
     def filters_headers(self) -> bool:
         """There is a filter by headers."""
-        return (self.min_elo, self.result, self.time_control, self.player) != (None,) * 4
+        return any(getattr(self, name) is not None for name in HEADER_FILTERS)
 
 
 def _option(name: str) -> str:

@@ -22,6 +22,7 @@ from valuerepair.judge.split import NEITHER, PARTS, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import is_candidate
+from valuerepair.text import quantity
 
 TOO_LIGHT = "drawn no time by its weight"
 
@@ -265,9 +266,8 @@ def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: 
 
 
 def _origin(parent: Parent, candidate: dict[Hashable, Any]) -> str:
-    plies = "1 ply" if parent.plies_before == 1 else f"{parent.plies_before} plies"
     name = PurePath(str(candidate["source"])).name
-    return f"{plies} before {name}#{candidate['game']} ply {candidate['ply']}"
+    return f"{quantity(parent.plies_before, 'ply')} before {name}#{candidate['game']} ply {candidate['ply']}"
 
 
 @dataclass(frozen=True, slots=True)

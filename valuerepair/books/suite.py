@@ -14,7 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import chess
@@ -38,6 +38,7 @@ from valuerepair.judge.verdict import NET_RIGHT, evidence
 from valuerepair.oracles.engine_net import open_evaluator
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.store.reached import searched_scores
+from valuerepair.text import json_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -313,7 +314,7 @@ class MeasuredSuite:
     def as_json(self) -> dict[str, Any]:
         """All but the rows, JSON-able."""
         plain = {"suite": self.path, "positions": len(self.rows), "left_out": dict(self.left_out)}
-        return {**plain, "shares": [asdict(share) for share in self.shares]}
+        return {**plain, "shares": json_fields(self.shares)}
 
     def lines(self) -> list[str]:
         """For the user: whose positions, then a line for each net."""

@@ -175,6 +175,11 @@ def format_rate(nodes_per_second: float) -> str:
     return f"{nodes_per_second:,.0f} nodes/s"
 
 
+def format_nodes(nodes: int) -> str:
+    """``12,000 nodes``, or ``1.2 Mnodes`` from a million on."""
+    return f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
+
+
 def format_duration(seconds: float) -> str:
     """``75`` as ``1:15``, ``3700`` as ``1:01:40``."""
     whole = round(seconds)

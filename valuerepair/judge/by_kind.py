@@ -20,6 +20,7 @@ from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, resampled, share_change, weighted
 from valuerepair.judge.two_phase import Deeper, estimated
 from valuerepair.question import is_candidate
+from valuerepair.text import table_lines
 
 Finding = Literal["better", "worse", "not shown", "too few games"]
 
@@ -34,6 +35,13 @@ WORDS: Mapping[str, str] = {
 RESAMPLES = 2000
 _DRAWS = 100_000_000  # games in all resamples
 _FEWEST_RESAMPLES = 200
+
+
+def finding_of(change: Interval) -> Finding:
+    """What the change of an error says of the second net; NaN bounds are those of too few games."""
+    if isnan(change.low):
+        return "too few games"
+    return "better" if change.high < 0 else "worse" if change.low > 0 else "not shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +74,7 @@ class KindRow:
     @property
     def finding(self) -> Finding:
         """Whether the second net is a better judge of this kind."""
-        if isnan(self.change.low):
-            return "too few games"
-        return "better" if self.change.high < 0 else "worse" if self.change.low > 0 else "not shown"
+        return finding_of(self.change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,29 +270,22 @@ def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
 def _doubt(row: KindRow) -> str:
     if row.finding == "too few games":
         return f"{row.games} games, {FEWEST_GAMES} are needed"
-    change = row.change
-    worse = "worse: " if row.finding == "worse" else ""
-    return f"{worse}{change.difference:+.4f}, 95 %: {change.low:+.4f} to {change.high:+.4f}"
+    return f"{'worse: ' if row.finding == 'worse' else ''}{row.change.for_brackets}"
+
+
+_COLUMNS = "positions:>9, | games:>7, | A times:>7.2f | B times:>7.2f | A:>7.4f | B:>7.4f | B - A:<"
 
 
 def kind_lines(rows: Sequence[KindRow]) -> Iterator[str]:
     """The rows as two tables for a terminal."""
-    names = [f"{WORDS[row.kind]:33}" for row in rows]
     yield "by kind of position, each net's Q times one number that was fitted to other games (B - A; below 0 is better)"
-    yield f"  {'squared error':33} {'positions':>9} {'games':>7} {'A times':>7} {'B times':>7} {'A':>7} {'B':>7}  B - A"
-    for name, row in zip(names, rows, strict=True):
-        change = row.change
-        yield (
-            f"  {name} {row.positions:>9,} {row.games:>7,} "
-            f"{row.scale[0]:>7.2f} {row.scale[1]:>7.2f} {row.squared_error[0]:>7.4f} {row.squared_error[1]:>7.4f}  "
-            f"{change.difference:+.4f} ({change.low:+.4f} to {change.high:+.4f})"
-        )
+    errors = ((WORDS[row.kind], row.positions, row.games, *row.scale, *row.squared_error, row.change) for row in rows)
+    yield from table_lines(f"squared error:<33 | {_COLUMNS}", errors, "  ")
     for i, threshold in enumerate(THRESHOLDS):
-        yield f"  {f'candidates at {threshold:g}':33} {'A':>8} {'B':>8}  B - A"
-        for name, row in zip(names, rows, strict=True):
-            at = row.candidates[i]
-            low, high = 100 * at.change.low, 100 * at.change.high
-            yield (
-                f"  {name} {100 * at.first.rate:>6.2f} % {100 * at.second.rate:>6.2f} %  "
-                f"{100 * at.change.difference:+.2f} points ({low:+.2f} to {high:+.2f})"
-            )
+        columns = f"candidates at {threshold:g}:<33 | A:>8 | B:>8 | B - A:<"
+        rates = (
+            (WORDS[row.kind], f"{100 * at.first.rate:.2f} %", f"{100 * at.second.rate:.2f} %", at.change.points)
+            for row in rows
+            for at in (row.candidates[i],)
+        )
+        yield from table_lines(columns, rates, "  ")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -39,6 +38,7 @@ from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
 from valuerepair.question import Calibrated, QFrom, Question, is_candidate
 from valuerepair.store.store import Store
+from valuerepair.text import json_fields, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,26 +187,14 @@ class Remeasured:
 
     def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, JSON-able; NaN is None."""
-        nested = ("scores", "all_kinds", "comparisons", "nets", "regret", "rejudged")
-        plain = {name: value for name, value in vars(self).items() if name not in nested}
-        plain["alpha"] = asdict(self.alpha)
-        plain["nets"] = [asdict(net) for net in self.nets]
-        plain["comparisons"] = [asdict(comparison) for comparison in self.comparisons]
+        without = ("scores", "all_kinds", "regret")
+        plain: dict[str, Any] = {name: json_fields(value) for name, value in vars(self).items() if name not in without}
         for each, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
             if comparison.recalibrated is not None:
                 each["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
         for each, regret in zip(plain["comparisons"], self.regret or (), strict=False):
-            each["regret"] = asdict(regret)
-        plain["rejudged"] = None if self.rejudged is None else asdict(self.rejudged)
-        return {str(name): _without_nan(value) for name, value in plain.items()}
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+            each["regret"] = json_fields(regret)
+        return plain
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------
@@ -611,7 +599,6 @@ _FAMILIES = ("family", "pieces")
 
 def _lines(found: Remeasured) -> list[str]:
     """The nets on all positions, then each comparison: on all positions first, then on what one net chose."""
-    width = max(len(net.name) for net in found.nets)
     held = "" if found.part is None else f" that are held out ({found.part})"
     what = f"{found.positions:,} positions{held} of {found.games:,} games, scored by {found.oracle}"
     if found.cut:
@@ -623,8 +610,9 @@ def _lines(found: Remeasured) -> list[str]:
         shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")
     if found.effective < found.positions * 0.999:
         shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
-    shown += ["", f"{'':{width}}  mean |disagreement|  spread of Q  candidates at {found.threshold:g}"]
-    shown += [f"{net.name:{width}}  {net.mean_abs:>19.4f}  {net.spread:>11.4f}  {net.candidates}" for net in found.nets]
+    columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {found.threshold:g}:<"
+    nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in found.nets)
+    shown += ["", *table_lines(columns, nets)]
     keys = {net.name: net.sha256 for net in found.nets}
     for comparison in found.comparisons:
         if keys[comparison.first] == keys[comparison.second]:
@@ -652,8 +640,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     counts = pair.counts
     yield f"A = {pair.first}, B = {pair.second}"
     yield "all positions (judge by these; B - A, with 95 % intervals of resampled games; below 0 is a repair)"
-    yield f"  candidates             {_points(pair.share_by_games)}"
-    yield f"  mean |disagreement|    {_plain(pair.mean_abs)}"
+    yield f"  candidates             {pair.share_by_games.points}"
+    yield f"  mean |disagreement|    {pair.mean_abs}"
     yield (
         f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"
@@ -689,8 +677,8 @@ def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
     yield "recalibrated: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
     yield f"  A                      {found.first.candidates}; mean |disagreement| {found.first.mean_abs:.4f}"
     yield f"  B                      {found.second.candidates}; mean |disagreement| {found.second.mean_abs:.4f}"
-    yield f"  candidates             {_points(found.share)}"
-    yield f"  mean |disagreement|    {_plain(found.mean_abs)}"
+    yield f"  candidates             {found.share.points}"
+    yield f"  mean |disagreement|    {found.mean_abs}"
     yield f"  of A's candidates, A's own curve repairs {found.of_first}"
     if found.repaired.total:
         yield f"  of those that B repaired, A's own curve leaves wrong {found.repaired}"
@@ -720,22 +708,10 @@ def shown_labels(labels: list[LabelChange]) -> list[LabelChange]:
     return rows + [change for kind in _FAMILIES for change in taken[kind][:MOST_FAMILIES]]
 
 
+_LABEL_COLUMNS = ":<20 | A wrong:>8, | repaired:>8, | still:>6, | newly:>6, | B wrong:>8, | B - A:<"
+
+
 def _labels(rows: list[LabelChange]) -> Iterator[str]:
-    width = max(20, *(len(row.label) for row in rows))
     yield "by label of the error, counted over all positions (many rows: some differ by chance)"
-    yield f"  {'':{width}} {'A wrong':>8} {'repaired':>8} {'still':>6} {'newly':>6} {'B wrong':>8}  B - A"
-    for row in rows:
-        yield (
-            f"  {row.label:{width}} {row.first:>8,} {row.repaired:>8,} {row.both:>6,} {row.newly:>6,} {row.second:>8,}"
-            f"  {_points(row.change)}"
-        )
-
-
-def _points(interval: Interval) -> str:
-    """A difference of shares in percentage points."""
-    low, high = 100 * interval.low, 100 * interval.high
-    return f"{100 * interval.difference:+.2f} points ({low:+.2f} to {high:+.2f})"
-
-
-def _plain(interval: Interval) -> str:
-    return f"{interval.difference:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
+    cells = ((row.label, row.first, row.repaired, row.both, row.newly, row.second, row.change.points) for row in rows)
+    yield from table_lines(_LABEL_COLUMNS, cells, "  ")

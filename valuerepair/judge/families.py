@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from valuerepair.question import is_candidate
 from valuerepair.store import families, screening
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS
+from valuerepair.text import finite, quantity, table_lines
 
 if TYPE_CHECKING:
     from valuerepair.question import QFrom, Question
@@ -156,7 +156,7 @@ class _Rows:
         single = WeightedCount().plus(self.hit[whole], ones, self.columns["root_id"][whole]).single
         rate = WeightedCount(single, audits.drawn).rate(left) if left else WeightedCount(single).rate()
         rated_of = "all" if everything else "drawn" if enough else "chosen"
-        return {"rated": int(rated.sum()), "rated_of": rated_of, **_bounds(rate)}
+        return {"rated": int(rated.sum()), "rated_of": rated_of, **rate.figures()}
 
     def inferred(self) -> dict[str, Any]:
         """Positions whose value is inferred from a line, and how many of these candidates a search confirms."""
@@ -171,9 +171,9 @@ class _Rows:
             "unsearched": int((self.guessed_hit & ~self.known).sum()),
             "audited": rate.total,
             "confirmed": rate.count,
-            "precision": _bounds(rate)["rate"],
-            "low": _bounds(rate)["low"],
-            "high": _bounds(rate)["high"],
+            "precision": finite(rate.rate),
+            "low": finite(rate.low),
+            "high": finite(rate.high),
             "by_distance": [
                 {
                     "distance": int(plies),
@@ -206,7 +206,7 @@ def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: f
         "nodes": nodes,
         "per_mnode": _per_mnode(float(hits.sum()), nodes),
         "rated": int(known.sum()),
-        **_bounds(weighted(hits, sampled["weight"][known], sampled["game_id"][known])),
+        **weighted(hits, sampled["weight"][known], sampled["game_id"][known]).figures(),
     }
 
 
@@ -230,29 +230,24 @@ def _no_rate() -> dict[str, Any]:
     return {"rated": 0, "rated_of": None, "rate": None, "low": None, "high": None}
 
 
-def _bounds(rate: Rate) -> dict[str, float | None]:
-    return {name: None if isnan(x) else x for name, x in (("rate", rate.rate), ("low", rate.low), ("high", rate.high))}
-
-
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
-_LAYOUT = "  {:<16}{:>10}{:>10}{:>10}{:>12}{:>10}{:>11}  {}"
-_HEAD = _LAYOUT.format("", "reached", "searched", "cut", "candidates", "Mnodes", "per Mnode", "rate")
+_COLUMNS = ":<16 | reached:>9, | searched:>9, | cut:>9, | candidates:>11, | Mnodes:>9 | per Mnode:>10 | rate:<"
 
 
 def lines(found: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
-    rounds = f"{found['rounds']} round{'s' * (found['rounds'] != 1)}"
+    rounds = quantity(found["rounds"], "round")
     shown = [
         "",
         f"expanded: {found['reached']:,} positions reached by vr expand, {rounds}; at {found['threshold']:g}",
-        _HEAD,
-        _row("archive", found["archive"]),
     ]
+    cells = [_cells("archive", found["archive"])]
     for row in sorted(found["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
         name = _TOLD[row["step"]] if row["distance"] is None else f"  {_distance(row['step'], row['distance'])}"
-        shown.append(_row(name, row))
+        cells.append(_cells(name, row))
+    shown += table_lines(_COLUMNS, cells, "  ")
     shown += _inferred_lines(found["inferred"])
     shown += _yield_lines(found)
     roots = found["roots"]
@@ -272,20 +267,19 @@ def diversity_line(found: dict[str, Any]) -> str:
 def _distance(step: str, distance: int) -> str:
     if step == "child":
         return f"move {distance}"
-    return "1 ply" if distance == 1 else f"{distance} plies"
+    return quantity(distance, "ply")
 
 
-def _row(name: str, row: dict[str, Any]) -> str:
+def _cells(name: str, row: dict[str, Any]) -> list[str | int]:
     yields = "" if row["per_mnode"] is None else f"{row['per_mnode']:.3g}"
     mnodes = row["nodes"] / 1e6
     spent = f"{mnodes:,.0f}" if mnodes >= 100 else f"{mnodes:.3g}"
-    counts = (f"{row[name]:,}" for name in ("reached", "searched", "cut", "candidates"))
     rate = ""
     if row["rate"] is not None:
         rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
         told = {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}
         rate += told.get(str(row.get("rated_of")), "")
-    return _LAYOUT.format(name, *counts, spent, yields, rate).rstrip()
+    return [name, row["reached"], row["searched"], row["cut"], row["candidates"], spent, yields, rate]
 
 
 def _inferred_lines(found: dict[str, Any]) -> list[str]:

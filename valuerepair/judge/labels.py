@@ -289,8 +289,8 @@ class ExpectedLines(NamedTuple):
 
     `plies` int64[n] is the number of moves followed. `repeats` bool[n]: the line reaches a position that was there
     before, in the line or in the game. `lead` int64[n] is the smallest advantage in pawns (`material.balances_of`) in
-    the line of the side that is ahead at its beginning; 0 if none is. `checks` int64[n, 2] are the moves that give check, of the
-    side to move at the beginning and of the other.
+    the line of the side that is ahead at its beginning; 0 if none is. `checks` int64[n, 2] are the moves that give
+    check, of the side to move at the beginning and of the other.
     """
 
     plies: NDArray[np.int64]

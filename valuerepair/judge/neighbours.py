@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import table
 from valuerepair.store.rows import is_value, signed
+from valuerepair.text import json_fields, table_lines
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -68,8 +69,7 @@ class Judged:
 
     def as_json(self, threshold: float) -> dict[str, Any]:
         """JSON-able; NaN is None."""
-        row = {**asdict(self), "labels": self.labels(threshold)}
-        return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+        return {**json_fields(self), "labels": self.labels(threshold)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +119,15 @@ class Similar:
             "fen": self.fen,
             "net": None if scale is None else scale.net,
             "oracle": None if scale is None else scale.oracle,
-            "alpha": None if scale is None else asdict(scale.alpha),
+            "alpha": None if scale is None else json_fields(scale.alpha),
             "calibration": None if scale is None or scale.calibration is None else scale.calibration.figures(),
             "threshold": self.threshold,
             "candidates_only": self.candidates_only,
             "searched": self.searched,
             "query": None if self.query is None else self.query.as_json(self.threshold),
             "neighbours": [
-                {
-                    "distance": near.distance,
-                    "material": near.material,
-                    "pawns": near.pawns,
-                    "kings": near.kings,
-                    "mirrored": near.mirrored,
-                    **near.position.as_json(self.threshold),
-                }
+                {name: value for name, value in json_fields(near).items() if name != "position"}
+                | near.position.as_json(self.threshold)
                 for near in self.neighbours
             ],
         }
@@ -414,6 +408,12 @@ def _flip_files(words: Bits) -> Bits:
     return np.packbits(bits, axis=-1, bitorder="big").view(np.uint64)
 
 
+_COLUMNS = (
+    "distance:>8.1f | mat.:>5.0f | pawns:>5.1f | kings:>5.1f | "
+    "net Q:>8 | deep Q:>7 | differ:>7 | id:>8 | FEN:< | labels:<"
+)
+
+
 def neighbour_lines(found: Similar) -> list[str]:
     """The query, a line for each neighbour, and how many of these are candidates."""
     scale = found.scale
@@ -428,18 +428,15 @@ def neighbour_lines(found: Similar) -> list[str]:
     shown.append(
         f"the nearest {len(found.neighbours)} of {found.searched:,} {among}; distance = material + pawns + kings"
     )
-    width = max(len(near.position.fen) for near in found.neighbours)
-    shown.append(
-        f"{'distance':>8} {'mat.':>5} {'pawns':>5} {'kings':>5}  {'net Q':>7} {'deep Q':>7} {'differ':>7}  "
-        f"{'id':>7}  {'FEN':{width}}  labels"
-    )
+    rows = []
     for near in found.neighbours:
         one = near.position
-        mirrored = " mirrored" if near.mirrored else ""
-        shown.append(
-            f"{near.distance:>8.1f} {near.material:>5.0f} {near.pawns:>5.1f} {near.kings:>5.1f}  {_numbers(one)}  "
-            f"{one.position_id:>7}  {one.fen:{width}}  {_labels(one, found.threshold)}{mirrored}"
+        labels = _labels(one, found.threshold) + (" mirrored" if near.mirrored else "")
+        numbers = _q(one.net_q), _q(one.deep_q), _q(one.disagreement)
+        rows.append(
+            (near.distance, near.material, near.pawns, near.kings, *numbers, str(one.position_id), one.fen, labels)
         )
+    shown += table_lines(_COLUMNS, rows)
     sizes = [abs(near.position.disagreement) for near in found.neighbours]
     scored = [size for size in sizes if not math.isnan(size)]
     if scored and not found.candidates_only:
@@ -455,10 +452,6 @@ def _labels(one: Judged, threshold: float) -> str:
 
 def _values(one: Judged) -> str:
     return f"net Q {_q(one.net_q)}, deep Q {_q(one.deep_q)}, differ {_q(one.disagreement)}"
-
-
-def _numbers(one: Judged) -> str:
-    return " ".join(f"{_q(value):>7}" for value in (one.net_q, one.deep_q, one.disagreement))
 
 
 def _q(value: float) -> str:

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,8 @@ from valuerepair.calibration import FEWEST_GAMES
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.chess.progress import format_duration
 from valuerepair.intervals import Z95, Flags, Floats, Ids, Interval, Rate, bootstrap, weighted
-from valuerepair.judge.by_kind import WORDS
+from valuerepair.judge.by_kind import WORDS, Finding, finding_of
+from valuerepair.text import table_lines
 
 # Of games of equal nets: how many moves each side makes after the opening, and the standard deviation of a result in
 # [-1, 1], with three draws in ten.
@@ -44,11 +44,9 @@ class RegretRow:
     change: Interval
 
     @property
-    def finding(self) -> Literal["better", "worse", "not shown", "too few games"]:
+    def finding(self) -> Finding:
         """Whether the second net chooses better moves."""
-        if isnan(self.change.low):
-            return "too few games"
-        return "better" if self.change.high < 0 else "worse" if self.change.low > 0 else "not shown"
+        return finding_of(self.change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +140,19 @@ def equal_match(rows: Sequence[RegretRow], seconds_per_search: float, seconds_of
     return EqualMatch(games, games * 2 * MOVES * seconds_per_search, seconds_of_regret, result)
 
 
+_COLUMNS = "Q lost a move:<33 | positions:>9, | games:>6, | differ:>8 | judged:>6, | A:>7.4f | B:>7.4f | B - A:<"
+
+
 def regret_lines(found: Regret) -> Iterator[str]:
     """For a terminal."""
     scaled = "" if found.q_scale == 1 else f", Q of B times {found.q_scale:g} (equal breadth)"
     yield f"regret: moves of {found.nodes:,} nodes{scaled}, judged by {found.judge} (B - A; below 0 is better)"
     yield f"A = {found.first}, B = {found.second}"
-    yield f"  {'Q lost a move':33} {'positions':>9} {'games':>6} {'differ':>8} {'judged':>6} {'A':>7} {'B':>7}  B - A"
+    rows = []
     for row in found.rows:
-        change = row.change
-        yield (
-            f"  {WORDS[row.kind]:33} {row.positions:>9,} {row.games:>6,} "
-            f"{100 * row.different.rate:>6.1f} % {row.judged:>6,} {row.regret[0]:>7.4f} {row.regret[1]:>7.4f}  "
-            f"{change.difference:+.4f} ({change.low:+.4f} to {change.high:+.4f})"
-        )
+        differ = f"{100 * row.different.rate:.1f} %"
+        rows.append((WORDS[row.kind], row.positions, row.games, differ, row.judged, *row.regret, row.change))
+    yield from table_lines(_COLUMNS, rows, "  ")
     if (match := found.match) is not None:
         yield (
             f"  in games {format_duration(match.seconds_of_regret)} of searching; "

@@ -223,17 +223,12 @@ def rejudged_lines(found: Rejudged) -> Iterator[str]:
         )
     for pair in found.comparisons:
         yield f"A = {pair.first}, B = {pair.second} (B - A; below 0 is a repair)"
-        change = pair.candidates
-        yield (
-            f"  candidates             {100 * change.difference:+.2f} points "
-            f"({100 * change.low:+.2f} to {100 * change.high:+.2f})"
-        )
-        mean = pair.mean_abs
-        yield f"  mean |disagreement|    {mean.difference:+.4f} ({mean.low:+.4f} to {mean.high:+.4f})"
+        yield f"  candidates             {pair.candidates.points}"
+        yield f"  mean |disagreement|    {pair.mean_abs}"
         yield from kind_lines(pair.by_kind)
         yield pair.judge.sentence
         yield from (f"  {note}" for note in pair.judge.notes)
 
 
 def _of_rate(rate: Rate) -> str:
-    return f"{100 * rate.rate:.2f} % (95 %: {100 * rate.low:.2f} to {100 * rate.high:.2f})" if rate.total else "none"
+    return rate.percent if rate.total else "none"

@@ -45,6 +45,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.store import files
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
+from valuerepair.text import table_lines
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -478,11 +479,10 @@ def _candidates(store: Store, question: Question) -> Ids | None:
 def parts_lines(counts: Mapping[str, PartCount], threshold: float) -> list[str]:
     """`count_parts` as a table for a terminal."""
     scored = all(count.candidates is not None for count in counts.values())
-    lines = [f"{'':10}{'positions':>12}{'games':>12}" + f"{f'candidates at {threshold:g}':>20}" * scored]
-    for name, count in counts.items():
-        candidates = f"{count.candidates:>20,}" if count.candidates is not None else ""
-        lines.append(f"{name:10}{count.positions:>12,}{count.games:>12,}{candidates}")
-    return lines
+    head = f"candidates at {threshold:g}" if scored else ""
+    columns = f":<10 | positions:>11, | games:>11, | {head}:>19,"
+    rows = ((name, n.positions, n.games, "" if n.candidates is None else n.candidates) for name, n in counts.items())
+    return table_lines(columns, rows)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -224,12 +223,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
 
 
 def _rate(found: Rate) -> dict[str, Any]:
-    numbers = {name: getattr(found, name) for name in ("rate", "low", "high")}
-    return {
-        "count": found.count,
-        "total": found.total,
-        **{name: None if isnan(number) else number for name, number in numbers.items()},
-    }
+    return {"count": found.count, "total": found.total, **found.figures()}
 
 
 def lines(figures: Mapping[str, Any]) -> list[str]:
@@ -246,7 +240,7 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
         shown[-1] += ": the shares are of these, which are no sample of all (the worst are looked at first)"
     if figures["without_q"]:
         shown.append(f"{figures['without_q']:,} looks have no Q of the kind asked for: unresolved")
-    shown += ["", "verdict", *(f"  {each:<14}{_text(figures['rates'][each])}" for each in VERDICTS)]
+    shown += ["", "verdict", *(f"  {each:<14}{Rate.of_figures(figures['rates'][each])}" for each in VERDICTS)]
     shown += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
     return shown + _table(
         "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
@@ -261,14 +255,9 @@ def summary(figures: Mapping[str, Any]) -> str:
     which = (
         f"the {looked:,} worst of {candidates:,} candidates" if looked < candidates else f"all {looked:,} candidates"
     )
-    return f"second looks at {which}: {SEARCH_RIGHT} {_text(figures['rates'][SEARCH_RIGHT])}"
+    return f"second looks at {which}: {SEARCH_RIGHT} {Rate.of_figures(figures['rates'][SEARCH_RIGHT])}"
 
 
 def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
     filled = [row for row in rows if row[SEARCH_RIGHT]["total"]]
-    return ["", title, *(f"  {name(row):<14}{_text(row[SEARCH_RIGHT])}" for row in filled)]
-
-
-def _text(rate: dict[str, Any]) -> str:
-    share, low, high = (float("nan") if rate[name] is None else rate[name] for name in ("rate", "low", "high"))
-    return str(Rate(rate["count"], rate["total"], share, low, high))
+    return ["", title, *(f"  {name(row):<14}{Rate.of_figures(row[SEARCH_RIGHT])}" for row in filled)]

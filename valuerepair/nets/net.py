@@ -26,6 +26,7 @@ from valuerepair.nets.providers import choose_device
 from valuerepair.nets.registry import locate, path_to_keep
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file
+from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +144,7 @@ class Net:
     @property
     def where(self) -> str:
         """Where it runs, for a user: ``CPU, 2 threads``."""
-        threads = self.session.threads
-        return f"{self.session.device.name}, {threads} thread{'s' if threads > 1 else ''}"
+        return f"{self.session.device.name}, {quantity(self.session.threads, 'thread')}"
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """Value, best move and entropy of every position (see `NetValues`). Positions without moves are allowed."""

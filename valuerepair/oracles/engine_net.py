@@ -25,6 +25,7 @@ from valuerepair.nets.registry import ENGINE
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.oracles.uci_oracle import UciOracle
 from valuerepair.store.rows import DeepResult
+from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class EngineNet:
     @property
     def where(self) -> str:
         """What runs it, for a user: ``2 engines``."""
-        return "1 engine" if self._oracle.workers == 1 else f"{self._oracle.workers} engines"
+        return quantity(self._oracle.workers, "engine")
 
     def answer(self, batch: PositionBatch) -> Future[tuple[NetValues, Mapping[int, tuple[str, int]]]]:
         """Queues positions; gives the values of those that have one, and by row why the others have none, and how often

@@ -15,10 +15,12 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import written_whole
 from valuerepair.inputs import read_json
+from valuerepair.intervals import Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
+from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,9 +108,9 @@ class RepairOutcome:
         doubts = [
             f"on {_PLACES[each.part]} {_named(doubtful)}"
             for each in pairs
-            if (doubtful := [row for row in each.rows if not _below_zero(row["change"])])
+            if (doubtful := [row for row in each.rows if not Interval.of_figures(row["change"]).high < 0])
         ]
-        if worse := [row for row in self._by_deeper_judge if _above_zero(row["change"])]:
+        if worse := [row for row in self._by_deeper_judge if Interval.of_figures(row["change"]).low > 0]:
             doubts.append(f"by the deeper judge {_named(worse)}")
         if not all(each.found["judge"]["beside"] for each in pairs):
             doubts.append("beside the games, where a search looks most, no position was judged")
@@ -139,7 +141,7 @@ class RepairOutcome:
         name, where = "owed to the candidates", f"on {_PLACES['families']}"
         if (found := pair.recalibrated) is None:
             return Claim(name, False, f"too few positions {where} for curves")
-        said = f"{where}, each net recalibrated, {_points(found['share'])} against the control"
+        said = f"{where}, each net recalibrated, {Interval.of_figures(found['share']).points} against the control"
         if (power := power_of(found)) is None:
             return Claim(name, False, f"{said}; too few games to tell")
         best = f"{100 * BEST_KNOWN:g} % fewer candidates"
@@ -175,9 +177,9 @@ class RepairOutcome:
         """The result as text for a terminal."""
         said = [claim.line for claim in self.claims]
         for each in self.judged:
-            said += ["", *_table_lines(_title(each), each.rows)]
+            said += ["", *_kind_lines(_title(each), each.rows)]
         if self.rejudged is not None:
-            said += ["", *_table_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
+            said += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
         said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
         said.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
@@ -198,38 +200,13 @@ def power_of(found: Mapping[str, Any]) -> float | None:
     return normal.cdf(BEST_KNOWN * rate / error - z)
 
 
-def _below_zero(interval: Mapping[str, float | None]) -> bool:
-    high = interval["high"]
-    return high is not None and high < 0
-
-
-def _above_zero(interval: Mapping[str, float | None]) -> bool:
-    low = interval["low"]
-    return low is not None and low > 0
-
-
 def _number(value: float | None, form: str) -> str:
     return "?" if value is None else format(value, form)
 
 
-def _points(interval: Mapping[str, float | None]) -> str:
-    """A difference of shares with its interval."""
-    low, middle, high = (_number(v if (v := interval[k]) is None else 100 * v, "+.2f") for k in _INTERVAL)
-    return f"{middle} points ({low} to {high})"
-
-
-def _error(interval: Mapping[str, float | None]) -> str:
-    """A difference of squared errors with its interval."""
-    low, middle, high = (_number(interval[k], "+.4f") for k in _INTERVAL)
-    return f"{middle}, 95 %: {low} to {high}"
-
-
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
     """Kinds of positions, with the difference of the squared errors."""
-    return ", ".join(f"{WORDS[row['kind']]} ({_error(row['change'])})" for row in rows)
-
-
-_INTERVAL = ("low", "difference", "high")
+    return ", ".join(f"{WORDS[row['kind']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
 
 
 def _elo(match: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -266,8 +243,8 @@ def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
         WORDS[row["kind"]],
         f"{row['positions']:,}",
         *errors,
-        _error(row["change"]),
-        *(_points(at["change"]) for at in row["candidates"]),
+        Interval.of_figures(row["change"]).for_brackets,
+        *(Interval.of_figures(at["change"]).points for at in row["candidates"]),
     ]
 
 
@@ -276,13 +253,11 @@ def _heads(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> list[
     return ["positions", "number", *([] if sampled else ["error A", "error B"]), "error, B - A", *at]
 
 
-def _table_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
+def _kind_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
     """The rows by kind of two nets, as a table for a terminal."""
-    table = [_heads(rows, sampled=sampled), *(_cells(row, sampled=sampled) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     yield f"{title} (squared errors; B - A below 0 is better; 95 % by games)"
-    for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    columns = " | ".join(f"{head}:<" for head in _heads(rows, sampled=sampled))
+    yield from table_lines(columns, (_cells(row, sampled=sampled) for row in rows))
 
 
 def _title(each: NetComparison) -> str:

@@ -13,6 +13,7 @@ from valuerepair.play.elo import FEWEST, elo_interval, elo_words, los_words, mom
 from valuerepair.play.match_pgn import Match, TaggedGame, matches_of, played, read_games, together
 from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import POINTS, Standing, report_lines, score_words
+from valuerepair.text import quantity, table_lines
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Crosstable:
             lines.append(f"without a result: {named}" + (f" and {more:,} more" if more > 0 else ""))
         if count := self.without_moves.total():
             endings = ", ".join(f"{ending} {number:,}" for ending, number in self.without_moves.most_common())
-            lines.append(f"left out: {count:,} {'game' if count == 1 else 'games'} without a move ({endings})")
+            lines.append(f"left out: {quantity(count, 'game')} without a move ({endings})")
         return lines
 
     def as_json(self) -> dict[str, Any]:
@@ -79,11 +80,9 @@ class Crosstable:
 
     def _match_lines(self) -> list[str]:
         shown = self.matches[:_MOST_LINES]
-        names = [" against ".join(match.names) for match in shown]
-        width = min(max(map(len, names)), 60)
         lines = [f"{len(self.players):,} players, {len(self.matches):,} matches, {self.games:,} games; Elo at 0.95:"]
-        for name, match in zip(names, shown, strict=True):
-            lines.append(f"  {name:<{width}}  {match.games:>7,}  {score_words(match.tally.score)}  {_elo(match)}")
+        cells = ((" against ".join(m.names), m.games, score_words(m.tally.score), _elo(m)) for m in shown)
+        lines += table_lines(":< | :>8, | :< | :<", cells, "  ")
         if len(self.matches) > len(shown):
             lines.append(f"  {len(self.matches) - len(shown):,} more, of fewer games")
         if self.player is None:

@@ -30,6 +30,7 @@ from valuerepair.play.referee import Rules
 from valuerepair.play.selfplay import Contestant, ForestSource, SelfplayPlan, play_selfplay
 from valuerepair.play.standing import Played, Standing
 from valuerepair.play.time_control import TimeControl
+from valuerepair.text import finite
 
 log = logging.getLogger(__name__)
 
@@ -211,10 +212,9 @@ def match_row(first: EngineSpec, second: EngineSpec, standing: Standing) -> Row:
 def number(text: str | float) -> float | None:
     """A finite number, or None."""
     try:
-        value = float(text)
+        return finite(float(text))
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
 
 
 def equal_ratio_temperature(target: float, sweeps: Sequence[tuple[float, float]]) -> tuple[float, bool]:

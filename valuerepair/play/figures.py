@@ -14,6 +14,7 @@ from valuerepair.play.game import RESIGNED, Z
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.question import is_candidate
 from valuerepair.store.plays import Play
+from valuerepair.text import quantity
 
 # Games are compared up to this many plies after the book.
 DEPTHS = (10, 20, 40, 80)
@@ -164,9 +165,7 @@ def _resignations(games: Sequence[PlayedGame]) -> dict[str, Any] | None:
         "taken": sum(game.ending == RESIGNED for game in games),
         "won": sum(z > 0 for z in outcomes),
         "drawn": sum(z == 0 for z in outcomes),
-        "rate": wrong.rate,
-        "low": wrong.low,
-        "high": wrong.high,
+        **wrong.figures(),
     }
 
 
@@ -187,14 +186,14 @@ def lines(figures: dict[str, Any]) -> list[str]:
         for depth, share in figures["repeated"].items()
     )
     shown = [
-        f"{games:,} game{'s' * (games != 1)}: White won {figures['wins']:,}, drew {figures['draws']:,}, lost "
+        f"{quantity(games, 'game')}: White won {figures['wins']:,}, drew {figures['draws']:,}, lost "
         f"{figures['losses']:,}{undecided}; (w+l)/d {ratio} (95 %: {low} to {high})",
         f"  {figures['mean_plies']:.1f} plies after the book on average, {figures['longest']:,} at most; {endings}",
         f"  the same as an earlier game: {repeats}",
     ]
     resign = figures["resign"]
     if resign is not None:
-        wrong = Rate(resign["won"] + resign["drawn"], resign["due"], resign["rate"], resign["low"], resign["high"])
+        wrong = Rate.of_figures({**resign, "wrong": resign["won"] + resign["drawn"]}, "wrong", "due")
         shown.append(
             f"  resignations due but not taken: {resign['due']:,}; wrong: {wrong} "
             f"({resign['won']:,} won, {resign['drawn']:,} drawn)"

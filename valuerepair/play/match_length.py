@@ -24,6 +24,7 @@ from valuerepair.play.elo import (
     share_of,
 )
 from valuerepair.play.sprt import Sprt, with_mean
+from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
     from valuerepair.play.crosstable import Crosstable
@@ -140,9 +141,9 @@ class MatchLength:
             drawn += "; no pairs, so counted game by game"
         if self.elo is not None:
             lines.append(f"games to show a difference of {self.elo:g} Elo, {drawn}")
-            lines.append(f"  {'':8}{f'interval ±{self.elo:g}':>22}{'shown in 80 of 100':>22}{'in 95 of 100':>22}")
-            for level, each in self.games.items():
-                lines.append(f"  at {level:.2f}:" + "".join(f"{self._said(games):>22}" for games in each))
+            columns = f":<8 | interval ±{self.elo:g}:>21 | shown in 80 of 100:>21 | in 95 of 100:>21"
+            rows = ((f"at {level:.2f}:", *map(self._said, games)) for level, games in self.games.items())
+            lines += table_lines(columns, rows, "  ")
         if self.sprt is not None:
             lines.append(f"{self.sprt}: games on average until it decides" + (f", {drawn}" if not lines else ""))
             at = [_difference(test, self.sprt) for test in self.tests]

@@ -38,6 +38,7 @@ from valuerepair.play.elo import (
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.sprt import GO_ON, H0, H1, Sprt
+from valuerepair.text import finite, quantity
 
 POINTS = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}  # of White
 FAULTS = (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE)
@@ -205,7 +206,7 @@ class Standing:
         """The unit with its number: ``290 pairs``."""
         results = self.results
         count = len(results.games) if isinstance(results, ByOpening) else int(moments(results)[0])
-        return f"{count:,} {self.of.removesuffix('s') if count == 1 else self.of}"
+        return quantity(count, self.of.removesuffix("s"))
 
     @property
     def tested(self) -> MatchScore | Pentanomial:
@@ -260,8 +261,7 @@ class Standing:
 
 def _interval(interval: Estimate | QScale) -> dict[str, float | None]:
     """Value and bounds; None if infinite or unknown."""
-    values = {name: getattr(interval, name) for name in ("value", "low", "high")}
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+    return {name: finite(getattr(interval, name)) for name in ("value", "low", "high")}
 
 
 def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:
@@ -270,7 +270,7 @@ def progress_note(standing: Standing, games: int, left: Remaining | None) -> str
     The score is that of all games, Elo with its interval at 0.95 that of complete pairs, each with its number.
     """
     score, (counted, _, _) = standing.tally.score, moments(standing.results)
-    words = [f"of {games:,}", f"{score} in {score.games:,} {'game' if score.games == 1 else 'games'}"]
+    words = [f"of {games:,}", f"{score} in {quantity(score.games, 'game')}"]
     if counted >= FEWEST:
         words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,.0f} {standing.of}")
     elif counted:
@@ -365,7 +365,7 @@ def _pairs_lines(standing: Standing) -> list[str]:
     tally, pairs = standing.tally, standing.tally.pairs
     if not standing.paired:
         return ["no pairs: openings are not known, or too few have both colours"]
-    words = f"{pairs.pairs:,} {'pair' if pairs.pairs == 1 else 'pairs'} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
+    words = f"{quantity(pairs.pairs, 'pair')} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
     if not pairs.pairs:
         return [words]
     lost, even, won = sum(pairs.counts[:2]), pairs.counts[2], sum(pairs.counts[3:])

@@ -29,6 +29,7 @@ from valuerepair.play.game import Z
 from valuerepair.question import Question, is_candidate
 from valuerepair.store.alphas import are_alike
 from valuerepair.store.screening import screens
+from valuerepair.text import finite, json_fields, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,22 +61,16 @@ class AlphaTable:
 
     def lines(self) -> list[str]:
         """The table as text."""
-        rows = [("default", f"{DEFAULT_ALPHA:.0f}", "", "", "default")]
+        rows = {"default": ("default", f"{DEFAULT_ALPHA:.0f}", "", "")}
         for name, fit in self.fits.items():
             interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
-            rows.append((f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}", name))
-        head = (
-            f"{'':<11} {'alpha':>6}  {'95 % interval':<15} {'residual':>8}  {'steeper':>7}  "
-            f"candidates at {self.threshold:g}"
-        )
+            rows[name] = (f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
+        at = f"candidates at {self.threshold:g}"
+        columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8.2f | {at}:<"
         positions = next(iter(self.fits.values())).n
         return [
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
-            head,
-            *(
-                f"{title:<11} {alpha:>6}  {interval:<15} {rest:>8}  {self.slopes[name].value:>7.2f}  {self.rates[name]}"
-                for title, alpha, interval, rest, name in rows
-            ),
+            *table_lines(columns, ((*row, self.slopes[name].value, self.rates[name]) for name, row in rows.items())),
             "steeper: how many times as steep the net's Q becomes by training with this alpha",
             f"in use now: {self.now.source()}",
             *(f"{name}: the scores determine no alpha" for name, fit in self.fits.items() if fit.at_bound),
@@ -84,7 +79,7 @@ class AlphaTable:
     def as_json(self) -> dict[str, Any]:
         """The table as JSON-able data; a missing interval is None."""
         names = ("alpha", "low", "high", "n", "residual", "at_bound")
-        fits = {norm: {name: _known(getattr(fit, name)) for name in names} for norm, fit in self.fits.items()}
+        fits = {norm: {name: json_fields(getattr(fit, name)) for name in names} for norm, fit in self.fits.items()}
         return {
             "net": self.net,
             "oracle": self.oracle,
@@ -92,7 +87,7 @@ class AlphaTable:
             "now": {"alpha": self.now.value, "origin": self.now.origin},
             "fits": fits,
             "candidates": {name: asdict(rate) for name, rate in self.rates.items()},
-            "steeper": {name: _known(slope.value) for name, slope in self.slopes.items()},
+            "steeper": {name: finite(slope.value) for name, slope in self.slopes.items()},
         }
 
     def kept(self, name: FitTo | None) -> list[str]:
@@ -135,10 +130,6 @@ class AlphaTable:
 def _too_few(count: int, positions: str) -> str:
     more = f"mine until there are {AUTO_MIN_POSITIONS - count:,} more (positions that screening cut have none)"
     return f"not saved: {count:,} {positions}, and a fit takes {AUTO_MIN_POSITIONS}; {more}"
-
-
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else number
 
 
 def _results(frame: pd.DataFrame) -> Floats:

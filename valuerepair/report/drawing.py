@@ -114,11 +114,6 @@ def counted(rows: Scored, threshold: float) -> str:
     )
 
 
-def percent(rate: Rate) -> str:
-    """A rate with its interval."""
-    return f"{100 * rate.rate:.2f} % (95 %: {100 * rate.low:.2f} to {100 * rate.high:.2f})"
-
-
 def printable(text: str, longest: int = 200) -> str:
     """`text` on one line, safe for a terminal: no control characters, escape sequences or bidirectional overrides.
 

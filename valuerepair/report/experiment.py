@@ -21,6 +21,7 @@ from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, elo_words
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing
+from valuerepair.text import table_lines
 
 TABLE = "table.csv"
 PLOT = "plot.png"
@@ -29,33 +30,35 @@ Row = Mapping[str, Any]
 UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
 _LOOKS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
           ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
+_SWEEP_COLUMNS = (
+    "setting:<20 | games:>6, | White +W =D -L:>20 | (w+l)/d:>8 | 95 %:>15 | "
+    "same to 20:>11 | whole:>7 | interesting/1000:>17 | 95 %:>13 | plies:>6.0f"
+)
+_MATCH_COLUMNS = "match:<50 | games:>6, | +W -L =D:>18 | points:>8 | Elo at 0.95:>28 | shown at:<"
 _REPEATS = (("repeats_20", style.SKY, "to 20 plies"), ("repeats_whole", style.BLUE, "whole"))
 
 
 def selfplay_lines(rows: Sequence[Row]) -> list[str]:
     """The table of self-play, a line for each setting; intervals at 0.95."""
-    lines = [
-        f"{'setting':<20} {'games':>6} {'White +W =D -L':>20} {'(w+l)/d':>8} {'95 %':>15} "
-        f"{'same to 20':>11} {'whole':>7} {'interesting/1000':>17} {'95 %':>13} {'plies':>6}"
-    ]
+    cells: list[Sequence[object]] = []
     for row in rows:
         if not row["games"]:
-            lines.append(f"{row['setting']:<20} not played yet")
+            cells.append((row["setting"], "not played yet"))
             continue
         score = f"+{row['wins']} ={row['draws']} -{row['losses']}"
         ratio = "no draw" if row["ratio"] is None else f"{row['ratio']:.2f}"
         interesting = "-" if row["interesting"] is None else f"{row['interesting']:.1f}"
-        lines.append(
-            f"{_marked(row):<20} {row['games']:>6,} {score:>20} {ratio:>8} {_bounds(row, 'ratio', 2):>15} "
-            f"{_percent(row['repeats_20']):>11} {_percent(row['repeats_whole']):>7} {interesting:>17} "
-            f"{_bounds(row, 'interesting', 1):>13} {row['plies']:>6.0f}"
+        repeats = _percent(row["repeats_20"]), _percent(row["repeats_whole"])
+        intervals = _bounds(row, "ratio", 2), _bounds(row, "interesting", 1)
+        cells.append(
+            (_marked(row), row["games"], score, ratio, intervals[0], *repeats, interesting, intervals[1], row["plies"])
         )
-    return [*lines, *_unfinished(rows)]
+    return [*table_lines(_SWEEP_COLUMNS, cells), *_unfinished(rows)]
 
 
 def match_lines(rows: Sequence[Row]) -> list[str]:
     """The table of matches: the first side's score, points, Elo at 0.95, and the verdict at each level."""
-    lines = [f"{'match':<50} {'games':>6} {'+W -L =D':>18} {'points':>8} {'Elo at 0.95':>28}  shown at"]
+    cells = []
     for row in rows:
         score = f"+{row['wins']:,} -{row['losses']:,} ={row['draws']:,}"
         points = "-" if row["points"] is None else f"{100 * row['points']:.1f} %"
@@ -63,10 +66,8 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
         words = ", ".join(f"{verdict} {at:.2f}" for verdict, at in verdicts if verdict != NOT_SHOWN) or NOT_SHOWN
         if 0 < row["games"] < FEWEST:
             words = "too few games"
-        lines.append(
-            f"{_marked(row):<50} {row['games']:>6,} {score:>18} {points:>8} {elo_words(_elo(row, 95)):>28}  {words}"
-        )
-    return [*lines, *_unfinished(rows)]
+        cells.append((_marked(row), row["games"], score, points, elo_words(_elo(row, 95)), words))
+    return [*table_lines(_MATCH_COLUMNS, cells), *_unfinished(rows)]
 
 
 def write_table(rows: Sequence[Row], folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from math import isnan
 from typing import Any, Literal, NamedTuple, get_args
 
 import chess
@@ -18,6 +17,7 @@ from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS, Member
 from valuerepair.store.rows import INFERRED
 from valuerepair.store.store import Store
+from valuerepair.text import finite
 
 Mark = Literal["candidate", "inferred candidate", "none", "inferred none", "cut", "failed", "not searched"]
 ALL_MARKS: tuple[Mark, ...] = get_args(Mark)
@@ -119,9 +119,9 @@ def _leaf(
     alpha: float,
     question: Question,
 ) -> Leaf:
-    deep_q = float(values.deep_q(np.array(member.deep, np.float64), alpha, question.q_from))
+    deep_q = finite(float(values.deep_q(np.array(member.deep, np.float64), alpha, question.q_from)))
     net_q = judged.get(member.position_id)
-    off = None if net_q is None or isnan(deep_q) else net_q - deep_q
+    off = None if net_q is None or deep_q is None else net_q - deep_q
     later, move = (True, "") if parent is None else _move(parent, member)
     return Leaf(
         member.position_id,
@@ -135,7 +135,7 @@ def _leaf(
         move,
         member.fen,
         member.net_q,
-        None if isnan(deep_q) else deep_q,
+        deep_q,
         off,
         _mark(member, off, question.threshold),
     )

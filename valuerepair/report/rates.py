@@ -13,7 +13,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, Flags, Scored, made_from, percent, scale, scored
+from valuerepair.report.drawing import Drawing, Flags, Scored, made_from, scale, scored
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Dr
         style.in_percent(axes.yaxis)
         axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
         axes.legend(loc="upper right")
-        at = f"at {question.threshold:g}: {percent(rate_at_threshold)}"
+        at = f"at {question.threshold:g}: {rate_at_threshold.percent}"
         style.title(axes, "Rate of candidates by threshold", made_from(frame), f"{len(off):,} positions; {at}")
     return Drawing(figure, f"{len(off):,} positions; {at}; {scale(frame)}")
 
@@ -108,11 +108,7 @@ def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawin
             f"{store.path}: no candidate at {question.threshold:g}; give a lower --threshold, or mine more (vr mine)"
         )
     found = label_figures(store, frame if by_weight else frame.drop(columns="weight"), question.threshold)
-    rates = [
-        (row["label"], Rate(row["count"], row["total"], row["rate"], row["low"], row["high"]))
-        for row in found["rates"]
-        if row["count"]
-    ]
+    rates = [(row["label"], Rate.of_figures(row)) for row in found["rates"] if row["count"]]
     by = " by weight" if by_weight and (frame["weight"] != 1).any() else ""
     words = f"{len(frame):,} candidates with |net Q − deep Q| ≥ {question.threshold:g}"
     if found["with_priors"] < len(frame):
@@ -132,7 +128,7 @@ def _of_groups(
         if (rate := weighted(off[inside], rows.weight[inside], rows.game[inside])).total:
             rates.append((name, rate))
     overall = rows.rate(off)
-    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {percent(overall)}, dashed"
+    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {overall.percent}, dashed"
     return _bars(frame, rates, title, words, f"candidates, share of {_of(rows)}", overall)
 
 

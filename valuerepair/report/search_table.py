@@ -10,10 +10,11 @@ import chess
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.result import RootMove, SearchResult
 from valuerepair.oracles.searching import Searched
+from valuerepair.text import quantity, table_lines
 
 _PROVEN = {1: "win", 0: "draw", -1: "loss"}
 _LINE_MOVES = 10
-_HEAD = f"  {'move':13} {'N':>8} {'P':>7} {'Q':>8} {'W':>6} {'D':>6} {'L':>6}  {'proven':8} line"
+_COLUMNS = "move:<13 | N:>8, | P:>7.2% | Q:>8 | W:>6 | D:>6 | L:>6 | proven:<7 | line:<"
 
 
 def row(searched: Searched) -> dict[str, Any]:
@@ -70,8 +71,8 @@ def table(searched: Searched, top: int | None = None) -> str:
         return f"{position.fen}\n  {searched.reason}\n"
     shown = [move for move in result.moves if move.visits or move.certain is not None] or list(result.moves)
     shown = list(result.moves[:top]) if top is not None else shown
-    lines = [position.fen, *(f"  {line}" for line in root_lines(searched, result)), "", _HEAD]
-    lines += [_move_line(move, position) for move in shown]
+    lines = [position.fen, *(f"  {line}" for line in root_lines(searched, result)), ""]
+    lines += table_lines(_COLUMNS, (_cells(move, position) for move in shown), "  ")
     if rest := len(result.moves) - len(shown):
         lines.append(f"  and {rest} more" + ("" if top else " without visits"))
     return "\n".join(lines) + "\n"
@@ -87,26 +88,19 @@ def root_lines(searched: Searched, result: SearchResult) -> list[str]:
         f"Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
         f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
         f"best {san_line(searched.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
-        f"{searched.net.name}, {number(result.nodes, 'node')}, {number(result.evaluations, 'evaluation')}{speed}, "
+        f"{searched.net.name}, {quantity(result.nodes, 'node')}, {quantity(result.evaluations, 'evaluation')}{speed}, "
         f"depth {result.depth}, seldepth {result.seldepth}",
     ]
 
 
-def number(n: int, noun: str) -> str:
-    """``1,000 nodes`` or ``1 node``."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
-
-
-def _move_line(move: RootMove, position: Position) -> str:
-    values = f"{'-':>8} {'-':>6} {'-':>6} {'-':>6}"
-    if not math.isnan(move.q):
-        values = f"{move.q:+8.4f} " + " ".join(f"{share:6.1%}" for share in move.wdl)
+def _cells(move: RootMove, position: Position) -> tuple[object, ...]:
+    values = ["-"] * 4 if math.isnan(move.q) else [f"{move.q:+.4f}", *(f"{share:.1%}" for share in move.wdl)]
     proven = "" if move.certain is None else _PROVEN[move.certain]
     if move.mate is not None:
         proven = f"mate {move.mate}"
     line = san_moves(position, move.pv[:_LINE_MOVES] or (move.move,))
     text = " ".join(line) + (" ..." if len(move.pv) > _LINE_MOVES else "")
-    return f"  {line[0]:7} {move.move:5} {move.visits:8,} {move.net_prior:7.2%} {values}  {proven:8} {text}"
+    return (f"{line[0]:7} {move.move:5}", move.visits, move.net_prior, *values, proven, text)
 
 
 def san_moves(position: Position, line: tuple[str, ...]) -> list[str]:

@@ -18,8 +18,9 @@ from valuerepair.files import written_whole
 from valuerepair.mcts.snapshot import Snapshot, TreeNode
 from valuerepair.oracles.searching import Searched
 from valuerepair.report.boards import single
-from valuerepair.report.search_table import number, root_lines, row
+from valuerepair.report.search_table import root_lines, row
 from valuerepair.report.static_page import document, escape
+from valuerepair.text import quantity
 
 _DECIMALS = 6
 
@@ -174,7 +175,7 @@ def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
     # A settled node has visits of its own, except for the root.
     if hidden <= 0 or (nodes[node].kind != "open" and node > 0):
         return ""
-    return f'<p class="rest">and {number(hidden, "visit")} to positions with few</p>\n'
+    return f'<p class="rest">and {quantity(hidden, "visit")} to positions with few</p>\n'
 
 
 def _numbered(board: chess.Board, depth: int, san: str) -> str:

@@ -24,6 +24,7 @@ from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.rows import FULL, INFERRED
 from valuerepair.store.store import Store
+from valuerepair.text import finite, quantity
 
 _ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
 _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces")
@@ -104,8 +105,7 @@ def _calibrated(store: Store, row: dict[str, Any], question: Question) -> dict[s
 
 def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
     scores = [row[name] for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")]
-    q = float(values.deep_q(np.array(scores, np.float64), alpha, question.q_from))
-    return None if math.isnan(q) else q
+    return finite(float(values.deep_q(np.array(scores, np.float64), alpha, question.q_from)))
 
 
 def _net_of(store: Store, net_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
@@ -219,12 +219,11 @@ def _verdict_of(evidence: Any) -> dict[str, Any] | None:
     row = evidence.to_dict("records")[0]
     if not row["looked"]:
         return None
-    q = None if math.isnan(row["second_q"]) else row["second_q"]
     second = evidence.attrs["second"]["label"]
     return {
         "verdict": row["verdict"],
         "second": second,
-        "q": q,
+        "q": finite(row["second_q"]),
         "best": row["second_best"],
         "nodes": row["second_nodes"],
     }
@@ -372,7 +371,7 @@ def _reached_lines(reached: dict[str, Any] | None) -> list[str]:
     if reached is None:
         return []
     distance, step = reached["distance"], reached["step"]
-    far = f"move {distance}" if step == "child" else "1 ply" if distance == 1 else f"{distance} plies"
+    far = f"move {distance}" if step == "child" else quantity(distance, "ply")
     root = "" if reached["root_id"] == reached["parent_id"] else f", root {reached['root_id']}"
     return [_line("reached", f"by vr expand from position {reached['parent_id']}: {step}, {far}{root}")]
 

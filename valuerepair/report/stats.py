@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from valuerepair.calibration import TooLittle, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.chess.progress import format_duration, format_rate
+from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import labels_of, masks, names
@@ -27,6 +26,7 @@ from valuerepair.store.columns import GAME_KEY, KIND
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import load_json, snapshot, table
 from valuerepair.store.rows import NET
+from valuerepair.text import finite, json_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +187,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
     found, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
     net_q, deep_q, weight, game = (found[name] for name in _OF_SCALE)
     left, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
-    return {**used.figures(), "left": {"count": left.count, "total": left.total, **_bounds(left)}, "new": new}
+    return {**used.figures(), "left": {"count": left.count, "total": left.total, **left.figures()}, "new": new}
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
@@ -214,21 +214,7 @@ def _by(
 def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
     """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows; see `Rate`."""
     found = weighted(hits, weight, game)
-    return {"candidates": found.count, "scored": found.total, **_bounds(found), "few_drawn": found.few_drawn}
-
-
-_BOUNDS = ("rate", "low", "high")
-
-
-def _bounds(rate: Rate) -> dict[str, float | None]:
-    """The rate and its interval for JSON, which has None instead of NaN."""
-    return {name: None if isnan(getattr(rate, name)) else getattr(rate, name) for name in _BOUNDS}
-
-
-def _rate(row: dict[str, Any], count: str = "count", total: str = "total") -> Rate:
-    """The rate in a row of figures."""
-    rate, low, high = (float("nan") if row[name] is None else row[name] for name in _BOUNDS)
-    return Rate(row[count], row[total], rate, low, high)
+    return {"candidates": found.count, "scored": found.total, **found.figures(), "few_drawn": found.few_drawn}
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -256,7 +242,7 @@ def headline(figures: dict[str, Any]) -> str:
         most = _said_of(row["high"])
         return f"No position of these games was found to be {off} (at most {row['high'] * most:,.0f} of {most:,})"
     per = _said_of(row["rate"])
-    count, low, high = (f"{row[name] * per:,.0f}" for name in _BOUNDS)
+    count, low, high = (f"{row[name] * per:,.0f}" for name in ("rate", "low", "high"))
     return f"{count} of {per:,} positions of these games are {off} ({low} to {high})"
 
 
@@ -296,11 +282,9 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     if scored["calibration"]:
         source += f"; net Q calibrated, {scored['calibration']['origin']}"
     speed = f", {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else ""
-    nodes = scored["nodes"]
-    searched = f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
     shown = [
         f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
-        f"{scored['positions']:,} positions scored in full; {searched} in "
+        f"{scored['positions']:,} positions scored in full; {format_nodes(scored['nodes'])} in "
         f"{format_duration(scored['search_seconds'])} of searching{speed}",
     ]
     if scored["without_q"]:
@@ -326,14 +310,14 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
 
 
 def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
-    share = _rate(found["left"])
+    share = Rate.of_figures(found["left"])
     kept = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
     new = f"; {found['new']:,} other positions become candidates" if found["new"] else ""
     return f"beyond scale: {kept}{new}; {found['words']}"
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
-    return ["", title, *(f"  {name(row):<14}{_rate(row, 'candidates', 'scored')}" for row in rows)]
+    return ["", title, *(f"  {name(row):<14}{Rate.of_figures(row, 'candidates', 'scored')}" for row in rows)]
 
 
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -432,7 +416,7 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
 
 def _label_rate(name: str, hits: Flags, of: Flags, weights: Floats, game: Ids) -> dict[str, Any]:
     rate = weighted(hits[of], weights[of], game[of])
-    return {"label": name, "count": rate.count, "total": rate.total, **_bounds(rate)}
+    return {"label": name, "count": rate.count, "total": rate.total, **rate.figures()}
 
 
 def _frequent(prefix: str, labels: pd.DataFrame, weights: Floats, game: Ids) -> list[dict[str, Any]]:
@@ -451,7 +435,7 @@ def _quantiles(values: NDArray[np.float64]) -> list[float]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    return f"  {row['label']:<26}{_rate(row)}"
+    return f"  {row['label']:<26}{Rate.of_figures(row)}"
 
 
 def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -473,7 +457,7 @@ def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
                 "deep_q": row["deep_q"],
                 "net_best": row["net_best"],
                 "deep_best": row["deep_best"],
-                **{name: None if number != number else number for name, number in numbers.items()},
+                **json_fields(numbers),
                 "opening": label["opening"],
                 "labels": sorted(words),
             }
@@ -518,12 +502,12 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
         "z": float(z.mean()),
         "net_q": float(net.mean()),
         "deep_q": float(deep.mean()),
-        "deep_nearer": {"count": nearer.count, **_bounds(nearer)},
+        "deep_nearer": {"count": nearer.count, **nearer.figures()},
         "net_error": float(((z - net) ** 2).mean()),
         "deep_error": float(((z - deep) ** 2).mean()),
         "gain": gain.difference,
-        "gain_low": None if isnan(gain.low) else gain.low,
-        "gain_high": None if isnan(gain.high) else gain.high,
+        "gain_low": finite(gain.low),
+        "gain_high": finite(gain.high),
     }
 
 
@@ -531,7 +515,7 @@ def outcome_lines(figures: dict[str, Any] | None) -> list[str]:
     """The figures as text; empty without games."""
     if figures is None:
         return []
-    rate = _rate({**figures["deep_nearer"], "total": figures["positions"]})
+    rate = Rate.of_figures({**figures["deep_nearer"], "total": figures["positions"]})
     shown = [
         "",
         f"games from candidates: {figures['games']:,} decided from {figures['positions']:,} positions "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess import values
@@ -14,6 +13,7 @@ from valuerepair.judge.split import split_file
 from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.store import Store
+from valuerepair.text import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,17 +98,12 @@ def confirm_cases(frame: pd.DataFrame, evidence: pd.DataFrame, count: int) -> li
 def _case(verdict: str, row: pd.Series[Any], evidence: pd.Series[Any]) -> dict[str, Any]:
     return {
         "verdict": verdict,
-        **{name: _plain_cell(row[name]) for name in ("fen", *_Q_OF_FRAME) if name in row},
-        **{name: _plain_cell(evidence[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
+        "fen": row["fen"],
+        **{name: finite(row[name]) for name in _Q_OF_FRAME if name in row},
+        **{name: finite(evidence[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
         **{name: row[name] for name in ("net_best", "deep_best")},
         "second_best": evidence["second_best"],
     }
-
-
-def _plain_cell(cell: Any) -> Any:
-    if isinstance(cell, str):
-        return cell
-    return None if isnan(cell) else float(cell)
 
 
 def confirm_report(

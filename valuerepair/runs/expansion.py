@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import Calibration, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, encode_moves
-from valuerepair.chess.progress import format_duration, format_rate
+from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
 from valuerepair.judge.split import TRAIN, Split, split_file
@@ -231,7 +231,6 @@ class ExpandSummary:
         """The summary for a terminal, with what to do next."""
         start, tally = self.start, self.tally
         ended = "interrupted" if self.state == "interrupted" else _ENDED[self.why]
-        spent = f"{tally.nodes / 1e6:,.1f} Mnodes" if tally.nodes >= 1e6 else f"{tally.nodes:,} nodes"
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
         return [
             f"{start.net} against {start.oracle}, {start.alpha.source(start.question.q_from)}",
@@ -239,7 +238,7 @@ class ExpandSummary:
             f"recorded: {tally.planned:,} positions; {format_duration(self.seconds)}"
             if self.workers is None
             else f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
-            f"{self.failed:,} failed; {spent}; {format_duration(self.seconds)}{speed}",
+            f"{self.failed:,} failed; {format_nodes(tally.nodes)}; {format_duration(self.seconds)}{speed}",
             *(families.lines(self.figures) if self.figures else []),
             "",
             *self._next(),

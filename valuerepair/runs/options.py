@@ -41,7 +41,8 @@ class MineOptions:
             raise UsageError(f"--limit {self.limit}: must be at least 1")
 
 
-# Every run names these, as runs of the first stores do. An option that `SampleOptions` no longer has keeps its value.
+# Runs of the first stores name all of these, also at their defaults, so every run does. Nothing is added here: a later
+# option is named where it differs from its default. One that `SampleOptions` no longer has keeps its value.
 _ALWAYS_NAMED = {
     "per_game": 1,
     "positions": None,

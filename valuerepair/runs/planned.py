@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from valuerepair.chess.positions import Position
 from valuerepair.store.reached import NeighbourOutcome
+from valuerepair.text import table_lines
 
 # The sources whose neighbours are looked at together: few at first, so that the engines start at once.
 _FIRST_WINDOW, _WINDOW = 32, 256
@@ -68,8 +69,8 @@ class PlannedSearches:
             for search in batch
         ]
         rows += [("-", search.position_id, search.root, search.round, "audit") for search in self.audits]
-        head = ("batch", "position", "root", "round", "state")
-        return "\n".join("".join(f"{cell!s:>10}" for cell in row) for row in [head, *rows])
+        columns = "batch:>10 | position:>9 | root:>9 | round:>9 | state:>9"
+        return "\n".join(table_lines(columns, rows))
 
     @property
     def waiting(self) -> int:

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import TooLittle
+from valuerepair.chess.progress import format_nodes
 from valuerepair.intervals import weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening.model import is_calibrated
 from valuerepair.store import screening
+from valuerepair.text import json_fields, quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +64,7 @@ def figures(
         "audited": int(audited.sum()),
         "audit_hits": int(hits.sum()),
         "found": candidates,
-        **{name: None if isnan(value) else value for name, value in missed.items()},
+        **json_fields(missed),
         "recall": _recall(candidates, missed["missed"]),
         "recall_low": _recall(candidates, missed["missed_high"]),
         "recall_high": _recall(candidates, missed["missed_low"]),
@@ -113,7 +115,7 @@ def recall_words(found: dict[str, Any]) -> str:
 
     After five audits without a candidate 100 % is no estimate, and a lower bound below one half means nothing.
     """
-    audits = f"{found['audited']:,} audit{'s' * (found['audited'] != 1)}"
+    audits = quantity(found["audited"], "audit")
     if not found["cut"]:
         return "recall 100 %: nothing was cut"
     if found["recall"] is None:
@@ -140,7 +142,7 @@ def one_line(found: dict[str, Any]) -> str:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
-    spent = f"{found['nodes'] / 1e6:,.1f} Mnodes" if found["nodes"] >= 1e6 else f"{found['nodes']:,} nodes"
+    spent = format_nodes(found["nodes"])
     shown = ["", f"screening of {found['positions']:,} positions: {spent} in all", f"  {one_line(found)}"]
     for left in found["left_at"]:
         at = "before any search" if left["nodes"] == 0 else f"at {left['nodes']:,} nodes"

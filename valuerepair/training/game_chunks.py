@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from valuerepair import signals
 from valuerepair.archives.open import find_sources, total_bytes
-from valuerepair.archives.options import EVAL, SampleOptions
+from valuerepair.archives.options import EVAL, HEADER_FILTERS, SampleOptions
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.sampling import read_whole_games
 from valuerepair.chess import v6, values
@@ -64,7 +64,7 @@ _Z = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
 _AT_ONCE = 1024  # positions that the net evaluates together
 HeldOut = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # keys of positions and of games, ascending (Split.held_out)
 _NOTHING_HELD: HeldOut = np.empty(0, np.uint64), np.empty(0, np.uint64)
-_CHOOSING = ("game_share", "min_elo", "result", "time_control", "player", "max_bytes", "seed")
+_CHOOSING = ("game_share", *HEADER_FILTERS, "max_bytes", "seed")  # the sampling options that choose games
 # Where a value comes from. Of the first two kinds that of the position after the move is of the same scale.
 _UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
 

@@ -25,6 +25,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
+from valuerepair.text import quantity
 from valuerepair.training.chunk_files import ChunkIndex, RandomReader, digest_of, find_archives, read_index
 from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
 from valuerepair.version import __version__
@@ -229,8 +230,7 @@ def summary(manifest: dict[str, Any], out: str) -> list[str]:
     share, inputs = manifest["share"], manifest["inputs"]
     files, kind = len(manifest["files"]), "tar" if manifest["form"] == "tar" else "folder"
     lines = [
-        f"{out}: {manifest['games']:,} games, {manifest['positions']:,} positions in {files:,} "
-        f"{kind if files == 1 else f'{kind}s'}",
+        f"{out}: {manifest['games']:,} games, {manifest['positions']:,} positions in {quantity(files, kind)}",
         f"repair share: {share['games']:.2%} of the games, {share['positions']:.2%} of the positions "
         f"(asked: {share['asked']:.2%} of the {manifest['by']})",
     ]

@@ -28,6 +28,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.text import json_fields, table_lines
 from valuerepair.training import checkpoint
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import POLICY, TrainOptions
@@ -97,13 +98,13 @@ class Training:
         if "loss" in self.rows[0]:
             judged = next(row for row in self.rows if row["step"] == written["step"])
             best = judged if amplitude is None else amplitude["measures"]
-            said += [
-                f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}",
-                f"{'':30}{'old':>10}{'new':>10}",
-            ]
-            for name, (words, form) in _of_kinds(self.rows[0]).items():
-                if self.rows[0][name] is not None:
-                    said.append(f"{words:30}{self.rows[0][name]:>10{form}}{best[name]:>10{form}}")
+            said.append(f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}")
+            rows = (
+                (words, format(old, form), format(best[name], form))
+                for name, (words, form) in _of_kinds(self.rows[0]).items()
+                if (old := self.rows[0][name]) is not None
+            )
+            said += table_lines(":<30 | old:>9 | new:>9", rows)
         return said
 
 
@@ -222,13 +223,13 @@ def _train(
         threshold=question.threshold,
         checkpoint=_checkpoint(path),
         identity={**identity, **checkpoint.options_by_name(options), **asked},
-        on_curve=lambda rows: write_curve(path, Training(about, _plain(rows))),
+        on_curve=lambda rows: write_curve(path, Training(about, json_fields(rows))),
         quiet=quiet,
     )
     amplitude = _amplitude(fitted)
     written = _write(file, path, graph, fitted, _some_planes(stream, held), about)
     ending = {"stopped": fitted.stopped, "amplitude": amplitude, "written": written}
-    found = Training({**about, **ending}, _plain(fitted.curve))
+    found = Training({**about, **ending}, json_fields(fitted.curve))
     write_curve(path, found)
     _checkpoint(path).unlink(missing_ok=True)
     return found
@@ -378,8 +379,8 @@ def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
             f"warning: lambda is {found.factor:.2f}: on games held out most of what was learned does not hold; "
             "more positions, fewer --steps or a lower --lr would teach less that has to be taken back"
         )
-    factors = _plain([{"lambda": found.factor, "lambda_in_q": found.factor_in_q}])[0]
-    return {**factors, "measures": _plain([found.measures])[0]}
+    factors = {"lambda": found.factor, "lambda_in_q": found.factor_in_q}
+    return {**json_fields(factors), "measures": json_fields(found.measures)}
 
 
 def _write(
@@ -497,8 +498,3 @@ def read_curve(path: str | os.PathLike[str]) -> Training:
     except OSError as error:
         raise ValueRepairError(f"{where}: {error.strerror}; vr train writes it beside the new net") from None
     return Training(about, about.pop("curve"))
-
-
-def _plain(rows: Sequence[Mapping[str, float]]) -> list[dict[str, float | None]]:
-    """With None for what is no number, as JSON has it."""
-    return [{name: None if value != value else value for name, value in row.items()} for row in rows]

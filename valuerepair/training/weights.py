@@ -20,6 +20,7 @@ from valuerepair.chess.positions import PHASES, phases
 from valuerepair.errors import UsageError
 from valuerepair.judge.weights import DEFAULT_SOFTNESS, weights_of
 from valuerepair.nets.planes import CANONICAL
+from valuerepair.text import table_lines
 
 Records = NDArray[np.void]  # [n] of v6.RECORD
 Floats = NDArray[np.float64]
@@ -300,17 +301,15 @@ def lines(figures: dict[str, Any], kept: float) -> list[str]:
         f"their games for {figures['effective_games']:,.1f}",
         "quantiles: " + ", ".join(f"{float(q):.0%} {value:.4f}" for q, value in figures["quantiles"].items()),
         "",
-        f"{'':20}{'positions':>12}{'share':>9}{'mean':>9}{'of weight':>11}",
     ]
     rows = [(row["phase"], row) for row in figures["phases"]]
     rows += [
         ("not known" if row["from"] is None else f"|net - deep| {row['from']:g}-{row['to']:g}", row)
         for row in figures["disagreement"]
     ]
-    for name, row in rows:
-        share = row["positions"] / n
-        shown.append(f"{name:20}{row['positions']:>12,}{share:>9.1%}{row['mean']:>9.4f}{row['share_of_weight']:>11.1%}")
-    return shown
+    columns = ":<20 | positions:>11, | share:>8.1% | mean:>8.4f | of weight:>10.1%"
+    cells = ((name, row["positions"], row["positions"] / n, row["mean"], row["share_of_weight"]) for name, row in rows)
+    return [*shown, *table_lines(columns, cells)]
 
 
 def _bins(weights: Floats) -> NDArray[np.int64]:

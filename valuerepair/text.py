@@ -1,0 +1,56 @@
+"""Results as text and as JSON: tables with aligned columns, counts in words, and numbers that JSON cannot hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+_ALIGNMENT = re.compile(r"([<>])(\d*)")
+
+
+def finite(number: float) -> float | None:
+    """The number; None for NaN and the infinities, which JSON does not have."""
+    return float(number) if isfinite(number) else None
+
+
+def json_fields(result: Any) -> Any:
+    """A dataclass, or mappings and sequences of them, as JSON-able data: fields by name, numbers that are `finite`."""
+    if is_dataclass(result) and not isinstance(result, type):
+        return {field.name: json_fields(getattr(result, field.name)) for field in fields(result)}
+    if isinstance(result, Mapping):
+        return {name: json_fields(value) for name, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [json_fields(value) for value in result]
+    return finite(result) if isinstance(result, float) else result
+
+
+def quantity(number: int, noun: str) -> str:
+    """``1,000 positions``, ``1 position``, ``2 plies``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
+
+
+def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = "") -> list[str]:
+    """Lines with aligned columns: the heads, if there are any, and the rows.
+
+    ``"phase:<12 | games:>9, | mean Q:>8.3f"`` has a head and a format for each column: alignment, least width, form of
+    the numbers. What is no number is printed as it is. A wider cell widens its column; a row may end early.
+    """
+    heads, _, forms = zip(*(column.rpartition(":") for column in columns.split(" | ")), strict=True)
+    lines = [list(heads)] if any(heads) else []
+    for row in rows:
+        cells = zip(row, forms, strict=False)
+        lines.append([format(cell, form) if isinstance(cell, Real) else str(cell) for cell, form in cells])
+    for i, form in enumerate(forms):
+        side, least = _ALIGNMENT.findall(form)[0]
+        column = [line for line in lines if i < len(line)]
+        width = max([int(least or 0), *(len(line[i]) for line in column)])
+        gap = "" if i == 0 else "  " if side == "<" else " "
+        for line in column:
+            line[i] = f"{gap}{line[i]:{side}{width}}"
+    return [(indent + "".join(line)).rstrip() for line in lines]
