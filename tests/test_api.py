@@ -285,10 +285,10 @@ def test_what_is_wrong_is_said_in_one_line(
 
 def test_books_are_those_of_vr_books(store: vr.MinedStore, tmp_path: Path) -> None:
     command("books", "--db", str(SAMPLE), "--threshold", "0.35", "--parents", "2", "-o", str(tmp_path / "said"), "-q")
-    manifest = vr.write_books(store, tmp_path / "made", vr.BookOptions(question=Question(threshold=0.35), parents=2))
+    books = vr.write_books(store, tmp_path / "made", Question(threshold=0.35), vr.BookOptions(parents=2))
     for name in ("book.pgn", "book.epd", "manifest.json"):
         assert (tmp_path / "made" / name).read_bytes() == (tmp_path / "said" / name).read_bytes()
-    assert set(manifest.files) == {"book.pgn", "book.epd"}
+    assert set(books.manifest.files) == {"book.pgn", "book.epd"}
 
 
 def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def frame(path: Path) -> pd.DataFrame:
 def written(path: Path, folder: Path, **options: Any) -> dict[str, Any]:
     """The manifest, read from its file."""
     with Store.open(path) as store:
-        write_books(store, BookOptions(**{"near_duplicates": "keep", **options}), folder)
+        question, split = options.pop("question", None), options.pop("split", None)
+        write_books(store, folder, question, BookOptions(**{"near_duplicates": "keep", **options}), split)
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
     return manifest
 
@@ -171,8 +172,9 @@ def test_a_root_is_on_one_side_of_a_holdout(path: Path, tmp_path: Path) -> None:
         assert entries + sum(manifest["left_out"].values()) == manifest["candidates"]
 
 
-def test_a_limit_that_does_nothing_is_refused() -> None:
+def test_a_limit_that_does_nothing_is_refused(path: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--per-root 2: needs --expanded"):
-        BookOptions(per_root=2)
+        written(path, tmp_path / "books", per_root=2)
+    assert not (tmp_path / "books").exists()
     with pytest.raises(UsageError, match="at least 1"):
-        BookOptions(per_root=0, question=Question(expanded="all"))
+        BookOptions(per_root=0)

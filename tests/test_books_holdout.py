@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.split import Split
-from valuerepair.question import Question
 
 # (part, piece, pawns) of each row: few of each, so that they cross.
 ROWS = st.lists(
@@ -39,7 +37,7 @@ def test_a_holdout_is_a_partition_without_neighbours(rows: list[tuple[str, str, 
     fens = [f"4k3/{pawns}p{7 - pawns}/8/8/8/8/8/{piece}3K3 w - - 0 1" for _, piece, pawns in rows]
     table = pd.DataFrame({"part": [part for part, _, _ in rows], "fen": fens})
     try:
-        divided = sides(table, BookOptions(split=Split()))
+        divided = sides(table, BookOptions())
     except ValueRepairError:
         reject()  # the book would be empty
     book, holdout = divided.book, divided.holdout
@@ -77,10 +75,10 @@ def _games(number: int = 60, plies: int = 24) -> pd.DataFrame:
 def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(near: NearDuplicates) -> None:
     table = _games()
     table["part"] = ["games" if game % 4 == 0 else "train" for game in table["game"].tolist()]
-    options = BookOptions(question=Question(threshold=0.5), split=Split(), parents=3, near_duplicates=near)
-    free = choose_rows(table, options, table["disagreement"]).book
+    options = BookOptions(parents=3, near_duplicates=near)
+    free = choose_rows(table, options, table["disagreement"], 0.5, Split()).book
     materials = tuple(free.loc[free["plies_before"] > 0, "material_family"].value_counts().index[:1])
-    selection = choose_rows(table, replace(options, split=Split(materials=materials)), table["disagreement"])
+    selection = choose_rows(table, options, table["disagreement"], 0.5, Split(materials=materials))
     book, holdout = selection.book, selection.holdout
     own = book[book["plies_before"] == 0]
     assert len(own) + len(holdout) + sum(selection.left_out.values()) == selection.candidates
@@ -102,9 +100,7 @@ def test_near_duplicates_are_left_out_within_a_game_or_kept() -> None:
     kept = {}
     near: NearDuplicates
     for near in ("keep", "game"):
-        selection = choose_rows(
-            table, BookOptions(question=Question(threshold=0.5), near_duplicates=near), table["disagreement"]
-        )
+        selection = choose_rows(table, BookOptions(near_duplicates=near), table["disagreement"], 0.5)
         kept[near] = selection.book
         assert len(selection.book) + sum(selection.left_out.values()) == selection.candidates
     assert len(kept["keep"]) > len(kept["game"]) > 50

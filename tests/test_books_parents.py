@@ -69,7 +69,8 @@ def games(archive: Path) -> list[list[chess.Board]]:
 
 def _book(db: Path, folder: Path, **options: Any) -> dict[str, Any]:
     with Store.open(db) as store:
-        write_books(store, BookOptions(question=Question(threshold=THRESHOLD, alpha=170.0), **options), folder)
+        question, split = Question(threshold=THRESHOLD, alpha=170.0), options.pop("split", None)
+        write_books(store, folder, question, BookOptions(**options), split)
     assert check_book(folder / "book.pgn") == check_book(folder / "book.epd") == []
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
     return manifest
@@ -214,7 +215,7 @@ def test_parents_end_where_the_known_history_begins(tmp_path: Path) -> None:
     rows += [Candidate(position_of(start, *moves), 0.9, found) for moves in (("e8g8",), ("a6b5", "e2b5", "b4c3"))]
     path = make_store(tmp_path / "a.db", rows)
     with Store.open(path) as store:
-        manifest = write_books(store, BookOptions(parents=2, near_duplicates="keep"), tmp_path)
+        manifest = write_books(store, tmp_path, options=BookOptions(parents=2, near_duplicates="keep"))
     assert manifest.parents == {
         "plies": 2,
         "asked": 6,
@@ -253,12 +254,12 @@ def _looked_at(folder: Path) -> Path:
 def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None:
     path = _looked_at(tmp_path)
     with Store.open(path) as store:
-        manifest = write_books(store, BookOptions(confirmed=True), tmp_path / "out")
-        labelled = write_books(store, BookOptions(labels=("optimistic", "opening")), tmp_path / "labelled")
+        manifest = write_books(store, tmp_path / "out", options=BookOptions(confirmed=True))
+        labelled = write_books(store, tmp_path / "labelled", options=BookOptions(labels=("optimistic", "opening")))
         with pytest.raises(ValueRepairError, match=r"all 4 candidates at 0.55 are left out: not in-check 4$"):
-            write_books(store, BookOptions(labels=("in-check",)), tmp_path / "none")
+            write_books(store, tmp_path / "none", options=BookOptions(labels=("in-check",)))
         with pytest.raises(UsageError, match=r"--label blind: no such label; there are optimistic, .* eco:NAME"):
-            write_books(store, BookOptions(labels=("blind",)), tmp_path / "none")
+            write_books(store, tmp_path / "none", options=BookOptions(labels=("blind",)))
     assert [board.peek().uci() for board, _ in _entries(tmp_path / "out" / "book.pgn")] == ["e2e4"]
     assert manifest.left_out == {
         "without a second look": 1,

@@ -88,12 +88,8 @@ def test_lc0_begins_each_game_at_the_intended_position(
     candidates = _mined(tmp_path, {"starts.pgn": 2, "obstacle.pgn": 20, "alone.epd": 1, "blitz.pgn": 2})
 
     with Store.open(tmp_path / "a.db") as store:
-        options = BookOptions(
-            question=Question(threshold=0.05, alpha=170.0),
-            near_duplicates="keep",
-            form="fen" if form == "fen" else "moves",
-        )
-        manifest = write_books(store, options, tmp_path)
+        options = BookOptions(near_duplicates="keep", form="fen" if form == "fen" else "moves")
+        manifest = write_books(store, tmp_path, Question(threshold=0.05, alpha=170.0), options)
     facts = manifest.files["book.pgn"]
     epd = [chess.Board.from_epd(line)[0].fen() for line in (tmp_path / "book.epd").read_text().splitlines()]
     assert sorted(epd) == sorted(candidates["fen"])

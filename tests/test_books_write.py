@@ -35,6 +35,12 @@ from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 
 
+def _asked(options: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """The options of the book, and the threshold of its question."""
+    rest = with_question(**options)
+    return rest, rest.pop("question").threshold
+
+
 def _frame(rows: int = 200, per_game: int = 4) -> pd.DataFrame:
     """Positions a few moves into made-up games, with disagreements all over [-1.9, 1.9]."""
     records: list[dict[str, Any]] = []
@@ -68,7 +74,8 @@ def _frame(rows: int = 200, per_game: int = 4) -> pd.DataFrame:
 
 
 def _chosen(frame: pd.DataFrame, **options: Any) -> pd.DataFrame:
-    selection = choose_rows(frame, BookOptions(**with_question(**options)), frame["disagreement"])
+    options, threshold = _asked(options)
+    selection = choose_rows(frame, BookOptions(**options), frame["disagreement"], threshold)
     left = sum(selection.left_out.values())
     assert len(selection.book) + len(selection.holdout) + left == selection.candidates
     return selection.book
@@ -102,7 +109,7 @@ def test_decided_positions_are_left_out() -> None:
 def test_rows_without_deep_q_are_never_candidates() -> None:
     frame = _frame()
     frame.loc[:50, ["deep_q", "disagreement"]] = float("nan")
-    selection = choose_rows(frame, BookOptions(question=Question(threshold=0.01)), frame["disagreement"])
+    selection = choose_rows(frame, BookOptions(), frame["disagreement"], 0.01)
     assert selection.scored == 149
     assert selection.book["position_id"].min() > 50
 
@@ -159,7 +166,7 @@ def test_finished_games_are_left_out_and_counted() -> None:
 )
 def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
-        BookOptions(**with_question(**options))
+        BookOptions(**_asked(options)[0])
 
 
 @pytest.mark.parametrize(
@@ -176,8 +183,9 @@ def test_senseless_options_are_usage_errors(options: dict[str, Any], said: str) 
 )
 def test_an_empty_book_is_an_error_that_says_why(change: dict[str, Any], options: dict[str, Any], said: str) -> None:
     frame = _frame().assign(**change)
+    options, threshold = _asked(options)
     with pytest.raises(ValueRepairError, match=re.escape(said)) as caught:
-        choose_rows(frame, BookOptions(**with_question(**options)), frame["disagreement"])
+        choose_rows(frame, BookOptions(**options), frame["disagreement"], threshold)
     assert caught.value.exit_code == 1
     assert "\n" not in str(caught.value)
 
@@ -223,7 +231,7 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     assert manifest["oracle"]["label"]
     assert manifest["alpha"] == {"value": 170.0, "origin": "given"}
     assert (manifest["threshold"], manifest["seed"], manifest["form"]) == (0.55, 0, "moves")
-    told = {"question", "parents", "softness"}  # in other words
+    told = {"parents", "softness"}  # in other words
     assert {option.name for option in dataclasses.fields(BookOptions)} - told <= set(manifest)
     assert manifest["version"].startswith("valuerepair ")
     # Nobody knows where the net of the tests lies: what it says then is no command, and does not look like one.
@@ -244,9 +252,10 @@ def test_what_comes_next_for_entries_that_repeat_has_games_that_differ(vr: Vr) -
 
 
 def test_pgn_and_epd_name_the_same_positions_in_order(db: Path, tmp_path: Path) -> None:
-    options = BookOptions(question=Question(threshold=0.3, alpha=170.0), near_duplicates="keep")
+    question = Question(threshold=0.3, alpha=170.0)
+    options = BookOptions(near_duplicates="keep")
     with Store.open(db) as store:
-        write_books(store, options, str(tmp_path / "out"))
+        write_books(store, str(tmp_path / "out"), question, options)
     with (tmp_path / "out" / "book.pgn").open() as file:
         games = iter(lambda: chess.pgn.read_game(file), None)
         pgn = [game.end().board().fen() for game in games if game is not None]
@@ -282,7 +291,7 @@ def test_holdout_files_are_written_checked_and_go_with_the_next_book(vr: Vr, tmp
 
 def test_form_fen_writes_fens_only(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
-        write_books(store, BookOptions(question=Question(threshold=0.3), form="fen"), str(tmp_path / "out"))
+        write_books(store, str(tmp_path / "out"), Question(threshold=0.3), BookOptions(form="fen"))
     text = (tmp_path / "out" / "book.pgn").read_text()
     assert "1. " not in text
     assert text.count("[FEN ") == text.count("\n*\n") > 20

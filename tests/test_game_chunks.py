@@ -738,7 +738,8 @@ def test_what_cannot_be(
 
 def test_python_writes_the_same(mined: tuple[Path, Path], tmp_path: Path) -> None:
     archive, db = mined
-    manifest = vr.write_game_chunks(archive, tmp_path / "out", store=db, question=Question(alpha=300.0))
+    manifest = vr.write_game_chunks(archive, tmp_path / "out", store=db, question=Question(alpha=300.0)).manifest
+    assert manifest is not None
     assert manifest["judge"]["alpha"] == 300.0
     assert manifest["chunks"] == len(packed_chunks(tmp_path / "out")) == 60
 

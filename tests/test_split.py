@@ -336,8 +336,8 @@ def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near
     parts = {row.key: of[row.id] for row in _told(path)}
     question = Question(threshold=0.3, expanded="all")
     with Store.open(path) as store:
-        asked = BookOptions(question=question, split=split, parents=2, near_duplicates=near)  # type: ignore[arg-type]
-        manifest = write_books(store, asked, tmp_path)
+        asked = BookOptions(parents=2, near_duplicates=near)  # type: ignore[arg-type]
+        manifest = write_books(store, tmp_path, question, asked, split)
         numbers = set(store.candidates(question)["position_id"])
     candidates = [row.key for row in _told(path) if row.id in numbers]
     book, holdout = (entries(tmp_path / name) for name in ("book.pgn", "holdout.pgn"))

@@ -41,7 +41,8 @@ from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.drawing import StoreDraw
-from valuerepair.training.records import RecordFacts, parse_policy
+from valuerepair.training.options import parse_policy
+from valuerepair.training.records import RecordFacts
 from valuerepair.training.store_chunks import ChunkOptions, JudgedBatch, position_records
 
 Captured = pytest.CaptureFixture[str]

@@ -56,7 +56,7 @@ def stats(store: Store, folder: Path) -> object:
 
 
 def books(store: Store, folder: Path) -> object:
-    return write_books(store, BookOptions(question=Question(threshold=THRESHOLD), confirmed=True), folder / "book")
+    return write_books(store, folder / "book", Question(threshold=THRESHOLD), BookOptions(confirmed=True))
 
 
 def plots(store: Store, folder: Path) -> object:

@@ -81,7 +81,7 @@ def trained(maia_file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     """A new net, and its curve as Python has it."""
     out = tmp_path_factory.mktemp("trained") / "new.pb.gz"
     options = valuerepair.TrainOptions(only="value", steps=20, batch=64, warmup=0, lr=1e-3, every=10, holdout=0.4)
-    curve = valuerepair.train(maia_file, out, store=SAMPLE, question=Question(threshold=0.3), options=options)
+    curve = valuerepair.train(maia_file, out, store=SAMPLE, question=Question(threshold=0.3), options=options).curve
     return out, curve
 
 

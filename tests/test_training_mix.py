@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.mix_sides import folder_of, games_in, records, sides_in
 from valuerepair.cli.mix import command
 from valuerepair.errors import ValueRepairError
-from valuerepair.training.mix import MixOptions, mix, summary
+from valuerepair.training.mix import MixOptions, Mixture, mix
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_share_by_games_is_the_largest_mixture(sides: MixOptions, tmp_path: Path
     assert sum(map(len, games.values())) == manifest["positions"]
     assert manifest["share"]["positions"] == sum(map(len, repair)) / manifest["positions"] < 0.3
     assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == manifest
-    assert any("40.00% of the games" in line for line in summary(manifest, "out"))
+    assert any("40.00% of the games" in line for line in Mixture("out", manifest).lines())
 
 
 def test_share_by_positions(sides: MixOptions, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.mix_sides import folder_of, records, sides_in
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
-from valuerepair.training.mix import MixOptions, mix, summary
+from valuerepair.training.mix import MixOptions, Mixture, mix
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_chunks_on_both_sides_are_told(sides: MixOptions, tmp_path: Path) -> Non
     manifest = mix(replace(sides, share=0.28), tmp_path / "out", quiet=True)
     assert manifest["same_content"]["in_both"] == 5
     assert manifest["same_content"]["within_repair"] == 1
-    assert any(line.startswith("warning: 5 chunks are among both") for line in summary(manifest, "out"))
+    assert any(line.startswith("warning: 5 chunks are among both") for line in Mixture("out", manifest).lines())
 
 
 def test_a_chunk_that_changes_meanwhile(sides: MixOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

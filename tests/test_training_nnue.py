@@ -21,7 +21,7 @@ from valuerepair.engines.find import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.nnue import Format, Written, format_of, write_positions, write_stream
+from valuerepair.training.nnue import Format, WrittenPositions, format_of, write_positions, write_stream
 
 SAMPLE = str(Path(__file__).parents[1] / "data" / "sample.db")
 ALPHA = 200.0
@@ -112,7 +112,9 @@ def frame_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def written(rows: list[dict[str, Any]] | pd.DataFrame, kind: Format, pawn: float = 100.0) -> tuple[list[Read], Written]:
+def written(
+    rows: list[dict[str, Any]] | pd.DataFrame, kind: Format, pawn: float = 100.0
+) -> tuple[list[Read], WrittenPositions]:
     stream = io.BytesIO()
     frame = rows if isinstance(rows, pd.DataFrame) else frame_of(rows)
     said = write_stream(frame, kind, stream, pawn)
@@ -198,7 +200,7 @@ def test_whatever_is_written_is_read_back(rows: list[dict[str, Any]]) -> None:
         read, said = written(rows, kind)
         assert Counter((e.board.fen(), e.move, e.score, e.ply, e.result) for e in read) == expected
         assert [e.ply for e in read] == sorted((e.ply for e in read), reverse=True)
-        assert said == Written(len(rows), sum(row["result"] == "*" for row in rows), {})
+        assert said == WrittenPositions(len(rows), sum(row["result"] == "*" for row in rows), {})
 
 
 def _expected(row: dict[str, Any]) -> tuple[str, chess.Move, int, int, int]:
@@ -268,7 +270,7 @@ def test_moves() -> None:
         "left out: 2 without a move or score",
         "without a result: 1, written as draws, as Stockfish's tools do",
     ]
-    assert written([], "bin") == ([], Written(0, 0, {}))
+    assert written([], "bin") == ([], WrittenPositions(0, 0, {}))
 
 
 def test_the_game_s_result_is_none_of_positions_beside_it() -> None:

@@ -36,9 +36,9 @@ from valuerepair.training.weights import (
     PositionSampling,
     Soft,
     WeightTally,
-    lines,
     parse_formula,
     phases_of,
+    tally_lines,
     written,
 )
 
@@ -231,7 +231,7 @@ def test_bands_add_up(chunks: Path) -> None:
     assert found["disagreement"][-1]["from"] is None
     assert found["disagreement"][-1]["positions"] == found["net_unknown"] > 0
     assert [row["phase"] for row in found["phases"]] == list(PHASES)
-    assert any("not known" in line for line in lines(found, 0.5))
+    assert any("not known" in line for line in tally_lines(found, 0.5))
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------

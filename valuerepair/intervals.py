@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, sqrt
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.text import finite
+from valuerepair.text import finite, formatted
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -339,8 +339,7 @@ class Interval:
         return "{} points ({} to {})".format(*self._words("+.2f", 100))
 
     def _words(self, form: str, times: int = 1) -> Iterator[str]:
-        for number in (self.difference, self.low, self.high):
-            yield "?" if isnan(number) else format(times * number, form)
+        return (formatted(times * number, form) for number in (self.difference, self.low, self.high))
 
 
 def mean_interval(values: Floats) -> Interval:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from math import isfinite
+from math import isfinite, isnan
 from numbers import Real
 from typing import Any
 
@@ -26,6 +26,11 @@ def json_fields(result: Any) -> Any:
     if isinstance(result, list | tuple):
         return [json_fields(value) for value in result]
     return finite(result) if isinstance(result, float) else result
+
+
+def formatted(number: float | None, form: str, unknown: str = "?") -> str:
+    """The number in a format such as ``+.3f``; for None and NaN what stands for an unknown one."""
+    return unknown if number is None or isnan(number) else format(number, form)
 
 
 def quantity(number: int, noun: str) -> str:

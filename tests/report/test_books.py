@@ -40,9 +40,7 @@ def checked(path: Path) -> BookCheck:
 
 def test_all_candidates_are_the_book_that_vr_books_writes(page: Visit, made: Report, tmp_path: Path) -> None:
     with Store.open(made.db) as store:
-        write_books(
-            store, BookOptions(question=Question(threshold=THRESHOLD), near_duplicates="keep"), tmp_path / "books"
-        )
+        write_books(store, tmp_path / "books", Question(threshold=THRESHOLD), BookOptions(near_duplicates="keep"))
     for kind, separator in (("epd", "\n"), ("pgn", "*\n\n")):
         path = downloaded(page, kind, tmp_path)
         ours, theirs = path.read_text("utf-8"), (tmp_path / "books" / f"book.{kind}").read_text("utf-8")

@@ -37,7 +37,7 @@ def opened(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def test_the_candidates_are_those_of_calibrated_q(opened: Visit, tmp_path: Path) -> None:
     with Store.open(SAMPLE) as store:
-        write_books(store, BookOptions(question=ASKED, near_duplicates="keep"), tmp_path / "books")
+        write_books(store, tmp_path / "books", ASKED, BookOptions(near_duplicates="keep"))
     for kind, separator in (("epd", "\n"), ("pgn", "*\n\n")):
         path = downloaded(opened, kind, tmp_path)
         ours, theirs = path.read_text("utf-8"), (tmp_path / "books" / f"book.{kind}").read_text("utf-8")

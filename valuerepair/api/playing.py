@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from valuerepair.play.match_length import MatchLength
     from valuerepair.play.selfplay import SelfplayEnd
     from valuerepair.training.selfplay import SelfplayOptions
+
+log = logging.getLogger(__name__)
 
 
 def selfplay(
@@ -42,6 +45,8 @@ def selfplay(
     where = None if store is None else os.fspath(store)
     with shown_progress("Self-play", None, "games", quiet=quiet, own_eta=True) as progress:
         end = play_book(*paths, options or SelfplayOptions(), store=where, command=command, progress=progress)
+    if end.interrupted:
+        log.info(f"{paths[1]}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on")
     return finished(end, end.interrupted)
 
 

@@ -1,15 +1,21 @@
-"""All of it, from games to a repaired net: `repair`."""
+"""All of it, from games to a repaired net: `repair`, and what it would do: `plan_repair`."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
+from pathlib import Path as Folder
 from typing import TYPE_CHECKING
 
 from valuerepair.api.calls import Path, paths_of
+from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
     from valuerepair.pipeline.page import RepairOutcome
+    from valuerepair.pipeline.run import Repair
+
+log = logging.getLogger(__name__)
 
 
 def repair(
@@ -41,17 +47,64 @@ def repair(
     Raises UsageError for what makes no sense, ValueRepairError where a stage fails, whose message stands on standard
     error.
     """
-    from pathlib import Path as Folder
-
     from valuerepair.pipeline.page import finish
-    from valuerepair.pipeline.run import planned, read_settings, run
+    from valuerepair.pipeline.run import run
 
-    where = None if store is None else os.fspath(store)
-    given: dict[str, object] = {"store": where, "net": net, "budget": budget, "deep": deep, "test_deep": test_deep}
-    given |= {"control": control, "threshold": threshold, "seed": seed}
-    several = {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
-    said = {name: value for name, value in {**several, **given}.items() if value not in (None, ())}
+    given: dict[str, object] = {"net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
+    given |= {"threshold": threshold, "seed": seed, "store": store and os.fspath(store)}
+    planned = _planned(archives, normal, output, given, cluster, quiet)
+    for line in planned.lines():
+        log.info(line)
+    try:
+        run(planned, quiet=quiet)
+    except KeyboardInterrupt:
+        log.info(f"not done yet: vr repair -o {os.fspath(output)} goes on where it stopped")
+        raise
+    return finish(planned)
+
+
+def plan_repair(
+    archives: Path | Iterable[Path] = (),
+    net: str | None = None,
+    output: Path = "repair",
+    *,
+    budget: str | None = None,
+    deep: str | None = None,
+    test_deep: str | None = None,
+    control: bool | None = None,
+    threshold: float | None = None,
+    normal: Path | Iterable[Path] = (),
+    seed: int | None = None,
+    store: Path | None = None,
+    cluster: str | None = None,
+    quiet: bool = True,
+) -> Repair:
+    """What `repair` would do with the same arguments, and how long it takes: `vr repair --plan`.
+
+    Measures the speed of this machine where the folder does not say it, and runs nothing. A plan may take longer than
+    the budget: where that is too small, it is the shortest one. Returns the `Repair`, whose `lines()` and `as_json()`
+    are what `vr repair --plan` says. Raises UsageError and ValueRepairError for what will not run.
+    """
+    given: dict[str, object] = {"net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
+    given |= {"threshold": threshold, "seed": seed, "store": store and os.fspath(store)}
+    return _planned(archives, normal, output, given, cluster, quiet, to_look_at=True)
+
+
+def _planned(
+    archives: Path | Iterable[Path],
+    normal: Path | Iterable[Path],
+    output: Path,
+    given: dict[str, object],
+    cluster: str | None,
+    quiet: bool,
+    *,
+    to_look_at: bool = False,
+) -> Repair:
+    from valuerepair.pipeline.run import planned, read_settings
+
+    given |= {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
     folder = Folder(output)
-    found = planned(folder, read_settings(folder, said), cluster=cluster, quiet=quiet)
-    run(found, quiet=quiet)
-    return finish(found)
+    settings = read_settings(folder, {name: value for name, value in given.items() if value not in (None, ())})
+    if cluster is not None and settings.store:
+        raise UsageError("--cluster: is for mining, and with --store nothing is mined")
+    return planned(folder, settings, cluster=cluster, quiet=quiet, to_look_at=to_look_at)

@@ -1,56 +1,269 @@
-"""Files made of a store: books, suites, figures, the report."""
+"""Files made of a store: tables, books, suites, splits, figures, the report."""
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from valuerepair.api.calls import Path, Stored, opened_store
+from valuerepair import outputs
+from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress, split_of
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.question import Question
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from valuerepair.books.options import BookOptions
     from valuerepair.books.suite import WrittenSuite
-    from valuerepair.books.write import Manifest
-    from valuerepair.judge.split import Split
+    from valuerepair.books.write import WrittenBooks
+    from valuerepair.judge.split import PartCount, Split, WrittenSplit
+    from valuerepair.outputs import FileKind
     from valuerepair.report.page import WrittenPage
+    from valuerepair.store.store import Store
+    from valuerepair.training.nnue import WrittenPositions
+
+log = logging.getLogger(__name__)
 
 
-def write_books(store: Stored, directory: Path, options: BookOptions | None = None) -> Manifest:
+def write_books(
+    store: Stored,
+    directory: Path,
+    question: Asked = None,
+    options: BookOptions | None = None,
+    *,
+    split: Split | Path | None = None,
+    quiet: bool = True,
+) -> WrittenBooks:
     """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
 
-    `options` as in ``BookOptions(question=Question(threshold=0.6), parents=2)``. Each file appears whole or not at
-    all, the manifest last. Returns the manifest, whose `files` say what was written. Raises ValueRepairError where
-    nothing is left to write or the folder cannot be written to.
+    `question` says what a candidate is, `options` which of them are written and how, as in ``BookOptions(parents=2)``.
+    With a `split` the book has its part ``train``, and holdout.pgn and holdout.epd the candidates held out. Labels
+    that need the net's policy are completed in the store. Each file appears whole or not at all, the manifest last.
+    `quiet`: no progress on standard error. Returns the `WrittenBooks`: `manifest` says what was written, `lines()` are
+    what `vr books` says. Raises UsageError, and ValueRepairError where nothing is left to write or the folder cannot be
+    written to.
     """
     from valuerepair.books.options import BookOptions
-    from valuerepair.books.write import write_books
+    from valuerepair.books.write import WrittenBooks, check_books, what_next, write_books
+    from valuerepair.judge.labelled import complete, lacks_policy
+    from valuerepair.judge.labels import OF_POLICY
 
+    options, folder = options or BookOptions(), os.fspath(directory)
+    check_books(folder)
+    held_out, split_file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
     with opened_store(store) as opened:
-        return write_books(opened, options or BookOptions(), os.fspath(directory))
+        asked = resolved(opened, question)
+        two_scales = opened.two_scales(*opened.pick(asked.net, asked.oracle), asked)
+        lacking = OF_POLICY.intersection(options.labels) and lacks_policy(opened, opened.candidates(asked))
+    if lacking:
+        with opened_store(store, write=True) as opened:
+            complete(opened, opened.candidates(asked), asked.net, quiet=quiet)
+    with (
+        opened_store(store) as opened,
+        shown_progress("Writing", None, "positions", quiet=quiet) as progress,
+    ):
+        manifest = write_books(opened, folder, asked, options, held_out, progress.advance)
+        return WrittenBooks(folder, manifest, two_scales, what_next(opened, manifest, folder, split_file))
+
+
+def make_split(
+    store: Path,
+    output: Path = "split.json",
+    question: Asked = None,
+    *,
+    games: float = 0.15,
+    families: float = 0.10,
+    archives: Iterable[str] = (),
+    seed: int = 0,
+) -> WrittenSplit:
+    """Chooses what training never sees of a store, and writes it to the file `output`: `vr split`.
+
+    `games` is the share of games to hold out and `families` that of positions by families of openings and material,
+    drawn by `seed`; `archives` are held out whole, by their names (`choose_split`). The store keeps where the file is.
+    `question`: the candidates to count. Returns the `WrittenSplit`: the `split`, and of each of its `parts` how many
+    positions, games and candidates the store has; its `lines()` are what `vr split` says. Raises UsageError and
+    ValueRepairError.
+    """
+    from valuerepair.judge.split import WrittenSplit, choose_split, count_parts, keep_split, write_split
+
+    path, file = os.fspath(store), os.fspath(output)
+    with opened_store(path) as opened:
+        asked = resolved(opened, question)
+        split = choose_split(opened, games=games, families=families, archives=archives, seed=seed)
+        counts = count_parts(opened, split, asked)
+        written = WrittenSplit(file, split, counts, asked.threshold, _after_split(opened, asked, counts, file))
+    write_split(file, split)
+    try:
+        if outputs.is_stream(file):
+            raise ValueRepairError(f"{file}: is no file to read it from")
+        with opened_store(path, write=True) as opened:
+            keep_split(opened, file)
+    except ValueRepairError as error:
+        log.info(f"{error}; so the store does not know of {file}: name it to every command by --split")
+    return written
+
+
+def _after_split(store: Store, asked: Question, counts: Mapping[str, PartCount], output: str) -> str | None:
+    """What to do with the candidates of the part ``train``: look around them, or, where that takes another engine or
+    a net that is not at hand, write a book of them."""
+    from valuerepair.judge.split import PARTS, TRAIN
+    from valuerepair.runs.same_oracle import can_search_again
+    from valuerepair.runs.summary import next_command
+    from valuerepair.store.files import from_here
+
+    if not counts[PARTS[TRAIN]].candidates:
+        return None
+    pair = store.pick(asked.net, asked.oracle)
+    name = "vr expand" if can_search_again(store, *pair) else "vr books"
+    alpha, calibrated = store.alpha(*pair, asked.alpha), asked.calibration == "fitted"
+    words = (store.path, store.pair_options(*pair), asked.threshold, alpha, asked.q_from)
+    return next_command(name, *words, calibrated=calibrated, split=from_here(output))
+
+
+def export(
+    store: Stored,
+    path: Path | None = None,
+    question: Asked = None,
+    *,
+    format: str | None = None,
+    candidates_only: bool = False,
+    labels: bool = False,
+    split: Split | Path | None = None,
+    part: str = "train",
+) -> int:
+    """Writes a store's positions as a table, a row each with all that is known of it: `vr export`.
+
+    `format` is ``parquet``, ``jsonl`` or ``csv``, None: by the name of the file `path`, which appears whole or not at
+    all; without a path (or with ``-``) it goes to standard output. The table has all positions scored by the
+    `question`'s net and oracle, or its candidates alone, the largest disagreement first; with `labels` their columns,
+    and with a `split` only one `part` of it. Returns the number of rows. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.judge.labelled import with_labels
+    from valuerepair.store import export as tables
+
+    file, held_out = _file(path), split_of(split)
+    kind = tables.format_of(file, format)
+    # What is wrong with the place of the file is said before a large store is read.
+    _check_place(file, kind, outputs.TABLES[kind])
+    with opened_store(store) as opened:
+        asked = resolved(opened, question)
+        rows = opened.candidates(asked) if candidates_only else opened.frame(asked)
+        frame = _of_part(opened, rows, held_out, part)
+        if labels:
+            frame = with_labels(opened, frame)
+    with _stream(file, outputs.TABLES[kind]) as stream:
+        tables.write_stream(frame, kind, stream)
+    if file is not None:
+        log.info(f"{file}: {len(frame):,} positions")
+    return len(frame)
+
+
+def export_positions(
+    store: Stored,
+    path: Path | None = None,
+    question: Asked = None,
+    *,
+    format: str | None = None,
+    pawn: float = 100.0,
+    candidates_only: bool = False,
+    split: Split | Path | None = None,
+    part: str = "train",
+) -> WrittenPositions:
+    """Writes a store's positions with score, move and result for trainers of other engines' nets: `vr export`.
+
+    `format` is ``plain`` or ``bin`` (Stockfish's), or ``text`` (bullet's), None: by the name of `path`; `pawn` is the
+    score of a pawn. The rest is as in `export`; `write_positions` writes a frame. Without a split, a remark says how
+    many of the positions the store's own split holds out. Returns the `WrittenPositions`: what was written, and left
+    out. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.judge.split import warning_of_held_out
+    from valuerepair.training import nnue
+
+    file, held_out = _file(path), split_of(split)
+    kind = nnue.format_of(file, format)
+    _check_place(file, kind, outputs.TRAINERS[kind])
+    with opened_store(store) as opened:
+        asked = resolved(opened, question)
+        rows = opened.candidates(asked) if candidates_only else opened.frame(asked)
+        frame = _of_part(opened, rows, held_out, part)
+        if held_out is None and (warning := warning_of_held_out(opened, frame["position_id"].to_numpy(np.int64))):
+            log.info(warning)
+    with _stream(file, outputs.TRAINERS[kind]) as stream:
+        written = nnue.write_stream(frame, kind, stream, pawn)
+    if file is not None:
+        log.info(f"{file}: {written.positions:,} positions, scores of {pawn:g} a pawn")
+    for line in written.lines():
+        log.info(line)
+    return written
 
 
 def write_suite(
-    store: Stored, path: Path, question: Question | None = None, *, split: Split | None = None, part: str = "train"
+    store: Stored,
+    path: Path | None,
+    question: Asked = None,
+    *,
+    split: Split | Path | None = None,
+    part: str = "train",
 ) -> WrittenSuite:
     """Writes a store's candidates as a suite of EPD to share: `vr export --format epd`.
 
     With a `split` it has the candidates of its part ``train``, or of another `part` (``held-out``: all that is held
-    out). The file appears whole or not at all. Returns the `WrittenSuite`, which counts what was written and left out.
-    Raises ValueRepairError and UsageError.
+    out). The file appears whole or not at all; without a path (or with ``-``) it goes to standard output. Returns the
+    `WrittenSuite`, which counts what was written and left out. Raises ValueRepairError and UsageError.
     """
-    from valuerepair.books.suite import write_suite_file
+    from valuerepair.books.suite import write_suite_stream
 
-    asked = question or Question()
+    file, held_out = _file(path), split_of(split)
+    _check_place(file, "epd", outputs.SUITE)
     with opened_store(store) as opened:
-        rows = opened.candidates(asked)
-        if split is not None:
-            rows = rows[split.among(opened, rows["position_id"].to_numpy(np.int64), part)]
-        return write_suite_file(opened, rows, asked.threshold, path)
+        asked = resolved(opened, question)
+        rows = _of_part(opened, opened.candidates(asked), held_out, part)
+        with _stream(file, outputs.SUITE) as stream:
+            written = write_suite_stream(opened, rows, asked.threshold, stream)
+    if file is not None:
+        log.info(f"{file}: {written.positions:,} blind spots of {written.net}")
+    for line in written.lines():
+        log.info(line)
+    return written
+
+
+def _file(path: Path | None) -> str | None:
+    """The file to write; None is standard output."""
+    return None if path is None or os.fspath(path) == "-" else os.fspath(path)
+
+
+@contextmanager
+def _stream(file: str | None, kind: FileKind) -> Iterator[IO[bytes]]:
+    """Standard output, or a file that appears whole or not at all."""
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    with written_whole(file, kind) as partial, partial.open("wb") as stream:
+        yield stream
+
+
+def _check_place(file: str | None, format: str, kind: FileKind) -> None:
+    """Raises UsageError where a file of this format cannot be written."""
+    if file is not None:
+        outputs.check_output(file, kind)
+    elif format in ("parquet", "bin"):
+        raise UsageError(f"{format} does not go to standard output; give -o FILE")
+
+
+def _of_part(store: Store, rows: pd.DataFrame, split: Split | None, part: str) -> pd.DataFrame:
+    """The rows of a part of the split; all of them without one."""
+    if split is None:
+        return rows
+    chosen: pd.DataFrame = rows[split.among(store, rows["position_id"].to_numpy(np.int64), part)]
+    return chosen
 
 
 def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) -> Figure:

@@ -56,14 +56,14 @@ def check_book(path: str | Path) -> list[Problem]:
 
 
 class BookCheck:
-    """Iterates over a book's problems and counts its entries and sides to move.
+    """Iterates over a book's problems and counts these, its entries and sides to move.
 
     Iterate once; the counts are complete at the end. Calls `on_entry` with every readable entry.
     """
 
     def __init__(self, path: str | Path, on_entry: Callable[[ReadEntry], None] | None = None) -> None:
         self.path = Path(path)
-        self.entries = self.white_to_move = self.black_to_move = 0
+        self.entries = self.white_to_move = self.black_to_move = self.problems = 0
         self._on_entry = on_entry
         name = self.path.name.lower().removesuffix(".gz")
         if not name.endswith((".pgn", ".epd")):
@@ -74,6 +74,7 @@ class BookCheck:
         problems: list[Problem] = []
 
         def problem(line: int, reason: str) -> None:
+            self.problems += 1
             problems.append(Problem(line, reason))
 
         reader = _EpdCheck(self, problem) if self._epd else _PgnCheck(self, problem)
@@ -96,6 +97,17 @@ class BookCheck:
                 problem(number, "the compressed data is cut off or damaged after this line; lc0 stops here in silence")
         reader.end()
         yield from problems
+
+    def as_json(self) -> dict[str, int]:
+        """The counts."""
+        return {name: getattr(self, name) for name in ("entries", "white_to_move", "black_to_move", "problems")}
+
+    def lines(self) -> list[str]:
+        """The counts as text for a terminal."""
+        entries = f"{self.entries:,} entr{'y' if self.entries == 1 else 'ies'}"
+        sides = f"{self.white_to_move:,} white and {self.black_to_move:,} black to move"
+        problems = f"{self.problems or 'no'} problem{'s' * (self.problems != 1)}"
+        return [f"{self.path}: {entries}, {sides}; {problems}"]
 
     def count(self, line: int, start_fen: str, moves: tuple[str, ...], board: chess.Board) -> None:
         """Counts a readable entry whose last position is `board`."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from valuerepair.errors import UsageError
-from valuerepair.question import Question
-
-if TYPE_CHECKING:
-    from valuerepair.judge.split import Split
 
 Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
@@ -23,18 +19,16 @@ MAX_PARENTS = 8
 class BookOptions:
     """What to write. Raises UsageError for values that make no sense.
 
-    `question` defines the candidates. `sign` keeps those where the net is too optimistic (net_q > deep_q, both from the
+    `sign` keeps those where the net is too optimistic (net_q > deep_q, both from the
     side to move), too pessimistic, or both. `confirmed` keeps those where a second look confirmed the search, `labels`
     those with all of these labels. Of `near_duplicates` (same material and pawns), the book has the first one of each
     game, or all. `per_root` limits the positions reached from one sampled candidate (itself included),
     `per_game_limit` those of a game, `limit` all of them, with those held out but without parents; the first in the
-    book's order stay. With a `split` the book has the part ``train``, and a second book the positions held out.
-    `parents` is the number of plies before each position that are written too. `softness` is that of
+    book's order stay. `parents` is the number of plies before each position that are written too. `softness` is that of
     `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written that many times, others in
     proportion.
     """
 
-    question: Question = field(default_factory=Question)
     sign: Sign = "both"
     confirmed: bool = False
     labels: tuple[str, ...] = ()
@@ -44,7 +38,6 @@ class BookOptions:
     per_root: int | None = None
     near_duplicates: NearDuplicates = "game"
     max_abs_deep_q: float | None = None
-    split: Split | None = None
     parents: int = 0
     softness: float = 0.1
     repeat_by_weight: int | None = None
@@ -60,11 +53,6 @@ class BookOptions:
         ):
             if value is not None and value < least:
                 raise UsageError(f"{name} {value}: must be at least {least}")
-        if self.per_root is not None and self.question.expanded == "no":
-            raise UsageError(
-                f"--per-root {self.per_root}: needs --expanded searched or all; "
-                "without it, each candidate is its own root"
-            )
         if self.max_abs_deep_q is not None and not 0 < self.max_abs_deep_q <= 1:
             raise UsageError(f"max_abs_deep_q {self.max_abs_deep_q:g}: must lie in (0, 1]")
         if not 0 <= self.parents <= MAX_PARENTS:

@@ -20,7 +20,7 @@ from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import plies
-from valuerepair.judge.split import PARTS, TRAIN
+from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.judge.verdict import evidence
 from valuerepair.store.queries import eco_headers
 
@@ -98,12 +98,14 @@ def can_go_on(fen: str, start_fen: str, moves: str) -> bool:
     return no_game(board, number) is None
 
 
-def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tuple[pd.DataFrame, dict[str, Any]]:
+def add_knowledge(
+    store: Store, rows: pd.DataFrame, options: BookOptions, split: Split | None
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """`rows` of `Store.candidates` with the columns for `choose_rows`; and for the manifest, who gave the verdicts.
 
     Adds the columns `eco_header`; `verdict` for `options.confirmed`, by the oracle that took a second look at most of
     the rows; `labels`, a set of names a row, for `options.labels`; `part`, a name of `judge.split.PARTS`, for
-    `options.split`. Raises UsageError for an unknown label.
+    the `split`. Raises UsageError for an unknown label.
     """
     for label in options.labels:
         _check_label(label)
@@ -115,8 +117,8 @@ def add_knowledge(store: Store, rows: pd.DataFrame, options: BookOptions) -> tup
         about["confirmed"] = {key: looks.attrs[key] for key in ("second", "alpha")}
     if options.labels:
         columns["labels"] = names(labels_of(store, rows))
-    if options.split is not None:
-        parts = options.split.parts(store, rows["position_id"].to_numpy(np.int64))
+    if split is not None:
+        parts = split.parts(store, rows["position_id"].to_numpy(np.int64))
         columns["part"] = [PARTS[part] for part in parts.tolist()]
     return rows.assign(**columns), about
 
@@ -141,12 +143,12 @@ class Sides:
 
 
 def sides(rows: pd.DataFrame, options: BookOptions) -> Sides:
-    """Divides rows by their column `part`, where `options` have a split: the part ``train`` is the book.
+    """Divides rows by their column `part`, if they have one: the part ``train`` is the book.
 
     A split has each game and each root on one side. Near-duplicates of the holdout are left out of the book, unless
     they are to be kept. Raises ValueRepairError when the book stays empty; the holdout may.
     """
-    if options.split is None:
+    if "part" not in rows:
         return Sides(rows, rows.iloc[:0], {})
     held = rows["part"] != PARTS[TRAIN]
     near: pd.Series[bool] = pd.Series(False, rows.index)

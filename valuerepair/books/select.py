@@ -18,10 +18,10 @@ from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import add_families, material_family
-from valuerepair.judge.split import NEITHER, PARTS, seeded_hash
+from valuerepair.judge.split import NEITHER, PARTS, Split, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT
 from valuerepair.judge.weights import copies_by_weight, weights_of
-from valuerepair.question import is_candidate
+from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.text import quantity
 
 TOO_LIGHT = "drawn no time by its weight"
@@ -45,18 +45,24 @@ class Selection:
     parents: ParentCount
 
 
-def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[float]) -> Selection:
+def choose_rows(
+    frame: pd.DataFrame,
+    options: BookOptions,
+    scored: pd.Series[float],
+    threshold: float = DEFAULT_THRESHOLD,
+    split: Split | None = None,
+) -> Selection:
     """The book's rows from a frame with `Store.frame`'s columns that has all candidates, and perhaps other rows.
 
     `scored` are the disagreements of all scored positions. The frame has columns `verdict` (`judge.verdict`) for
-    `options.confirmed`, `labels` (a set of texts a row) for `options.labels` and `part` for `options.split`. Raises
+    `options.confirmed`, `labels` (a set of texts a row) for `options.labels` and `part` for the `split`. Raises
     ValueRepairError if no row remains.
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
-    rows = frame[is_candidate(size, options.question.threshold)]
+    rows = frame[is_candidate(size, threshold)]
     if rows.empty:
-        raise ValueRepairError(_nothing_found(sizes, options))
+        raise ValueRepairError(_nothing_found(sizes, threshold))
     candidates, sieve = len(rows), _BookSieve(rows)
     _keep_by_kind(sieve, options)
     sieve.keep(playable(sieve.rows), OVER)
@@ -64,17 +70,15 @@ def choose_rows(frame: pd.DataFrame, options: BookOptions, scored: pd.Series[flo
     _keep_by_number(sieve, options)
     if sieve.rows.empty:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sieve.left_out.items())
-        raise ValueRepairError(
-            f"all {candidates:,} candidates at {options.question.threshold:g} are left out: {reasons}"
-        )
+        raise ValueRepairError(f"all {candidates:,} candidates at {threshold:g} are left out: {reasons}")
     rows = add_families(sieve.rows).assign(
-        book_weight=weights_of(sieve.rows["disagreement"].to_numpy(), options.question.threshold, options.softness),
+        book_weight=weights_of(sieve.rows["disagreement"].to_numpy(), threshold, options.softness),
         plies_before=0,
         parent_of="",
     )
     divided = sides(rows, options)
     sieve.left_out.update(divided.left_out)
-    book, parents = add_parents(divided.book, divided.holdout, options)
+    book, parents = add_parents(divided.book, divided.holdout, options, split)
     book = _repeated(book, options, sieve.left_out, parents)
     return Selection(book, divided.holdout, candidates, len(sizes), sieve.left_out, parents)
 
@@ -101,7 +105,7 @@ def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
         sieve.keep(sieve.rows["verdict"].notna(), "without a second look")
         for verdict in sorted(set(sieve.rows["verdict"]) - {SEARCH_RIGHT}):
             sieve.keep(sieve.rows["verdict"] != verdict, f"second look: {verdict}")
-    if options.split is not None:
+    if "part" in sieve.rows:
         sieve.keep(sieve.rows["part"] != PARTS[NEITHER], "neither train nor held out")
     for label in options.labels:
         has = [label in labels for labels in sieve.rows["labels"]]
@@ -140,13 +144,13 @@ def _repeated(book: pd.DataFrame, options: BookOptions, left_out: dict[str, int]
     return written
 
 
-def _nothing_found(sizes: pd.Series[float], options: BookOptions) -> str:
+def _nothing_found(sizes: pd.Series[float], threshold: float) -> str:
     if sizes.empty:
         return "no position is scored by both this net and this oracle yet; run vr mine first"
     scored = f"{len(sizes):,} scored positions"
     largest = f"{sizes.max():.4f}"
     advice = "lower --threshold or mine more games"
-    at = f"no candidate at {options.question.threshold:g}"
+    at = f"no candidate at {threshold:g}"
     return f"{at}: the largest disagreement among {scored} is {largest}; {advice}"
 
 
@@ -186,7 +190,9 @@ class ParentCount:
         self.left_out[reason] = self.left_out.get(reason, 0) + number
 
 
-def add_parents(book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions) -> tuple[pd.DataFrame, ParentCount]:
+def add_parents(
+    book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions, split: Split | None
+) -> tuple[pd.DataFrame, ParentCount]:
     """`book` with the parents of each candidate after it, the nearest first; `parent_weight` gives their weights.
 
     A repeated position is written once with the sum of the weights, as in KataGo's uploader of positions
@@ -196,7 +202,7 @@ def add_parents(book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions)
     if not options.parents:
         return book, count
     candidates = book.to_dict("records")
-    family = _Family(candidates, holdout, options, count)
+    family = _Family(candidates, holdout, options, count, split)
     lines = [str(moves).split() for moves in book["moves"]]
     parents = parents_of(book["start_fen"].tolist(), lines, options.parents)
     # Shares of the weights before: a candidate that is the parent of another has gained weight by now.
@@ -215,10 +221,11 @@ class _Family:
         holdout: pd.DataFrame,
         options: BookOptions,
         count: ParentCount,
+        split: Split | None,
     ) -> None:
         self.records: list[dict[Hashable, Any]] = []
         self._options, self._count = options, count
-        self._held_materials = set(options.split.materials if options.split is not None else ())
+        self._held_materials = set(split.materials if split is not None else ())
         held = holdout["fen"].tolist()
         self._held = set(same_positions(held))
         self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held))

@@ -21,7 +21,6 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import outputs
 from valuerepair.archives.epd import CE_MATE, CE_MOST, LineSplitter
 from valuerepair.archives.open import Stream, find_sources, read_text
 from valuerepair.archives.options import EPD, RecordedOptions, SampleOptions
@@ -31,7 +30,6 @@ from valuerepair.chess import values
 from valuerepair.chess.board import keys, parse_fens, replay
 from valuerepair.chess.positions import PositionBatch, encode_moves, history_comment
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
 from valuerepair.intervals import Rate, weighted
 from valuerepair.judge.compared_nets import evaluated
 from valuerepair.judge.verdict import NET_RIGHT, evidence
@@ -78,12 +76,6 @@ class WrittenSuite:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
             lines.append(f"left out: {reasons}")
         return lines
-
-
-def write_suite_file(store: Store, rows: pd.DataFrame, threshold: float, path: str | os.PathLike[str]) -> WrittenSuite:
-    """`write_suite_stream` to a file, which appears whole or not at all."""
-    with written_whole(path, outputs.SUITE) as partial, partial.open("wb") as stream:
-        return write_suite_stream(store, rows, threshold, stream)
 
 
 def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, stream: IO[bytes]) -> WrittenSuite:
@@ -218,7 +210,7 @@ class Suite:
 
 
 def read_suite(path: str | os.PathLike[str], *, alpha: float | None = None, threshold: float | None = None) -> Suite:
-    """Reads an EPD file whose lines have `ce`, `dm` or ``bm #N``: a suite of `write_suite_file`, or any other.
+    """Reads an EPD file whose lines have `ce`, `dm` or ``bm #N``: a suite of `write_suite_stream`, or any other.
 
     Deep Q and threshold come from the line. With `alpha`, Q is computed from the centipawns instead, unless the judge
     gave a Q itself; `threshold` overrides the line's. The defaults are 170 and 0.55. Raises UsageError for a missing

@@ -23,13 +23,14 @@ from valuerepair.books.rows import add_knowledge, file_name, games_of
 from valuerepair.books.select import Selection, choose_rows, parent_weight
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_together
 from valuerepair.inputs import read_json
 from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
 from valuerepair.judge.weights import describe, described
 from valuerepair.nets.planes import FILLS
 from valuerepair.oracles.engine_net import ENGINE_FILL
+from valuerepair.question import Question
 from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.files import net_words, why_not
@@ -51,26 +52,38 @@ _SAID = (
 # The manifest has these columns for each entry of a book with positions of vr expand; a parent has only the root.
 _REACHED = ("position_id", "root_id", "step", "inferred")
 # Options that have fields of their own in the manifest.
-_TOLD_OTHERWISE = {"question", "confirmed", "labels", "split", "parents", "softness"}
+_TOLD_OTHERWISE = {"confirmed", "labels", "parents", "softness"}
 _HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
 
 
 def write_books(
-    store: Store, options: BookOptions, directory: str | Path, on_entry: Callable[[], None] = lambda: None
+    store: Store,
+    directory: str | Path,
+    question: Question | None = None,
+    options: BookOptions | None = None,
+    split: Split | None = None,
+    on_entry: Callable[[], None] = lambda: None,
 ) -> Manifest:
     """Writes book.pgn, book.epd and manifest.json (and holdout.pgn, holdout.epd) into `directory`, made if missing.
 
     Entry n of the PGN and line n of the EPD name the same position. Each file replaces the earlier one as a whole, the
-    manifest last; if this book has no holdout, the holdout files of an earlier one are removed. Logs a warning if the
-    store has a split and the options have none. Calls `on_entry` after each entry. Raises ValueRepairError if there is
-    nothing to write or the folder is not writable.
+    manifest last; if this book has no holdout, the holdout files of an earlier one are removed. With a `split` the book
+    has the part ``train``, and the holdout the positions held out; logs a warning if the store has one and none is
+    given. Calls `on_entry` after each entry. Raises UsageError, and ValueRepairError if there is nothing to write or
+    the folder is not writable.
     """
+    question, options = question or Question(), options or BookOptions()
+    if options.per_root is not None and question.expanded == "no":
+        raise UsageError(
+            f"--per-root {options.per_root}: needs --expanded searched or all; "
+            "without it, each candidate is its own root"
+        )
     # All rows, but only the column that is counted; the other columns are large and needed for candidates only.
-    scored = store.frame(options.question, only=("disagreement",))
-    candidates, confirmed = add_knowledge(store, store.candidates(options.question), options)
-    if options.split is None and (warning := warning_of_held_out(store, candidates["position_id"].to_numpy("int64"))):
+    scored = store.frame(question, only=("disagreement",))
+    candidates, confirmed = add_knowledge(store, store.candidates(question), options, split)
+    if split is None and (warning := warning_of_held_out(store, candidates["position_id"].to_numpy("int64"))):
         log.info(warning)
-    selection = choose_rows(candidates, options, scored["disagreement"])
+    selection = choose_rows(candidates, options, scored["disagreement"], question.threshold, split)
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
     entries: dict[str, list[dict[str, Any]]] = {}
@@ -93,7 +106,7 @@ def write_books(
         if "root_id" in rows:
             entries[name] = [{key: _or_none(records[i].get(key)) for key in _REACHED} for i in order]
     attrs = {str(k): v for k, v in scored.attrs.items()} | confirmed
-    manifest = make_manifest(attrs, options, selection, files, entries)
+    manifest = make_manifest(attrs, question, options, split, selection, files, entries)
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
     return manifest
@@ -348,6 +361,25 @@ class Manifest:
         return [f"parents: {written:,} written of {asked:,}{reasons}"]
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenBooks:
+    """A book in a `directory`, and for a terminal: a `remark` on its alpha, "" for none, and what to do next."""
+
+    directory: str
+    manifest: Manifest
+    remark: str
+    next_steps: Sequence[str]
+
+    def lines(self) -> list[str]:
+        """What was written and what to do next."""
+        remark = [self.remark] if self.remark else []
+        return [*remark, *self.manifest.summary(self.directory), *self.next_steps]
+
+    def details(self) -> list[str]:
+        """How diverse book and holdout are."""
+        return self.manifest.diversity_lines()
+
+
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
     """What to do next with a book, in lines for a terminal; if the last one begins with ``next:``, the rest of it runs
     in a shell. `split` is the file of the book's split."""
@@ -383,7 +415,9 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
 
 def make_manifest(
     attrs: dict[str, Any],
+    question: Question,
     options: BookOptions,
+    split: Split | None,
     selection: Selection,
     files: dict[str, BookFile],
     entries: dict[str, list[dict[str, Any]]],
@@ -395,7 +429,7 @@ def make_manifest(
         oracle=attrs["oracle"],
         alpha=attrs["alpha"],
         calibration=attrs["calibration"],
-        **{name: getattr(options.question, name) for name in ("q_from", "threshold", "expanded")},
+        **{name: getattr(question, name) for name in ("q_from", "threshold", "expanded")},
         options={
             option.name: getattr(options, option.name)
             for option in fields(options)
@@ -403,7 +437,7 @@ def make_manifest(
         },
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),
-        split=None if options.split is None else asdict(options.split),
+        split=None if split is None else asdict(split),
         weights=_weights(options),
         scored=selection.scored,
         candidates=selection.candidates,

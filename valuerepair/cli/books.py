@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from json import dumps
 from typing import Any, get_args
 
 import click
@@ -9,8 +11,9 @@ import click
 import valuerepair as vr
 from valuerepair.books.options import Order
 from valuerepair.cli.group import SectionedGroup
-from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SPLIT, question, split_of
-from valuerepair.cli.verbosity import is_quiet, say_more
+from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SPLIT, question
+from valuerepair.cli.printing import print_result
+from valuerepair.cli.verbosity import is_quiet
 
 
 @click.group(
@@ -43,7 +46,9 @@ from valuerepair.cli.verbosity import is_quiet, say_more
 @click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 this many times, others less often.")
 @click.option("-o", "--output", type=NEW_FOLDER, default="valuerepair-books", help="Folder for the files.")
 @click.pass_context
-def command(context: click.Context, /, question: vr.Question | vr.Worst, output: str, db: str, **chosen: Any) -> None:
+def command(
+    context: click.Context, /, question: vr.Question | vr.Worst, output: str, db: str, split: str | None, **chosen: Any
+) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
@@ -56,34 +61,11 @@ def command(context: click.Context, /, question: vr.Question | vr.Worst, output:
       vr books --threshold 0.55 --confirmed --parents 2 --repeat-by-weight 8
       vr books check valuerepair-books/book.pgn
     """
-    from valuerepair.api.calls import resolved
-
-    if context.invoked_subcommand is not None:
-        return
-    from valuerepair.books.options import BookOptions
-    from valuerepair.books.write import check_books, what_next, write_books
-    from valuerepair.chess.progress import Progress
-    from valuerepair.judge.labelled import complete, lacks_policy
-    from valuerepair.judge.labels import OF_POLICY
-    from valuerepair.store.store import Store
-
-    check_books(output)
-    labels, split_file = chosen.pop("label"), chosen.pop("split")
-    split = split_of(split_file)
-    with Store.open(db) as store:
-        asked = resolved(store, question)
-        two_scales = store.two_scales(*store.pick(asked.net, asked.oracle), asked)
-        lacking = OF_POLICY.intersection(labels) and lacks_policy(store, store.candidates(asked))
-    if lacking:
-        with Store.open(db, write=True) as store:
-            complete(store, store.candidates(asked), asked.net, quiet=is_quiet())
-    with Store.open(db) as store, Progress("Writing", None, "positions", quiet=is_quiet()) as progress:
-        options = BookOptions(question=asked, labels=labels, split=split, **chosen)
-        manifest = write_books(store, options, output, progress.advance)
-        following = what_next(store, manifest, output, split_file or "")
-    if not is_quiet():
-        click.echo("\n".join([*([two_scales] if two_scales else []), *manifest.summary(output), *following]))
-        say_more(manifest.diversity_lines())
+    if context.invoked_subcommand is None:
+        options = vr.BookOptions(labels=chosen.pop("label"), **chosen)
+        print_result(
+            lambda: vr.write_books(db, output, question, options, split=split, quiet=is_quiet()), of_files=True
+        )
 
 
 @command.command("check")
@@ -98,27 +80,12 @@ def check(file: str, json: bool) -> None:
     Example:
       vr books check valuerepair-books/book.pgn
     """
-    from json import dumps
-
-    from valuerepair.books.check import BookCheck
-
-    book, problems = BookCheck(file), 0
+    book = vr.BookCheck(file)
     for problem in book:
-        problems += 1
-        if json:
-            click.echo(dumps({"line": problem.line, "reason": problem.reason}))
-        else:
-            click.echo(f"{file}:{problem.line}: {problem.reason}" if problem.line else f"{file}: {problem.reason}")
-    counts = {
-        "entries": book.entries,
-        "white_to_move": book.white_to_move,
-        "black_to_move": book.black_to_move,
-        "problems": problems,
-    }
+        where = f"{file}:{problem.line}" if problem.line else file
+        click.echo(dumps(asdict(problem)) if json else f"{where}: {problem.reason}")
     if json:
-        click.echo(dumps(counts))
+        click.echo(dumps(book.as_json()))
     elif not is_quiet():
-        entries = f"{book.entries:,} entr{'y' if book.entries == 1 else 'ies'}"
-        sides = f"{book.white_to_move:,} white and {book.black_to_move:,} black to move"
-        click.echo(f"{file}: {entries}, {sides}; {problems or 'no'} problem{'s' * (problems != 1)}")
-    click.get_current_context().exit(1 if problems else 0)
+        click.echo("\n".join(book.lines()))
+    click.get_current_context().exit(1 if book.problems else 0)

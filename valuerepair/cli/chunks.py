@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any, get_args
+from typing import Any
 
 import click
 
-from valuerepair.archives.options import SampleOptions
+import valuerepair as vr
 from valuerepair.cli.completion import nets, words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
@@ -17,10 +16,11 @@ from valuerepair.cli.options import (
     SPLIT,
     AlphaOption,
     alpha_option,
-    split_of,
 )
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import TruncatedInput
+from valuerepair.training.options import parse_policy
 
 
 @click.command(
@@ -72,35 +72,26 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **gi
       vr chunks lichess.pgn.zst --min-elo 2200 --time-control rapid,classical --net my-net.pb.gz -o normal-chunks
       vr chunks games.pgn.zst --db valuerepair.db --split split.json --policy judge:0.5 -o judged-chunks
     """
-    from valuerepair.chess.progress import Progress
-    from valuerepair.question import Question
-    from valuerepair.store.store import Store
-    from valuerepair.training.game_chunks import GameChunkOptions, PolicyFrom, write_game_chunks
-    from valuerepair.training.records import parse_policy
-
-    policy_from, share = parse_policy(policy, *get_args(PolicyFrom))
+    policy_from, share = parse_policy(policy, "played", "net", "judge")
     scale: AlphaOption = given["alpha"]
-    named: dict[str, Any] = {} if scale.alpha is None else {"alpha": scale.alpha}
-    with (
-        nullcontext() if given["db"] is None else Store.open(given["db"]) as store,
-        Progress("chunks", None, "bytes", quiet=is_quiet()) as progress,
-    ):
-        found = write_game_chunks(
+    records: dict[str, Any] = {"policy": policy_from, "policy_share": share, "games": given["games"]}
+    if scale.alpha is not None:
+        records["alpha"] = scale.alpha
+    summary = print_result(
+        lambda: vr.write_game_chunks(
             archives,
             output,
-            SampleOptions(min_elo=given["min_elo"], time_control=given["time_control"]),
-            GameChunkOptions(policy=policy_from, policy_share=share, games=given["games"], **named),
+            vr.SampleOptions(min_elo=given["min_elo"], time_control=given["time_control"]),
+            vr.GameChunkOptions(**records),
             net=given["net"],
-            store=store,
-            question=Question(alpha=scale.alpha, q_from=scale.q_from),
-            split=split_of(given["split"]),
+            store=given["db"],
+            question=vr.Question(alpha=scale.alpha, q_from=scale.q_from),
+            split=given["split"],
             form=form,
-            progress=progress,
-        )
-    if not is_quiet():
-        click.echo("\n".join(found.lines()), err=found.interrupted)
-    if found.interrupted:
-        raise KeyboardInterrupt
-    if found.report.truncated:
-        source, how = found.report.truncated[0]
+            quiet=is_quiet(),
+        ),
+        of_files=True,
+    )
+    if summary.report.truncated:
+        source, how = summary.report.truncated[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")

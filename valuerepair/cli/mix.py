@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
+import valuerepair as vr
 from valuerepair.cli.options import FILE, NEW_FOLDER, SEED
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.training.options import SHARE_OF_GAMES
 
@@ -39,9 +41,4 @@ def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, **cho
       vr mix --repair repair-chunks --normal lc0-data --share 0.10 -o mixture
       vr mix --repair repair-chunks --normal lc0-data --share 0.05 --by positions --form links -o mixture
     """
-    from valuerepair.training.mix import MixOptions, mix, summary
-
-    manifest = mix(MixOptions(repair, normal, **chosen), output, quiet=is_quiet())
-    if not is_quiet():
-        for line in summary(manifest, output):
-            click.echo(line)
+    print_result(lambda: vr.mix(repair, normal, output, quiet=is_quiet(), **chosen), of_files=True)

@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
+import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.completion import engines, nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
@@ -18,10 +19,6 @@ from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads, parse_heads
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
-
-if TYPE_CHECKING:
-    from valuerepair.judge.split import Split
-    from valuerepair.play.referee import Rules
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -55,8 +52,6 @@ class Threshold(click.ParamType):  # type: ignore[type-arg]  # generic from clic
 
 def plain_threshold(threshold: float | Worst) -> float:
     """A threshold that is a number. Raises UsageError for a share."""
-    from valuerepair.errors import UsageError
-
     if isinstance(threshold, Worst):
         raise UsageError(f"--threshold {threshold}: a share is of a store's positions; give a number")
     return threshold
@@ -138,17 +133,13 @@ def part_option(*others: str, help: str, usual: str) -> Callable[[Command], Comm
 
 def check_part(part: str | None, split: str | None) -> None:
     """Raises UsageError for a part of no split."""
-    from valuerepair.errors import UsageError
-
     if split is None and part is not None:
         raise UsageError(f"--part {part}: needs --split, which says what is held out")
 
 
-def split_of(path: str | None) -> Split | None:
+def split_of(path: str | None) -> vr.Split | None:
     """The split of this file (vr split), None without one. Raises UsageError and ValueRepairError."""
-    from valuerepair.judge.split import read_split
-
-    return None if path is None else read_split(path)
+    return None if path is None else vr.read_split(path)
 
 
 ORACLE = click.option(
@@ -178,11 +169,11 @@ def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
     return decorate
 
 
-def rules_of(given: Mapping[str, Any]) -> Rules:
+def rules_of(given: Mapping[str, Any]) -> vr.Rules:
     """The rules of `rules_options`. Raises UsageError."""
-    from valuerepair.play.referee import Rules, parse_draw_rule
+    from valuerepair.play.referee import parse_draw_rule
 
-    return Rules(
+    return vr.Rules(
         max_plies=given["max_plies"],
         draw=parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
         syzygy=given["syzygy"] or "",
@@ -291,8 +282,6 @@ def settings_of(
     given: Mapping[str, Any], names: tuple[str, ...] = (), *, listed: str = "`vr search --list-settings` names them all"
 ) -> dict[str, str]:
     """Parameters as text: those of ``--set``, and plain options of these names. Raises UsageError."""
-    from valuerepair.errors import UsageError
-
     settings = {name: given[name] for name in names if given[name] is not None}
     for setting in given["set"]:
         name, equals, value = setting.partition("=")

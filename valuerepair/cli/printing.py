@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from valuerepair.cli.verbosity import say_more
+from valuerepair.cli.verbosity import is_quiet, say_more
 from valuerepair.errors import Interrupted
 
 
@@ -25,18 +25,25 @@ class Result(Protocol):
 R = TypeVar("R", bound=Result)
 
 
-def print_result(call: Callable[[], R], as_json: bool = False) -> R:
-    """Prints what a call comes to, also if a signal ends it, and returns it. Raises what the call raises."""
+def print_result(call: Callable[[], R], as_json: bool = False, *, of_files: bool = False, to_stderr: bool = False) -> R:
+    """Prints what a call comes to, also if a signal ends it, and returns it. Raises what the call raises.
+
+    A text that is only an account `of_files` that were written is not printed with -q; it goes to standard error if
+    there is no such file yet, because a signal ended the work, or if that is where it belongs (`to_stderr`).
+    """
     try:
         result = call()
     except Interrupted as interrupted:
-        _print(interrupted.result, as_json)
+        _print(interrupted.result, as_json, of_files, of_files)
         raise
-    _print(result, as_json)
+    _print(result, as_json, of_files, to_stderr)
     return result
 
 
-def _print(result: Any, as_json: bool) -> None:
-    click.echo(json.dumps(result.as_json(), indent=2) if as_json else "\n".join(result.lines()))
+def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(result.as_json(), indent=2))
+    elif not (of_files and is_quiet()):
+        click.echo("\n".join(result.lines()), err=to_stderr)
     if details := getattr(result, "details", None):
         say_more(details())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+import valuerepair as vr
 from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, Threshold, plain_threshold
-from valuerepair.cli.verbosity import is_quiet, say
+from valuerepair.cli.printing import print_result
+from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD, Worst
 
 
@@ -67,30 +69,10 @@ def command(
       vr repair --store valuerepair.db --net old.pb.gz
       vr repair -o repair
     """
-    from json import dumps
-
-    from valuerepair.errors import UsageError
-    from valuerepair.pipeline.page import finish
-    from valuerepair.pipeline.run import planned, read_settings, run
-
     plain_threshold(threshold)
-    quiet = is_quiet() or json
     # What nobody says, here, in the environment or in valuerepair.toml, is left to repair.toml.
     usual = {name for name in context.params if context.get_parameter_source(name) == ParameterSource.DEFAULT}
     words = {"archives": archives, "normal": normal, "threshold": threshold, **given}
-    said = {name: value for name, value in words.items() if name not in usual and value != ()}
-    settings = read_settings(Path(output), said)
-    if cluster is not None and settings.store:
-        raise UsageError("--cluster: is for mining, and with --store nothing is mined")
-    repair = planned(Path(output), settings, cluster=cluster, quiet=quiet, to_look_at=plan)
-    if plan:
-        click.echo(dumps(repair.as_json(), indent=2, ensure_ascii=False) if json else "\n".join(repair.lines()))
-        return
-    say("\n".join(repair.lines()))
-    try:
-        run(repair, quiet=quiet)
-    except KeyboardInterrupt:
-        say(f"not done yet: vr repair -o {output} goes on where it stopped")
-        raise
-    found = finish(repair)
-    click.echo(dumps(found.as_json(), indent=2, ensure_ascii=False) if json else "\n".join(found.lines()))
+    said: dict[str, Any] = {name: value for name, value in words.items() if name not in usual}
+    call = vr.plan_repair if plan else vr.repair
+    print_result(lambda: call(output=output, cluster=cluster, quiet=is_quiet() or json, **said), json)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 import valuerepair as vr
-from valuerepair.cli.options import ARCHIVE, DB, JSON, NEW_FOLDER, SPLIT, question, split_of
+from valuerepair.cli.options import ARCHIVE, DB, JSON, NEW_FOLDER, SPLIT, question
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -32,16 +32,7 @@ from valuerepair.cli.verbosity import is_quiet
     oracle=False,
 )
 @JSON
-def command(
-    chunks: tuple[str, ...],
-    db: str,
-    output: str,
-    fields: Any,
-    split: str | None,
-    question: vr.Question | vr.Worst,
-    candidates_only: bool,
-    json: bool,
-) -> None:
+def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **given: Any) -> None:
     """Put the judge's values into training chunks: those of the positions that the store has judged.
 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, or such tars. With vr mine on
@@ -54,25 +45,4 @@ def command(
       vr rescore lc0-data/ -o rescored
       vr rescore lc0-data/ --split split.json -o rescored
     """
-    from json import dumps
-
-    from valuerepair.api.calls import resolved
-    from valuerepair.store.store import Store
-    from valuerepair.training.rescore import rescore
-
-    with Store.open(db) as store:
-        found = rescore(
-            chunks,
-            store,
-            output,
-            resolved(store, question, to_train=True),
-            fields=fields,
-            candidates_only=candidates_only,
-            split=split_of(split),
-            quiet=is_quiet() or json,
-        )
-    if json:
-        click.echo(dumps(asdict(found), indent=2, ensure_ascii=False))
-    elif not is_quiet():
-        for line in found.lines():
-            click.echo(line)
+    print_result(lambda: vr.rescore(chunks, db, output, quiet=is_quiet() or json, **given), json, of_files=True)

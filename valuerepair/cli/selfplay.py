@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+import valuerepair as vr
 from valuerepair.cli.completion import nets
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
@@ -29,8 +27,9 @@ from valuerepair.cli.options import (
     settings_of,
     split_of,
 )
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.errors import UsageError
 
 
 @click.command(
@@ -88,38 +87,21 @@ def command(book: str, **given: Any) -> None:
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
     """
-    from valuerepair.chess.progress import Progress
-    from valuerepair.mcts.params import SearchParams
-    from valuerepair.training.selfplay import SelfplayOptions, play_book
-
     if given["engine"] == "lc0":
         _check_lc0()
     names = ("engine", "net", "net2", "nodes", "repeat", "jobs", "training", "seed", "device")
-    options = SelfplayOptions(
+    options = vr.SelfplayOptions(
         **{name: given[name] for name in names},
         split=split_of(given["split"]),
-        params=SearchParams().with_settings(settings_of(given, ("temperature", "syzygy"))),
+        params=vr.SearchParams().with_settings(settings_of(given, ("temperature", "syzygy"))),
         rules=rules_of(given),
     )
-    store = None if given["no_db"] else given["db"]
-    with Progress("Self-play", None, "games", quiet=is_quiet() or given["json"], own_eta=True) as progress:
-        command = shlex.join(["vr", *sys.argv[1:]])
-        end = play_book(book, given["output"], options, store=store, command=command, progress=progress)
-    known = "" if store in (None, DEFAULT_PATH) else f" --db {shlex.quote(given['db'])}"
-    following = [] if store is None or end.interrupted else [f"next: vr stats{known}"]
-    click.echo(json.dumps(end.as_json()) if given["json"] else "\n".join([*end.lines(), *following]))
-    if end.interrupted:
-        click.echo(
-            f"{given['output']}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on",
-            err=True,
-        )
-        raise KeyboardInterrupt
+    store, output, quiet = None if given["no_db"] else given["db"], given["output"], is_quiet() or given["json"]
+    print_result(lambda: vr.selfplay(book, output, store, options, quiet=quiet), given["json"])
 
 
 def _check_lc0() -> None:
     """Raises UsageError for options that lc0 does not take."""
-    from valuerepair.errors import UsageError
-
     said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
     if said("device") == ParameterSource.COMMANDLINE:
         raise UsageError("--engine lc0: --device is for --engine mcts; lc0 chooses its own backend")

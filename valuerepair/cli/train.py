@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
@@ -19,17 +18,11 @@ from valuerepair.cli.options import (
     SPLIT,
     question,
     settings_of,
-    split_of,
 )
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.nets.heads import Heads
-from valuerepair.question import Question, Worst
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.errors import UsageError
 from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, Only, TrainOptions
-
-if TYPE_CHECKING:
-    from valuerepair.store.store import Store
-    from valuerepair.training.train import Training
 
 _DEFAULTS = TrainOptions()
 
@@ -108,65 +101,10 @@ def command(
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --set q_ratio=1
     """
-    from valuerepair.api.calls import plain
-    from valuerepair.errors import UsageError
-    from valuerepair.training.train import train
-
-    net = plain(question).net
+    net = (question.question if isinstance(question, vr.Worst) else question).net
     if net is None:
         raise UsageError("--net: which net is to be trained?")
-    heads: Heads = given.pop("heads")
+    heads: vr.Heads = given.pop("heads")
     settings = settings_of({"set": given.pop("set")}, listed="`vr train --help` names them all")
     options = TrainOptions(**given, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
-    held_out = split_of(split)
-    resolved = _resolved(question, net, store, options.heads)
-    training = train(net, output, chunks, store, resolved, options, split=held_out, quiet=is_quiet())
-    click.echo("\n".join([*training.lines(), *_next(net, output, store, split, training)]))
-
-
-def _next(net: str, output: str, store: str | None, split: str | None, training: Training) -> list[str]:
-    """The comparison of the new net with the old one, on what training did not see, by the alpha that it learned."""
-    if store is None or split is None:
-        return []
-    words = ["vr remeasure --net", shlex.quote(net), "--net", shlex.quote(output), "--split", shlex.quote(split)]
-    if store != DEFAULT_PATH:
-        words += ["--db", shlex.quote(store)]
-    if (alpha := training.about["options"]["alpha"]) is not None:
-        words += ["--alpha", f"{alpha:g}"]
-    return [f"next: {' '.join(words)}"]
-
-
-def _resolved(question: vr.Question | vr.Worst, net: str, store: str | None, heads: Heads) -> Question:
-    """The question to the store about the net that is trained; without a store only its threshold counts."""
-    from valuerepair.api.calls import asked_with, plain, resolved
-    from valuerepair.errors import UsageError
-    from valuerepair.nets.registry import locate
-    from valuerepair.nets.weights import read_net_file
-    from valuerepair.store.store import Store
-
-    path = str(locate(net))
-    file = read_net_file(path)
-    # By the file's name a store has the values of the usual heads.
-    asked = asked_with(question, net=file.sha256 + heads.variant if heads.variant else path)
-    if store is not None:
-        with Store.open(store) as opened:
-            if file.header is not None:  # else it cannot be trained at all, which `train` says
-                _check_known(opened, plain(asked).net, path)
-            return resolved(opened, asked, to_train=True)
-    if isinstance(asked, Worst):
-        raise UsageError(f"--threshold {asked}: is a share of a store's positions; give a number, or --store")
-    return Question(threshold=asked.threshold)
-
-
-def _check_known(store: Store, net: str | None, path: str) -> None:
-    """Raises UsageError for a net that the store has no values of."""
-    from valuerepair.errors import UsageError, ValueRepairError
-
-    known, _ = store.names(*store.pick())
-    try:
-        store.pick(net)
-    except ValueRepairError:
-        names = store.nets().set_index("sha256")["name"]
-        first = str(names[known]) if names.tolist().count(names[known]) == 1 else known[:12]
-        words = shlex.join(["vr", "remeasure", "--db", store.path, "--net", first, "--net", path])
-        raise UsageError(f"{path}: {store.path} has no values of this net; first run: {words}") from None
+    print_result(lambda: vr.train(net, output, chunks, store, question, options, split=split, quiet=is_quiet()))

@@ -23,7 +23,7 @@ from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import table
 from valuerepair.store.rows import is_value, signed
-from valuerepair.text import json_fields, table_lines
+from valuerepair.text import formatted, json_fields, table_lines
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -420,7 +420,8 @@ def neighbour_lines(found: Similar) -> list[str]:
     shown = [f"like {found.fen}"]
     if found.query is not None:
         own = found.query
-        shown.append(f"  position {own.position_id} of the store: {_values(own)}  {_labels(own, found.threshold)}")
+        numbers = "net Q {}, deep Q {}, differ {}".format(*_values(own))
+        shown.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, found.threshold)}")
     if scale is not None:
         source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
         shown.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
@@ -432,10 +433,8 @@ def neighbour_lines(found: Similar) -> list[str]:
     for near in found.neighbours:
         one = near.position
         labels = _labels(one, found.threshold) + (" mirrored" if near.mirrored else "")
-        numbers = _q(one.net_q), _q(one.deep_q), _q(one.disagreement)
-        rows.append(
-            (near.distance, near.material, near.pawns, near.kings, *numbers, str(one.position_id), one.fen, labels)
-        )
+        parts = near.distance, near.material, near.pawns, near.kings
+        rows.append((*parts, *_values(one), str(one.position_id), one.fen, labels))
     shown += table_lines(_COLUMNS, rows)
     sizes = [abs(near.position.disagreement) for near in found.neighbours]
     scored = [size for size in sizes if not math.isnan(size)]
@@ -450,9 +449,5 @@ def _labels(one: Judged, threshold: float) -> str:
     return ", ".join(one.labels(threshold))
 
 
-def _values(one: Judged) -> str:
-    return f"net Q {_q(one.net_q)}, deep Q {_q(one.deep_q)}, differ {_q(one.disagreement)}"
-
-
-def _q(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:+.3f}"
+def _values(one: Judged) -> list[str]:
+    return [formatted(value, "+.3f", "-") for value in (one.net_q, one.deep_q, one.disagreement)]

@@ -476,13 +476,33 @@ def _candidates(store: Store, question: Question) -> Ids | None:
     return frame.loc[hit, "position_id"].to_numpy(np.int64)
 
 
-def parts_lines(counts: Mapping[str, PartCount], threshold: float) -> list[str]:
-    """`count_parts` as a table for a terminal."""
-    scored = all(count.candidates is not None for count in counts.values())
-    head = f"candidates at {threshold:g}" if scored else ""
-    columns = f":<10 | positions:>11, | games:>11, | {head}:>19,"
-    rows = ((name, n.positions, n.games, "" if n.candidates is None else n.candidates) for name, n in counts.items())
-    return table_lines(columns, rows)
+@dataclass(frozen=True, slots=True)
+class WrittenSplit:
+    """A `split` in the file `output`, and what a store has of each part of it, by its name; candidates are those at
+    `threshold`. `next_step` is the command to go on with, None where there is no candidate to train on."""
+
+    output: str
+    split: Split
+    parts: Mapping[str, PartCount]
+    threshold: float
+    next_step: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-able: the file, the split, and the counts."""
+        parts = {name: asdict(count) for name, count in self.parts.items()}
+        return {"output": self.output, "split": asdict(self.split), "parts": parts}
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        scored = all(count.candidates is not None for count in self.parts.values())
+        head = f"candidates at {self.threshold:g}" if scored else ""
+        columns = f":<10 | positions:>11, | games:>11, | {head}:>19,"
+        rows = (
+            (name, count.positions, count.games, "" if count.candidates is None else count.candidates)
+            for name, count in self.parts.items()
+        )
+        following = [] if self.next_step is None else [f"next: {self.next_step}"]
+        return [f"{self.output}: {self.split}", *table_lines(columns, rows), *following]
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.report.static_page import document, escape
-from valuerepair.text import table_lines
+from valuerepair.text import formatted, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,10 +206,6 @@ def power_of(comparison: Mapping[str, Any]) -> float | None:
     return normal.cdf(BEST_KNOWN * rate / standard_error - z)
 
 
-def _number(value: float | None, form: str) -> str:
-    return "?" if value is None else format(value, form)
-
-
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
     """Kinds of positions, with the difference of the squared errors."""
     return ", ".join(f"{WORDS[row['kind']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
@@ -223,7 +219,7 @@ def _elo(match: Mapping[str, Any]) -> Mapping[str, Any]:
 def _match(match: Mapping[str, Any]) -> str:
     """The result of a match, in words."""
     score, elo = match["score"], _elo(match)
-    middle, low, high = (_number(elo[k], "+.0f") for k in ("value", "low", "high"))
+    middle, low, high = (formatted(elo[k], "+.0f") for k in ("value", "low", "high"))
     return (
         f"Elo {middle} (95 %: {low} to {high}), {match['games']:,} games, "
         f"+{score['wins']} ={score['draws']} -{score['losses']}; {_breadth(match)}"
@@ -232,7 +228,7 @@ def _match(match: Mapping[str, Any]) -> str:
 
 def _breadth(match: Mapping[str, Any]) -> str:
     """How broadly both sides of a match searched."""
-    first, second = (_number(moves, ".2f") for moves in match["effective_root_moves"])
+    first, second = (formatted(moves, ".2f") for moves in match["effective_root_moves"])
     text = f"effective root moves {first}, the opponent's {second}"
     if advised := match.get("advised"):
         text += f"; its searches suggest q_scale={advised['q_scale']:g} for {advised['player']}"
@@ -244,7 +240,7 @@ def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
 
     `sampled` positions are too few to estimate the errors themselves; the row then has their difference alone.
     """
-    errors = [] if sampled else [_number(error, ".4f") for error in row["squared_error"]]
+    errors = [] if sampled else [formatted(error, ".4f") for error in row["squared_error"]]
     return [
         WORDS[row["kind"]],
         f"{row['positions']:,}",
@@ -409,7 +405,7 @@ def _by_deeper_judge(outcome: RepairOutcome) -> str:
 
 
 def _rate(rate: Mapping[str, Any]) -> str:
-    share, low, high = (_number(v if (v := rate[k]) is None else 100 * v, ".2f") for k in ("rate", "low", "high"))
+    share, low, high = (formatted(v if (v := rate[k]) is None else 100 * v, ".2f") for k in ("rate", "low", "high"))
     return f"{share} % ({low} to {high})"
 
 

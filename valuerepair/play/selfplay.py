@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import platform
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -28,6 +29,7 @@ from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
+from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
@@ -210,7 +212,8 @@ class SelfplayPlan:
 
 @dataclass(frozen=True)
 class SelfplayEnd:
-    """The state of a run: all its `games` so far, of which earlier runs played `before`; speeds are of this run."""
+    """The state of a run: all its `games` so far, of which earlier runs played `before`; speeds are of this run.
+    `store` is the path of the store that has the games, too."""
 
     games: Sequence[PlayedGame]
     planned: int
@@ -219,6 +222,7 @@ class SelfplayEnd:
     nodes: int
     seconds: float
     fill: Fill | None
+    store: str | None = None
 
     @property
     def speed(self) -> dict[str, Any]:
@@ -237,7 +241,7 @@ class SelfplayEnd:
         return {**figures(self.games), "planned": self.planned, "interrupted": self.interrupted, **self.speed}
 
     def lines(self) -> list[str]:
-        """The figures of `as_json` as text."""
+        """The figures of `as_json` as text, and the next command."""
         text, new = lines(figures(self.games)), len(self.games) - self.before
         if new and self.nodes:
             speed = self.speed
@@ -246,6 +250,8 @@ class SelfplayEnd:
             more += f", {100 * cached:.0f} % of evaluations from the cache" if cached is not None else ""
             rate = f"{speed['games_per_hour']:,.0f} games/h, {format_rate(speed['nodes_per_second'])}"
             text.append(f"  {new:,} in {format_duration(self.seconds)}: {rate}{more}")
+        if self.store is not None and not self.interrupted:
+            text.append(f"next: vr stats{'' if self.store == DEFAULT_PATH else f' --db {shlex.quote(self.store)}'}")
         return text
 
 
@@ -311,8 +317,8 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
             progress.advance()
         interrupted = signals.count() > 0
     keeper.end("interrupted" if interrupted else "finished")
-    seconds = time.monotonic() - begun
-    return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill)
+    seconds, store = time.monotonic() - begun, None if keeper.store is None else keeper.store.path
+    return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill, store)
 
 
 def _note(games: Sequence[PlayedGame], rate: float, left: Remaining | None) -> str:
@@ -330,7 +336,7 @@ class _Keeper:
         self, plan: SelfplayPlan, writer: PgnWriter, store: Store | None, chunks: Chunks | None, command: str
     ) -> None:
         self.games: list[PlayedGame] = []
-        self._plan, self._writer, self._store, self._chunks = plan, writer, store, chunks
+        self._plan, self._writer, self.store, self._chunks = plan, writer, store, chunks
         self._run = None
         if store is not None:
             versions = {"valuerepair": __version__, "python": platform.python_version()}
@@ -348,8 +354,8 @@ class _Keeper:
 
     def end(self, state: str) -> None:
         """Records in the store that the run has ended."""
-        if self._store is not None and self._run is not None:
-            self._store.end_run(self._run, state, {"games": len(self.games), "planned": self._plan.games})
+        if self.store is not None and self._run is not None:
+            self.store.end_run(self._run, state, {"games": len(self.games), "planned": self._plan.games})
 
     def close(self) -> None:
         self._writer.close()
@@ -357,14 +363,14 @@ class _Keeper:
     def note(self, games: Sequence[PlayedGame]) -> None:
         """Adds games that the file has to those of the run and to the store."""
         self.games += games
-        if self._store is not None and self._run is not None and games:
+        if self.store is not None and self._run is not None and games:
             openings = [self._plan.openings[game.opening] for game in games]
             add_plays(
-                self._store,
+                self.store,
                 self._run,
                 [game.play(opening.key, opening.fen) for game, opening in zip(games, openings, strict=True)],
             )
-            self._store.commit_if_due()
+            self.store.commit_if_due()
 
 
 def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,7 +86,7 @@ class AlphaTable:
             "threshold": self.threshold,
             "now": {"alpha": self.now.value, "origin": self.now.origin},
             "fits": fits,
-            "candidates": {name: asdict(rate) for name, rate in self.rates.items()},
+            "candidates": json_fields(self.rates),
             "steeper": {name: finite(slope.value) for name, slope in self.slopes.items()},
         }
 

@@ -21,7 +21,7 @@ from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, elo_words
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing
-from valuerepair.text import table_lines
+from valuerepair.text import formatted, table_lines
 
 TABLE = "table.csv"
 PLOT = "plot.png"
@@ -46,8 +46,7 @@ def selfplay_lines(rows: Sequence[Row]) -> list[str]:
             cells.append((row["setting"], "not played yet"))
             continue
         score = f"+{row['wins']} ={row['draws']} -{row['losses']}"
-        ratio = "no draw" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        interesting = "-" if row["interesting"] is None else f"{row['interesting']:.1f}"
+        ratio, interesting = formatted(row["ratio"], ".2f", "no draw"), formatted(row["interesting"], ".1f", "-")
         repeats = _percent(row["repeats_20"]), _percent(row["repeats_whole"])
         intervals = _bounds(row, "ratio", 2), _bounds(row, "interesting", 1)
         cells.append(
@@ -184,7 +183,7 @@ def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: 
         for artist in line.get_children():
             artist.set_transform(artist.get_transform() + aside)
     for x, row, _ in shown:
-        ratio = "inf" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        ratio = formatted(row["ratio"], ".2f", "inf")
         axes.annotate(ratio, (x, 1.0), ha="center", va="bottom", fontsize=7.5)
     unknown = {"setting": "", "n_scl": "∞"}.get(name, "-")
     labels = [(unknown or row["setting"]) if value is None else f"{value:g}" for value, row in points]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from valuerepair.store import screening
 from valuerepair.store.columns import stored_rungs
 from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
+from valuerepair.text import json_fields, table_lines
 
 _TABLE_RECALL = 0.95  # the curve, which is all that is drawn of the table, does not depend on it
 
@@ -188,7 +189,7 @@ class ScreenTable:
             "candidates": screen.positives,
             "stored": self.stored,
             "cuts": [{"nodes": rung.nodes, "chance": rung.cut} for rung in screen.rungs],
-            "curve": [asdict(point) for point in self.points],
+            "curve": json_fields(self.points),
         }
 
     def lines(self) -> list[str]:
@@ -204,12 +205,9 @@ class ScreenTable:
             f"cuts for a recall of {screen.recall:g}: a position leaves below this chance of a candidate",
         ]
         shown += [f"  {f'{rung.nodes:,} nodes':<20}{rung.cut:>9.4f}" for rung in screen.rungs]
-        shown += ["", "nodes against recall, cross-validated", "  wanted   nodes   recall  candidates"]
-        shown += [
-            f"  {p.wanted:>6g}  1/{1 / p.share:<6.1f}{p.recall:>6.3f}  {p.found:,} of {p.positives:,}"
-            for p in self.points
-        ]
-        return shown
+        points = ((p.wanted, f"1/{1 / p.share:.1f}", p.recall, f"{p.found:,} of {p.positives:,}") for p in self.points)
+        curve = table_lines("wanted:>6g | nodes:<7 | recall:>6.3f | candidates:<", points, "  ")
+        return [*shown, "", "nodes against recall, cross-validated", *curve]
 
 
 def screen_table(store: Store, question: Question, recall: float = 0.98) -> ScreenTable:

@@ -20,7 +20,7 @@ from valuerepair.oracles.searching import Searched
 from valuerepair.report.boards import single
 from valuerepair.report.search_table import root_lines, row
 from valuerepair.report.static_page import document, escape
-from valuerepair.text import quantity
+from valuerepair.text import formatted, quantity
 
 _DECIMALS = 6
 
@@ -190,11 +190,11 @@ def _cells(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], number: in
     share = node.visits / max(sum(nodes[i].visits for i in siblings), 1)
     texts = (
         f"{node.visits:,}",
-        "" if math.isnan(node.prior) else f"{node.prior:.2%}",
+        formatted(node.prior, ".2%", ""),
         f"{node.q:+.4f}",
-        "" if math.isnan(node.net_q) else f"{node.net_q:+.4f}",
+        formatted(node.net_q, "+.4f", ""),
         _proven(node),
-        "" if node.frozen is None else f"{node.frozen:,}",
+        formatted(node.frozen, ",", ""),
     )
     return f'<b style="--share:{share:.1%}">{escape(move)}</b>' + "".join(f"<span>{text}</span>" for text in texts)
 

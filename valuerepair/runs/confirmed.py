@@ -13,7 +13,7 @@ from valuerepair.judge.split import split_file
 from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.store import Store
-from valuerepair.text import finite
+from valuerepair.text import finite, formatted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,12 +132,10 @@ def _case_lines(case: dict[str, Any]) -> list[str]:
         value = case.get(f"after_{name}_q")
         return f"{case[f'{name}_best'] or '-'}" + ("" if value is None else f" ({value:+.2f})")
 
-    values = "  ".join(f"{name} {_signed(case[f'{name}_q'])} {move(name)}" for name in ("net", "deep", "second"))
+    values = "  ".join(
+        f"{name} {formatted(case[f'{name}_q'], '+.2f')} {move(name)}" for name in ("net", "deep", "second")
+    )
     return [f"  {case['fen']}", f"    {values}"]
-
-
-def _signed(value: float | None) -> str:
-    return "?" if value is None else f"{value:+.2f}"
 
 
 def _next(report: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.text import quantity
 from valuerepair.training.chunk_files import ChunkIndex, RandomReader, digest_of, find_archives, read_index
 from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
+from valuerepair.training.options import SHARE_OF_GAMES
 from valuerepair.version import __version__
 
 SIDES = ("repair", "normal")
@@ -48,7 +49,7 @@ class MixOptions:
 
     repair: tuple[str, ...]
     normal: tuple[str, ...]
-    share: float
+    share: float = SHARE_OF_GAMES
     by: By = "games"
     form: Form = "tar"
     total: int | None = None
@@ -225,12 +226,23 @@ def _input(choice: Choice) -> dict[str, Any]:
     }
 
 
-def summary(manifest: dict[str, Any], out: str) -> list[str]:
-    """What was written, in lines for a terminal."""
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What `mix` wrote to a `folder`; `manifest` is the content of its manifest.json."""
+
+    folder: str
+    manifest: Mapping[str, Any]
+
+    def lines(self) -> list[str]:
+        """What was written, in lines for a terminal."""
+        return _lines(self.folder, self.manifest)
+
+
+def _lines(folder: str, manifest: Mapping[str, Any]) -> list[str]:
     share, inputs = manifest["share"], manifest["inputs"]
     files, kind = len(manifest["files"]), "tar" if manifest["form"] == "tar" else "folder"
     lines = [
-        f"{out}: {manifest['games']:,} games, {manifest['positions']:,} positions in {quantity(files, kind)}",
+        f"{folder}: {manifest['games']:,} games, {manifest['positions']:,} positions in {quantity(files, kind)}",
         f"repair share: {share['games']:.2%} of the games, {share['positions']:.2%} of the positions "
         f"(asked: {share['asked']:.2%} of the {manifest['by']})",
     ]

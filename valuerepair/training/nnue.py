@@ -96,7 +96,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPositions:
     """What became of the rows: `positions` are written, `without_result` of them as draws, the others `left_out`."""
 
     positions: int
@@ -114,7 +114,7 @@ class Written:
         return said
 
 
-def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: float = CENTIPAWNS) -> Written:
+def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: float = CENTIPAWNS) -> WrittenPositions:
     """Writes the rows of a frame of `Store.frame` or `Store.candidates` in a format of `FORMATS`, later plies first.
 
     The score is the deep search's centipawns times `pawn` / 100, within ±31,507; where it gave none, or is a search
@@ -146,12 +146,12 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
             stream.write(_ENCODERS[kind](entry))
             positions += 1
             without_result += result is None
-    return Written(positions, without_result, dict(left_out))
+    return WrittenPositions(positions, without_result, dict(left_out))
 
 
 def write_positions(
     frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format | None = None, pawn: float = CENTIPAWNS
-) -> Written:
+) -> WrittenPositions:
     """Writes a frame to a file, which appears whole or not at all: `write_stream`. Without `kind` its name says it."""
     known = format_of(path, kind)
     with written_whole(path, outputs.TRAINERS[known]) as partial, partial.open("wb") as stream:

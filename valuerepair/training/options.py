@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from valuerepair.errors import UsageError
 from valuerepair.nets.heads import Heads
 
 Only = Literal["all", "heads", "value"]
 Average = Literal["none", "swa", "ema"]
+Word = TypeVar("Word", bound=str)
 
 EMA_DECAY = 0.999
 SWA_FROM = 0.75  # of the steps
@@ -19,7 +20,7 @@ _VALIDATIONS = 20
 PASSES = 6  # over the positions, if no number of steps is given; with more a net overfits
 MOST_STEPS = 2000
 _WARMUP = 100
-# The default of `TrainOptions.policy`, the policy target of a store's positions (`training.records.parse_policy`).
+# The default of `TrainOptions.policy`, the policy target of a store's positions (`parse_policy`).
 POLICY = "net"
 
 # The share of repair games in a mixture that other projects settled on (docs/recipe.md).
@@ -38,6 +39,24 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     "every": int,
     "patience": int,
 }
+
+
+def parse_policy(text: str, usual: Word, *others: Word) -> tuple[Word, float]:
+    """The source and share of a policy target: the `usual` word (share 0), or another, as ``judge`` (share 1) or
+    ``judge:0.3``. Raises UsageError for any other text.
+    """
+    word, colon, number = text.partition(":")
+    try:
+        share = float(number) if colon else 1.0
+    except ValueError:
+        share = math.nan
+    if text == usual:
+        return usual, 0.0
+    for other in others:
+        if word == other and 0 <= share <= 1:
+            return other, share
+    named = ", ".join(f"{other} or {other}:SHARE" for other in others)
+    raise UsageError(f"--policy {text}: give {usual}, {named}; a share lies between 0 and 1")
 
 
 def _option_text(name: str, value: float) -> str:
@@ -95,9 +114,6 @@ class TrainOptions:
     @property
     def policy_share(self) -> float:
         """The share of the judge's best move in the policy target of a store's positions."""
-        # Imported where it is needed: its module compiles kernels.
-        from valuerepair.training.records import parse_policy
-
         return parse_policy(self.policy or POLICY, "net", "judge")[1]
 
     def __post_init__(self) -> None:

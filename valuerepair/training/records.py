@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,6 @@ from valuerepair.nets.policy import policy_index
 from valuerepair.play.game import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
 
 Records = NDArray[np.void]  # of v6.RECORD
-Word = TypeVar("Word", bound=str)
 _WORDS = v6.RECORD.itemsize // 4
 _POLICY = slice(2, 2 + len(v6.POLICY_MOVES))  # of a record in 32-bit words
 _CASTLING = ("castling_us_ooo", "castling_us_oo", "castling_them_ooo", "castling_them_oo")
@@ -78,24 +77,6 @@ class RecordFacts:
         """Those of a search with `params` by a net of that input format."""
         fill = next(fill for fill in FILLS if fill == params.history_fill)
         return RecordFacts(input_format, fill, params.policy_softmax_temp)
-
-
-def parse_policy(text: str, usual: Word, *others: Word) -> tuple[Word, float]:
-    """Where a record's policy is from: the `usual` word, whose share is 0, or one of the `others`, as ``judge`` (the
-    share is 1) or ``judge:0.3``. Raises UsageError for anything else.
-    """
-    word, colon, number = text.partition(":")
-    try:
-        share = float(number) if colon else 1.0
-    except ValueError:
-        share = np.nan
-    if text == usual:
-        return usual, 0.0
-    for other in others:
-        if word == other and 0 <= share <= 1:
-            return other, share
-    named = ", ".join(f"{other} or {other}:SHARE" for other in others)
-    raise UsageError(f"--policy {text}: give {usual}, {named}; a share lies between 0 and 1")
 
 
 def has_records(game: GameRecord) -> bool:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 from tarfile import LENGTH_NAME
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,10 @@ class Rescored:
     mean_change: Mapping[str, float]
     left_out: Mapping[str, int]
     left_out_first: Sequence[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields, JSON-able."""
+        return asdict(self)
 
     def lines(self) -> list[str]:
         """For a terminal."""

@@ -62,10 +62,12 @@ _LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a training was: its options, what it was of, its curve (a row a judgement), what was written."""
+    """What a training was: its options, what it was of, its curve (a row a judgement), what was written; and the
+    command that compares the new net with the old one, on what training did not see."""
 
     about: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
+    next_step: str | None = None
 
     @property
     def curve(self) -> pd.DataFrame:
@@ -105,7 +107,11 @@ class Training:
                 if (old := self.rows[0][name]) is not None
             )
             said += table_lines(":<30 | old:>9 | new:>9", rows)
-        return said
+        return said if self.next_step is None else [*said, f"next: {self.next_step}"]
+
+    def as_json(self) -> dict[str, Any]:
+        """As the file beside the net has it: `about`, and its curve."""
+        return {**self.about, "curve": list(self.rows)}
 
 
 def _of_kinds(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -444,7 +450,7 @@ def curve_path(output: str | os.PathLike[str]) -> Path:
 
 def write_curve(output: Path, training: Training) -> None:
     """Writes options and curve beside the net."""
-    text = json.dumps({**training.about, "curve": list(training.rows)}, indent=1, ensure_ascii=False)
+    text = json.dumps(training.as_json(), indent=1, ensure_ascii=False)
     with written_whole(curve_path(output), outputs.CURVE) as partial:
         partial.write_text(text + "\n", "utf-8")
 

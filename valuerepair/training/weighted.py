@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,7 @@ from valuerepair.training.weights import (
     described,
     disagreement,
     phases_of,
+    tally_lines,
     written,
 )
 from valuerepair.version import __version__
@@ -73,6 +74,32 @@ class Measured:
             "calibration": self.calibration and self.calibration.figures(),
             **self.tally.figures(),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedChunks:
+    """Chunks `measured`, and what was drawn of them by weight: the `folder`, and the `manifest` in it; else None."""
+
+    measured: Measured
+    folder: str | None = None
+    manifest: Mapping[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-able: the manifest of what was drawn, or the figures alone."""
+        return self.measured.as_json() if self.manifest is None else dict(self.manifest)
+
+    def lines(self) -> list[str]:
+        """The result as text for a terminal."""
+        measured, figures = self.measured, self.as_json()
+        curve = [] if measured.calibration is None else [measured.calibration.words()]
+        kept = measured.tally.kept(figures.get("factor", 1.0))
+        said = [written(measured.formula), *curve, *tally_lines(figures, kept)]
+        if measured.left_out.reasons:
+            said.append(f"left out: {measured.left_out}; first: {measured.left_out.examples[0]}")
+        if self.manifest is not None:
+            drawn = self.manifest["kept"]
+            said.append(f"{self.folder}: {drawn['positions']:,} positions of {drawn['games']:,} games")
+        return said
 
 
 def measure(

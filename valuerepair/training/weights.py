@@ -8,6 +8,7 @@ lczero-training's, of its older loader (tf/chunkparser.py, `sample_record`) and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
@@ -290,7 +291,7 @@ class WeightTally:
         return rows
 
 
-def lines(figures: dict[str, Any], kept: float) -> list[str]:
+def tally_lines(figures: Mapping[str, Any], kept: float) -> list[str]:
     """`WeightTally.figures` for a terminal; `kept` is the share that a draw by these weights keeps."""
     n = figures["positions"]
     shown = [
