@@ -291,6 +291,18 @@ def test_books_are_those_of_vr_books(store: vr.MinedStore, tmp_path: Path) -> No
     assert set(books.manifest.files) == {"book.pgn", "book.epd"}
 
 
+def test_a_table_has_the_worst_positions_of_a_part(tmp_path: Path) -> None:
+    db, file = Path(shutil.copy(SAMPLE, tmp_path / "a.db")), tmp_path / "split.json"
+    made = vr.make_split(db, file, games=0.3, families=0)
+    worst, table = vr.Worst(0.1), tmp_path / "worst.csv"
+    of_part = vr.export(db, table, worst, candidates_only=True, split=file, part="games")
+    assert 0 < of_part < vr.export(db, tmp_path / "all.csv", worst, candidates_only=True)
+    with vr.open_store(db) as store:
+        parts = made.split.parts(store, pd.read_csv(table)["position_id"].to_numpy())
+    assert (len(parts), set(parts)) == (of_part, {1})
+    assert made.as_json()["parts"]["games"]["positions"] == made.parts["games"].positions > of_part
+
+
 def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> None:
     figure = vr.plot("scatter", store, tmp_path / "scatter.svg", threshold=THRESHOLD)
     assert f"{len(store.candidates(Question(threshold=THRESHOLD)))} candidates" in (tmp_path / "scatter.svg").read_text(
