@@ -258,7 +258,7 @@ def test_a_net_is_found_again_where_it_lay_and_only_if_it_is_the_same(
         connection.execute("DELETE FROM priors")
     done = here(*labels[:-1], str(moved / "valuerepair.db"), cwd=tmp_path)
     assert done.returncode == 2
-    assert f"{folder / NET_NAME} is not the net my-net ({key[:12]}) any more" in done.stderr
+    assert f"{folder / NET_NAME} is no longer the net my-net ({key[:12]})" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
