@@ -259,8 +259,8 @@ def test_a_finished_game_is_not_searched() -> None:
         (lambda: vr.evaluate(FEN, net="nowhere.pb.gz"), "nowhere.pb.gz"),
         (lambda: vr.evaluate([3]), "give a FEN"),  # type: ignore[list-item]  # what is refused
         (lambda: vr.evaluate(pd.DataFrame({"fen": [FEN]})), "no column 'start_fen'"),
-        (lambda: vr.search(FEN, 0), "nodes=0"),
-        (lambda: vr.search(FEN, seconds=-1), "seconds=-1"),
+        (lambda: vr.search(FEN, 0), "--nodes 0"),
+        (lambda: vr.search(FEN, seconds=-1), "--time -1"),
         (lambda: vr.search(FEN, params=vr.SearchParams(cpuct=-1)), "cpuct=-1"),
         (lambda: vr.open_store("nowhere.db"), "there is no store at nowhere.db"),
         (lambda: vr.plot("scattered", SAMPLE), "scattered"),

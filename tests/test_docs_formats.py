@@ -24,7 +24,6 @@ from valuerepair.mcts.forest import Forest
 from valuerepair.nets.net import NetIdentity
 from valuerepair.oracles.searching import Searched
 from valuerepair.play.experiment import selfplay_row, setting_of
-from valuerepair.report import search_table
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.schema import SCHEMA_VERSION, migrate
 from valuerepair.training.mix import MixOptions, mix
@@ -86,10 +85,10 @@ def test_the_columns_of_labels() -> None:
 def test_the_keys_of_searches() -> None:
     position, net = Position(STARTPOS_FEN), NetIdentity("a net", "ab", "wdl", 1, 100)
     [(_, found)] = Forest(FakeNet(), trees=1, nodes=5).search([position], 5)
-    written = search_table.row(Searched(position, net, found))
+    written = Searched(position, net, found).as_json()
     assert names("## Searches") == list(written)
     assert names("## Searches", 1) == list(written["root_moves"][0])
-    failed = list(search_table.row(Searched(position, net, None, "why")))
+    failed = list(Searched(position, net, None, "why").as_json())
     assert failed == [*names("## Searches")[: len(failed) - 1], "error"]
     assert failed[-2] == "net_sha256"
 

@@ -28,7 +28,7 @@ from valuerepair.judge.split import Split, read_split, write_split
 from valuerepair.nets import canary, onnx_model, session
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import open_net
-from valuerepair.nets.position_text import read_position, read_source
+from valuerepair.nets.position_text import read_position, read_positions
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
 from valuerepair.pipeline.rates import Rates, rates
@@ -517,14 +517,14 @@ def test_a_move_that_is_none(move: str, tmp_path: Path) -> None:
         read_position(f"startpos moves {move}")
     path = tmp_path / "a.epd"
     path.write_text(f"startpos moves e2e4 {move}\n")
-    assert "line 1: move" in assert_refused(lambda path: list(read_source(str(path))), path)
+    assert "line 1: move" in assert_refused(lambda path: list(read_positions(str(path))), path)
 
 
 @pytest.mark.parametrize("fen", ["9" * 5000, "8/8/8/8/8/8/8/8 w - - 0 1", f"4k3/8/8/8/8/8/8/4K3 w - - {'9' * 5000} 1"])
 def test_a_fen_that_is_none(fen: str, tmp_path: Path) -> None:
     path = tmp_path / "a.epd"
     path.write_text(f"{fen}\n")
-    assert_refused(lambda path: list(read_source(str(path))), path)
+    assert_refused(lambda path: list(read_positions(str(path))), path)
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------

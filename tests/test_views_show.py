@@ -25,11 +25,11 @@ from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.verdict import verdicts
-from valuerepair.report.drawing import printable
 from valuerepair.report.show import board_lines
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
+from valuerepair.text import printable
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b31m\x00\x08\x7f\u202egnp.exe\u2066\r\nPWNED\u2028x"
 

@@ -1,7 +1,9 @@
 """The public names of valuerepair and where each is defined: the one list of them."""
 
 from .api.asking import evaluate as evaluate
+from .api.asking import evaluate_each as evaluate_each
 from .api.asking import search as search
+from .api.asking import search_each as search_each
 from .api.comparing import plot_remeasured as plot_remeasured
 from .api.comparing import remeasure as remeasure
 from .api.comparing import remeasure_suite as remeasure_suite
@@ -9,6 +11,8 @@ from .api.mining import confirm as confirm
 from .api.mining import expand as expand
 from .api.mining import mine as mine
 from .api.playing import elo as elo
+from .api.playing import experiment_match as experiment_match
+from .api.playing import experiment_selfplay as experiment_selfplay
 from .api.playing import match as match
 from .api.playing import plan_match as plan_match
 from .api.playing import selfplay as selfplay
@@ -16,7 +20,11 @@ from .api.repairing import plan_repair as plan_repair
 from .api.repairing import repair as repair
 from .api.stores import Candidate as Candidate
 from .api.stores import MinedStore as MinedStore
+from .api.stores import check_store as check_store
+from .api.stores import merge_stores as merge_stores
 from .api.stores import open_store as open_store
+from .api.stores import show as show
+from .api.stores import similar as similar
 from .api.stores import stats as stats
 from .api.training import mix as mix
 from .api.training import rescore as rescore
@@ -29,6 +37,7 @@ from .api.writing import export_positions as export_positions
 from .api.writing import make_split as make_split
 from .api.writing import plot as plot
 from .api.writing import write_books as write_books
+from .api.writing import write_plot as write_plot
 from .api.writing import write_report as write_report
 from .api.writing import write_suite as write_suite
 from .archives.options import SampleOptions as SampleOptions
@@ -37,6 +46,7 @@ from .books.options import BookOptions as BookOptions
 from .chess.positions import Position as Position
 from .chess.values import cp_to_q as cp_to_q
 from .chess.values import fit_alpha as fit_alpha
+from .doctor import examine as examine
 from .errors import Interrupted as Interrupted
 from .errors import UsageError as UsageError
 from .errors import ValueRepairError as ValueRepairError
@@ -46,7 +56,12 @@ from .judge.split import read_split as read_split
 from .judge.split import write_split as write_split
 from .mcts.params import SearchParams as SearchParams
 from .nets.heads import Heads as Heads
+from .nets.net import describe_net as describe_net
 from .nets.net import open_net as open_net
+from .nets.position_text import read_positions as read_positions
+from .nets.registry import known_nets as known_nets
+from .nets.registry import pull_net as pull_net
+from .play.experiment import ExperimentOptions as ExperimentOptions
 from .play.match import MatchOptions as MatchOptions
 from .play.referee import Rules as Rules
 from .question import Question as Question

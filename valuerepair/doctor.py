@@ -8,12 +8,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from click import unstyle
 
+_MARKS = {"ok": "ok", "missing": "MISSING", "broken": "BROKEN", "absent": "-"}
 State = Literal["ok", "missing", "broken", "absent"]  # absent: not there, and nothing needs it
 
 
@@ -26,9 +27,26 @@ class Finding:
     detail: str
     advice: str = ""
 
+    @property
+    def stops_mining(self) -> bool:
+        """Whether something that mining needs is missing or broken."""
+        return self.state == "broken" or (self.state == "missing" and self.part in ("packages", "lc0"))
 
-def examine(db: Path, thorough: bool = False) -> Iterator[Finding]:
-    """Every check in turn; a check that fails by surprise becomes a finding, never an exception."""
+    def lines(self) -> list[str]:
+        """The line, and one with the advice."""
+        advice = [f"{'':<26} {'':<8} -> {self.advice}"] if self.advice else []
+        return [f"{self.part:<26} {_MARKS[self.state]:<8} {self.detail}", *advice]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+
+def examine(db: str | os.PathLike[str], thorough: bool = False) -> Iterator[Finding]:
+    """What is installed and really works, and the store at `db`: `vr doctor`. A `Finding` for each check in turn.
+
+    `thorough` checks the rules of chess at length. A check that fails by surprise becomes a finding, not an exception.
+    """
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("Python", _python),
         ("packages", _packages),
@@ -36,7 +54,7 @@ def examine(db: Path, thorough: bool = False) -> Iterator[Finding]:
         ("lc0", _lc0),
         ("net", _net),
         ("onnxruntime", _providers),
-        ("store", lambda: _store(db)),
+        ("store", lambda: _store(Path(db))),
         ("rules of chess", lambda: _rules(thorough)),
     ]
     for part, check in checks:

@@ -59,3 +59,21 @@ def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = ""
         for line in column:
             line[i] = f"{gap}{line[i]:{side}{width}}"
     return [(indent + "".join(line)).rstrip() for line in lines]
+
+
+def printable(text: str, longest: int = 200) -> str:
+    """`text` on one line, safe for a terminal: no control characters, escape sequences or bidirectional overrides.
+
+    Characters that Unicode calls not printable become an escape (``\\x1b``, ``\\u202e``), other spaces a space; a text
+    of more than `longest` characters is cut and ends in an ellipsis.
+    """
+    shown = "".join(_shown(c) for c in text[:longest])
+    return shown + "…" if len(text) > longest else shown
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    if character.isspace() and ord(character) >= 0xA0 and character not in "\u2028\u2029":
+        return " "
+    return character.encode("unicode_escape").decode("ascii")

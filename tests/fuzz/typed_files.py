@@ -114,7 +114,7 @@ def position_seeds() -> list[bytes]:
 
 def run_position(data: bytes) -> None:
     """A position as text and as a file of lines; python-chess reaches the same by its moves."""
-    from valuerepair.nets.position_text import read_position, read_source
+    from valuerepair.nets.position_text import read_position, read_positions
 
     with suppress(ValueError):
         position = read_position(data.decode("utf-8", "replace"))
@@ -123,4 +123,4 @@ def run_position(data: bytes) -> None:
             assert chess.Move.from_uci(move) in board.legal_moves, move
             board.push_uci(move)
         assert board.fen() == position.fen
-    _refused_or_read(data, "a.epd", lambda path: list(read_source(path)))
+    _refused_or_read(data, "a.epd", lambda path: list(read_positions(path)))

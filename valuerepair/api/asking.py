@@ -1,23 +1,35 @@
-"""Nets asked about positions: `evaluate` at one node, `search` by the built-in MCTS."""
+"""Nets asked about positions: `evaluate` at one node, `search` by the built-in MCTS; each also one by one."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
+from valuerepair.api.calls import Path
 from valuerepair.api.stores import Candidate
-from valuerepair.chess.positions import Position, PositionBatch, decode_move
+from valuerepair.chess.positions import Position, PositionBatch, decode_move, decode_moves
 from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.mcts.params import SearchParams
-    from valuerepair.nets.net import Net
+    from valuerepair.nets.heads import Heads
+    from valuerepair.nets.net import Net, NetIdentity
     from valuerepair.oracles.searching import Searched
 
+log = logging.getLogger(__name__)
+
 DEFAULT_NODES = 800
+_MOST_SECONDS = 1e7
+_AT_ONCE = 4096  # positions of a batch for the net
+_TREE_NODES = 2000  # the most visited positions of a search whose tree is written
 # One position: text as `vr eval` takes it, a position, or a candidate.
 One: TypeAlias = "str | Position | Candidate"
 # One or many, or a frame of a store with its texts.
@@ -40,7 +52,7 @@ def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame
     """
     import pandas as pd
 
-    rows = list(read_positions(positions))
+    rows = list(_positions(positions))
     with _opened(net) as used:
         found = used.evaluate(PositionBatch.from_positions(rows))
         about = {"name": used.identity.name, "sha256": used.identity.key, "history_fill": used.history_fill}
@@ -58,6 +70,87 @@ def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame
         table.index = positions.index
     table.attrs["net"] = about
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedPosition:
+    """What a net thinks of a position before it searches. Values are from the side to move.
+
+    `q` lies in [-1, 1]; `wdl` are probabilities, None of nets with a scalar head; `moves_left` plies, None of nets that
+    do not say; `entropy` is that of the policy in nats; `top` the moves of the highest priors: (UCI, SAN, prior).
+    """
+
+    position: Position
+    net: NetIdentity
+    q: float
+    wdl: tuple[float, ...] | None
+    moves_left: float | None
+    entropy: float
+    top: tuple[tuple[str, str, float], ...]
+
+    def lines(self) -> list[str]:
+        """All of it for a terminal, and an empty line."""
+        wdl = "" if self.wdl is None else "   W {:.1%}  D {:.1%}  L {:.1%}".format(*self.wdl)
+        moves = [f"  {san:8}{uci:6}{p:7.2%}" for uci, san, p in self.top]
+        return [self.position.fen, f"  Q {self.q:+.4f}{wdl}", *moves, ""]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "fen": self.position.fen,
+            "start_fen": self.position.start_fen,
+            "moves": list(self.position.moves),
+            "net": self.net.name,
+            "net_sha256": self.net.sha256,
+            "q": self.q,
+            "wdl": None if self.wdl is None else list(self.wdl),
+            "moves_left": self.moves_left,
+            "entropy": self.entropy,
+            "top": [{"uci": uci, "san": san, "p": p} for uci, san, p in self.top],
+        }
+
+
+def evaluate_each(
+    positions: Positions,
+    net: str | Net | None = None,
+    *,
+    top: int = 5,
+    heads: Heads | None = None,
+    device: str = "auto",
+) -> Iterator[EvaluatedPosition]:
+    """What a net thinks of each position, with its `top` moves, as they are read: `vr eval`.
+
+    `positions` and `net` are as in `evaluate`; those of a file are ``read_positions("some.epd")``. `heads` of the net
+    and the `device` it runs on hold where it is opened here. Raises as `evaluate`, for a wrong first position before
+    the net is opened.
+    """
+    coming = _positions(positions)
+    some = list(islice(coming, 1))
+    with _opened(net, heads, device) as used:
+        about = used.identity
+        log.info(f"{about.name} ({about.value_head} value head) on {used.where}; from the side to move")
+        while some:
+            yield from _evaluated(used, some, top)
+            some = list(islice(coming, _AT_ONCE))
+
+
+def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[EvaluatedPosition]:
+    from valuerepair.nets.position_text import san
+
+    values, (moves, offsets, p) = net.evaluate_with_priors(PositionBatch.from_positions(positions))
+    for i, position in enumerate(positions):
+        row = slice(offsets[i], offsets[i + 1])
+        order = np.argsort(-p[row], kind="stable")[:top]
+        best = moves[row][order]
+        yield EvaluatedPosition(
+            position,
+            net.identity,
+            float(values.q[i]),
+            None if np.isnan(values.wdl[i, 0]) else tuple(values.wdl[i].tolist()),
+            None if np.isnan(values.moves_left[i]) else float(values.moves_left[i]),
+            float(values.entropy[i]),
+            tuple(zip(decode_moves(best), san(position, best), p[row][order].tolist(), strict=True)),
+        )
 
 
 def search(
@@ -81,22 +174,53 @@ def search(
     `reason` says why there was nothing to search (the game is over). Raises UsageError for a wrong position, limit or
     parameter, ValueRepairError for what is no net.
     """
+    every = list(_positions(positions))
+    return list(search_each(every, nodes, net, params, seconds=seconds, tree_nodes=tree_nodes)) if every else []
+
+
+def search_each(
+    positions: Positions,
+    nodes: int | None = None,
+    net: str | Net | None = None,
+    params: SearchParams | None = None,
+    *,
+    seconds: float | None = None,
+    tree_nodes: int = 0,
+    tree: Path | None = None,
+    heads: Heads | None = None,
+    device: str = "auto",
+) -> Iterator[Searched]:
+    """As `search`, but yields each `Searched` when it is done, and reads positions as they are needed: `vr search`.
+
+    Those of a file are ``read_positions("some.epd")``. `tree` is a file (.json, .html) for the tree of the first
+    one. `heads` of the net and the `device` it runs on hold where it is opened here. Raises as `search`, for a
+    wrong first position before the net is opened.
+    """
     from valuerepair.mcts.params import SearchParams
     from valuerepair.oracles.searching import search_positions
+    from valuerepair.report import search_tree
 
     chosen = params or SearchParams()
     chosen.check()
     if nodes is not None and nodes < 1:
-        raise UsageError(f"nodes={nodes}: must be at least 1")
-    if seconds is not None and not seconds > 0:
-        raise UsageError(f"seconds={seconds:g}: must be above 0")
+        raise UsageError(f"--nodes {nodes}: must be at least 1")
+    if seconds is not None and not 0 < seconds < _MOST_SECONDS:
+        raise UsageError(f"--time {seconds:g}: must be a number of seconds above 0")
     limit = DEFAULT_NODES if nodes is None and seconds is None else nodes
-    rows = list(read_positions(positions))
-    with _opened(net) as used:
-        return list(search_positions(used, chosen, rows, nodes=limit, seconds=seconds, tree_nodes=tree_nodes))
+    if tree is not None:
+        search_tree.kind_of(tree)
+        tree_nodes = tree_nodes or _TREE_NODES
+    coming = _positions(positions)
+    every = chain(list(islice(coming, 1)), coming)
+    with _opened(net, heads, device) as used:
+        for searched in search_positions(used, chosen, every, nodes=limit, seconds=seconds, tree_nodes=tree_nodes):
+            if tree is not None and searched.tree is not None:
+                search_tree.write_tree(searched, tree)
+                tree = None
+            yield searched
 
 
-def read_positions(positions: Positions) -> Iterator[Position]:
+def _positions(positions: Positions) -> Iterator[Position]:
     """The positions that one or many texts, positions or candidates mean, or the rows of a store's frame.
 
     Raises UsageError for a text that is no position and for a frame without its texts.
@@ -132,12 +256,14 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
 
 
 @contextmanager
-def _opened(net: str | Net | None) -> Iterator[Net]:
+def _opened(net: str | Net | None, heads: Heads | None = None, device: str = "auto") -> Iterator[Net]:
     """The net that is meant; closed afterwards if it was opened here."""
+    from valuerepair.nets.heads import Heads
     from valuerepair.nets.net import Net, open_net
 
     if isinstance(net, Net):
         yield net
         return
-    with open_net(net) as used:
+    chosen = heads or Heads()
+    with open_net(net, device=device, value_head=chosen.value, policy_head=chosen.policy) as used:
         yield used

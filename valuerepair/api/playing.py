@@ -1,20 +1,27 @@
-"""Games and what they show: `selfplay`, `match`, `elo`, `plan_match`."""
+"""Games and what they show: `selfplay`, `match`, `elo`, `plan_match`, `experiment_selfplay`, `experiment_match`."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+import pathlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from valuerepair import outputs
 from valuerepair.api.calls import Path, finished, paths_of, shown_progress
 from valuerepair.command import recorded_command
+from valuerepair.errors import UsageError
+from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from valuerepair.play.crosstable import Crosstable
+    from valuerepair.play.experiment import Experiment, ExperimentOptions, Row
     from valuerepair.play.match import MatchEnd, MatchOptions
     from valuerepair.play.match_length import MatchLength
     from valuerepair.play.selfplay import SelfplayEnd
+    from valuerepair.report.experiment import ExperimentTable
     from valuerepair.training.selfplay import SelfplayOptions
 
 log = logging.getLogger(__name__)
@@ -71,12 +78,14 @@ def match(
     return finished(end, end.interrupted)
 
 
-def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None) -> Crosstable:
+def elo(
+    games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None, quiet: bool = True
+) -> Crosstable:
     """What the games of PGN files show, whoever played them: `vr elo`.
 
     `games` are files (packed or not) and folders. `player` is whose games count, and whose side is taken; without it a
     match of two is seen from its first side, and of several players there are only the `matches`. `sprt` is a test,
-    ``elo0=0,elo1=5``.
+    ``elo0=0,elo1=5``. `quiet`: no progress on standard error.
 
     Returns a `Crosstable`: `whole` is the match of two, or `player` against all others, with `results`, `levels` (Elo
     with its interval and a verdict at each level), `normalized`, `tally` (by colour, by pairs), `by_ending`, `faults`,
@@ -86,7 +95,9 @@ def elo(games: Path | Iterable[Path], player: str | None = None, *, sprt: str | 
     from valuerepair.play.crosstable import crosstable
     from valuerepair.play.sprt import parse_sprt
 
-    return crosstable(paths_of(games), player, parse_sprt(sprt) if sprt is not None else None)
+    test = parse_sprt(sprt) if sprt is not None else None
+    with shown_progress("reading", None, "games", quiet=quiet) as progress:
+        return crosstable(paths_of(games), player, test, on_games=progress.advance)
 
 
 def plan_match(
@@ -113,3 +124,96 @@ def plan_match(
 
     test = parse_sprt(sprt) if sprt is not None else None
     return match_length(elo, draws=draws, like=like, sprt=test, seconds=seconds, jobs=jobs)
+
+
+def experiment_selfplay(
+    settings: Sequence[str] = (),
+    folder: Path = "experiment",
+    options: ExperimentOptions | None = None,
+    *,
+    match: str | None = None,
+    match_games: int = 200,
+    quiet: bool = True,
+) -> ExperimentTable:
+    """Sweeps settings of the search in self-play: `vr experiment selfplay`.
+
+    A setting is a side of `match`, parameters of the built-in search: ``n_scl=5,nodes=100``; none are some values of
+    ``n_scl`` and ``temperature``. `match`, one of them, then plays `match_games` against the temperature of the same
+    (wins + losses) / draws. Games, table and plot lie in `folder`, and the same call goes on there. An interruption
+    (Ctrl-C) raises Interrupted, with all games that have ended kept.
+
+    Returns the `ExperimentTable`, whose `rows` are those of `play.experiment.selfplay_row`, with intervals at 0.95 over
+    openings. Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.play.experiment import USUAL_SETTINGS, name_of, setting_of
+    from valuerepair.report.experiment import match_lines, selfplay_lines
+
+    sweep = [setting_of(text) for text in dict.fromkeys(settings or USUAL_SETTINGS)]
+    target = setting_of(match) if match is not None else None
+    if target is not None and name_of(target) not in map(name_of, sweep):
+        raise UsageError(f"--match {match}: is none of the settings of the sweep")
+    experiment = _experiment(folder, options, quiet)
+    rows = [experiment.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
+    lines = selfplay_lines(rows)
+    if target is not None and not experiment.stopped:
+        if (chosen := experiment.equal_temperature(target, rows)) is None:
+            lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is no number above 0"]
+        else:
+            final = replace(experiment, games=match_games).match(target, setting_of(f"temperature={chosen[0]:g}"))
+            lines += ["", *match_lines([final])]
+            if not chosen[1]:
+                lines.append("the setting's ratio lies outside those of the temperatures: the nearest one was taken")
+            rows.append(final)
+    return _written(experiment, rows, lines)
+
+
+def experiment_match(
+    sides: Sequence[str],
+    folder: Path = "experiment",
+    options: ExperimentOptions | None = None,
+    *,
+    against: str = "name=plain",
+    odds: bool = False,
+    quiet: bool = True,
+) -> ExperimentTable:
+    """Matches each of several sides with the same other one: `vr experiment match`.
+
+    Sides are those of `match`. With `odds` each opening, which must give odds, is played once, with the side on the
+    weaker colour. Games, table and plot lie in `folder`, and the same call goes on there. An interruption (Ctrl-C)
+    raises Interrupted, with all games that have ended kept.
+
+    Returns the `ExperimentTable`, whose `rows` are those of `play.experiment.match_row`. Raises UsageError and
+    ValueRepairError.
+    """
+    from valuerepair.play.lineup import parse_side
+    from valuerepair.report.experiment import match_lines
+
+    players, other = [parse_side(text) for text in dict.fromkeys(sides)], parse_side(against)
+    experiment = _experiment(folder, options, quiet)
+    rows = [experiment.match(side, other, odds=odds) for side in players]
+    return _written(experiment, rows, match_lines(rows))
+
+
+def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool) -> Experiment:
+    """What all settings have in common. Raises UsageError where something else lies in the place of its files."""
+    from valuerepair.play.experiment import Experiment, ExperimentOptions, choose_openings
+    from valuerepair.report.experiment import PLOT, TABLE
+
+    place, chosen = pathlib.Path(folder), options or ExperimentOptions()
+    if place.exists():
+        outputs.check_regular(place / TABLE, outputs.RESULTS)
+        outputs.check_regular(place / PLOT, outputs.PNG)
+    openings, book = choose_openings(chosen.openings, chosen.lines)
+    return Experiment(place, openings, book, chosen.nodes, chosen.games, chosen.net, quiet=quiet)
+
+
+def _written(experiment: Experiment, rows: Sequence[Row], lines: Sequence[str]) -> ExperimentTable:
+    """The table, written into the folder with its plot. Raises Interrupted after Ctrl-C."""
+    from valuerepair.report import style
+    from valuerepair.report.experiment import PLOT, ExperimentTable, draw, write_table
+
+    write_table(rows, experiment.folder)
+    style.save(draw(rows), experiment.folder / PLOT)
+    if experiment.stopped:
+        log.info(f"{experiment.folder}: stopped, all games that ended are kept; give the same command again")
+    return finished(ExperimentTable(rows, lines), experiment.stopped)

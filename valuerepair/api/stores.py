@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved
+from valuerepair.api.calls import Asked, Path, Stored, opened_store, paths_of, resolved, shown_progress
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.chess.values import FitTo
+    from valuerepair.judge.neighbours import Similar
+    from valuerepair.report.show import ShownPosition
     from valuerepair.report.stats import StoreStats
+    from valuerepair.store.integrity import StoreCheck
+    from valuerepair.store.merge import Merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +255,114 @@ def _of_candidates(
     return shown
 
 
+def show(
+    store: Stored,
+    position: str | int | Position | Candidate,
+    question: Asked = None,
+    *,
+    family: bool = False,
+    svg: Path | None = None,
+) -> ShownPosition:
+    """All that a store has of one position: `vr show`.
+
+    `position` is a FEN, an EPD line, the position_id of one in the store, a `Position` or a `Candidate`. `family` adds
+    the tree of positions that `vr expand` reached from its root; `svg` is a file for the board with arrows.
+
+    Returns the `ShownPosition`: `facts`, values from the side to move; `lines()` is the board and the facts as text,
+    `as_json()` is what `vr show --json` says. Raises UsageError for an illegal position, ValueRepairError for one that
+    the store does not have.
+    """
+    from valuerepair.report.family import family_of
+    from valuerepair.report.show import ShownPosition, describe
+
+    if svg is not None and not os.fspath(svg).lower().endswith(".svg"):
+        raise UsageError(f"--svg {os.fspath(svg)}: its name ends in .svg")
+    with opened_store(store) as opened:
+        asked = resolved(opened, question)
+        facts = describe(opened, _words_of(position), asked)
+        shown = ShownPosition(facts, family_of(opened, facts["position_id"], asked) if family else None)
+    if svg is not None:
+        shown.write_svg(svg)
+    return shown
+
+
+def similar(
+    store: Stored,
+    position: str | int | Position | Candidate,
+    question: Asked = None,
+    *,
+    limit: int = 10,
+    candidates_only: bool = False,
+) -> Similar:
+    """The positions of a store most like one, in material, pawn structure and king placement: `vr similar`.
+
+    `position` is a FEN, an EPD line, the position_id of one in the store, a `Position` or a `Candidate`; colours do not
+    matter. `question` says whose values are shown, and with `candidates_only` which positions are looked at.
+
+    Returns the `Similar`, whose `neighbours` are the nearest `limit` positions with their distances; `lines()` and
+    `as_json()` are what `vr similar` says. Raises UsageError for an illegal position, ValueRepairError for a
+    position_id that the store does not have and where there is nothing to compare with.
+    """
+    from valuerepair.judge.neighbours import SimilarOptions, find_similar
+
+    with opened_store(store) as opened:
+        options = SimilarOptions(resolved(opened, question), limit, candidates_only)
+        return find_similar(opened, _words_of(position), options)
+
+
+def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterator[StoreCheck]:
+    """Checks the file of a store and every row: `vr store check`. Yields each check when it is done.
+
+    A `StoreCheck` has its `name`, the number of rows `checked` and `wrong`, and an `example`; `lines()` and `as_json()`
+    are what the command says. Keys, histories and moves are replayed. A file that is damaged is not checked further.
+    `quiet`: no progress on standard error. Raises ValueRepairError for what is no store.
+    """
+    from valuerepair.store import check
+
+    with (
+        Store.open(store, is_raw=True) as opened,
+        shown_progress("checking", None, "rows", quiet=quiet) as progress,
+    ):
+        yield from check.check_store(opened, progress)
+
+
+def merge_stores(
+    stores: Path | Iterable[Path],
+    output: Path | None = None,
+    *,
+    into: Path | None = None,
+    strict: bool = False,
+    quiet: bool = True,
+) -> Merged:
+    """Merges stores, for example those of shards, into a new one or `into` one that exists: `vr store merge`.
+
+    Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
+    the order does not matter. Where stores contradict each other a rule decides; `strict` fails instead. The result
+    appears whole or not at all; `output` is ``merged.db`` where neither is given. `quiet`: no progress on standard
+    error. Returns what was `Merged`: `rows`, those `added`, and `contradictions`. Raises UsageError for both targets,
+    ValueRepairError for what cannot be merged.
+    """
+    from valuerepair.store.merge import merge
+
+    if output is not None and into is not None:
+        raise UsageError("--output makes a new store and --into adds to one: give one of them")
+    target = None if into is not None else os.fspath("merged.db" if output is None else output)
+    with shown_progress("merging", None, "rows", quiet=quiet) as progress:
+        addition = None if into is None else os.fspath(into)
+        return merge(paths_of(stores), output=target, into=addition, strict=strict, progress=progress)
+
+
 def open_store(path: Path = "valuerepair.db") -> MinedStore:
     """Opens the store at `path` for reading; close it, or use it as a context manager.
 
     Raises ValueRepairError, one line each: no such file, not a store, written by a newer version, no permission.
     """
     return MinedStore.open(path)
+
+
+def _words_of(position: object) -> str:
+    """A position as `judge.neighbours.read_query` reads it: the FEN, the position_id, or the text itself."""
+    return str(getattr(position, "fen", position))
 
 
 def _candidate(row: Mapping[Any, Any]) -> Candidate:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from valuerepair.books.write import WrittenBooks
     from valuerepair.judge.split import PartCount, Split, WrittenSplit
     from valuerepair.outputs import FileKind
+    from valuerepair.report.drawing import Drawing
     from valuerepair.report.page import WrittenPage
     from valuerepair.store.store import Store
     from valuerepair.training.nnue import WrittenPositions
@@ -284,12 +286,36 @@ def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) ->
     return figure
 
 
-def write_report(store: Stored, path: Path = "report.html", question: Question | None = None) -> WrittenPage:
+def write_plot(kind: str, source: Stored, path: Path, question: Asked = None) -> Drawing:
+    """Draws one of the project's figures into a file (.png, .svg or .pdf): `vr plot`.
+
+    `kind` and `source` are those of `plot`; of the `question`, which may be by a share, a kind takes what it shows.
+    Returns the figure and a line that describes it. Raises as `plot`.
+    """
+    from valuerepair.report import figures, style
+
+    style.format_of(path)
+    chosen = figures.kind_of(kind)
+    if chosen.reads == figures.STORE:
+        with opened_store(source) as opened:
+            asked = asdict(resolved(opened, question))
+            options = {name: value for name, value in asked.items() if name in chosen.options}
+            drawn = figures.drawing(kind, opened, **options)
+    else:
+        drawn = figures.drawing(kind, source)
+    style.save(drawn.figure, path)
+    return drawn._replace(said=f"{os.fspath(path)}: {drawn.said}")
+
+
+def write_report(
+    store: Stored, path: Path = "report.html", question: Asked = None, *, quiet: bool = True
+) -> WrittenPage:
     """Writes the report on a store, one HTML file that needs no network: `vr report`. It appears whole or not at all.
 
-    Returns how many positions and candidates it holds, and its size. Raises ValueRepairError where nothing is scored.
+    `quiet`: no progress on standard error. Returns how many positions and candidates it holds, and its size. Raises
+    ValueRepairError where nothing is scored.
     """
     from valuerepair.report import page
 
-    with opened_store(store) as opened:
-        return page.write(opened, path, question)
+    with opened_store(store) as opened, shown_progress("report", None, "", quiet=quiet) as progress:
+        return page.write(opened, path, resolved(opened, question), on_step=progress.stage)

@@ -53,7 +53,12 @@ _SAID = (
 _REACHED = ("position_id", "root_id", "step", "inferred")
 # Options that have fields of their own in the manifest.
 _TOLD_OTHERWISE = {"confirmed", "labels", "parents", "softness"}
-_HOLDOUT_FILES = frozenset({"holdout.pgn", "holdout.epd"})
+# The files of a book: by their ending the kind of the file, and an entry of a line and what is known of it.
+_FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, dict[Hashable, Any]], str]]] = {
+    "pgn": (outputs.BOOK_PGN, lambda line, row: pgn_entry(line, pgn_tags(row))),
+    "epd": (outputs.BOOK_EPD, lambda line, row: epd_entry(line.fen, epd_operations(row)) + "\n"),
+}
+_HOLDOUT_FILES = [f"holdout.{ending}" for ending in _FORMATS]
 
 
 def write_books(
@@ -93,14 +98,10 @@ def write_books(
         games = int(rows[["source", "game"]].drop_duplicates().shape[0])
         lines, records = _lines(rows, options, on_entry), _records(rows)
         order = _order(records)
-        texts = {
-            f"{name}.pgn": [pgn_entry(line, pgn_tags(row)) for line, row in zip(lines, records, strict=True)],
-            f"{name}.epd": [
-                epd_entry(line.fen, epd_operations(row)) + "\n" for line, row in zip(lines, records, strict=True)
-            ],
-        }
-        for file, written in texts.items():
-            contents[file] = "".join(written[i] for i in order).encode()
+        for ending, (_, entry) in _FORMATS.items():
+            texts = [entry(line, row) for line, row in zip(lines, records, strict=True)]
+            file = f"{name}.{ending}"
+            contents[file] = "".join(texts[i] for i in order).encode()
             plies = [records[i]["ply"] for i in order]
             files[file] = describe_file(contents[file], [lines[i] for i in order], plies, games)
         if "root_id" in rows:
@@ -254,12 +255,12 @@ def check_books(directory: str | Path) -> None:
     """Raises UsageError if `write_books` would not replace the files in the folder, or cannot write there."""
     outputs.check_folder(directory)
     if Path(directory).exists():
-        for name in ("book.pgn", "book.epd", MANIFEST, *_HOLDOUT_FILES):
+        for name in (*(f"book.{ending}" for ending in _FORMATS), *_HOLDOUT_FILES, MANIFEST):
             outputs.check_regular(Path(directory) / name, _kind(name))
 
 
 def _kind(name: str) -> outputs.FileKind:
-    return outputs.MANIFEST if name == MANIFEST else outputs.BOOK_PGN if name.endswith(".pgn") else outputs.BOOK_EPD
+    return outputs.MANIFEST if name == MANIFEST else _FORMATS[name.rpartition(".")[2]][0]
 
 
 def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:

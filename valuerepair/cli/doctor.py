@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from pathlib import Path
 
 import click
 
+import valuerepair as vr
 from valuerepair.cli.options import JSON_LINES
+from valuerepair.cli.printing import print_one
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.store import DEFAULT_PATH
 
@@ -28,21 +28,10 @@ def command(thorough: bool, json: bool) -> None:
       vr doctor
       vr doctor --thorough
     """
-    from json import dumps
-
-    from valuerepair.doctor import examine
-
-    marks = {"ok": "ok", "missing": "MISSING", "broken": "BROKEN", "absent": "-"}
     bad = False
-    for finding in examine(Path(os.environ.get("VALUEREPAIR_DB") or DEFAULT_PATH), thorough):
-        bad |= finding.state == "broken" or (finding.state == "missing" and finding.part in ("packages", "lc0"))
-        if json:
-            click.echo(dumps(asdict(finding)))
-            continue
-        if is_quiet() and finding.state in ("ok", "absent"):
-            continue
-        click.echo(f"{finding.part:<26} {marks[finding.state]:<8} {finding.detail}")
-        if finding.advice:
-            click.echo(f"{'':<26} {'':<8} -> {finding.advice}")
+    for finding in vr.examine(os.environ.get("VALUEREPAIR_DB") or DEFAULT_PATH, thorough):
+        bad |= finding.stops_mining
+        if json or not is_quiet() or finding.state not in ("ok", "absent"):
+            print_one(finding, json)
     if bad:
         raise SystemExit(1)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import valuerepair as vr
 from valuerepair.cli.options import FILE, JOBS, JSON
-from valuerepair.cli.verbosity import is_quiet, say_more
+from valuerepair.cli.printing import print_result
+from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import UsageError
-
-if TYPE_CHECKING:
-    from valuerepair.play.crosstable import Crosstable
-    from valuerepair.play.match_length import MatchLength
-    from valuerepair.play.sprt import Sprt
-    from valuerepair.play.standing import Standing
 
 _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 
@@ -29,7 +24,7 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 @click.option("--game-time", type=float, metavar="SECONDS", help="Of a plan: time per game.  [default: as in FILE]")
 @JOBS(help="Of a plan: games at once.  [default: 1]")
 @JSON
-def command(files: tuple[str, ...], **given: Any) -> None:
+def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: bool, **given: Any) -> None:
     """Say what the games of a match show: Elo with its interval, LOS, colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
@@ -45,46 +40,16 @@ def command(files: tuple[str, ...], **given: Any) -> None:
       vr elo --sprt elo0=0,elo1=5 --draws 0.6
       vr elo first-games.pgn --resolve 5
     """
-    from valuerepair.play.sprt import parse_sprt
-    from valuerepair.play.standing import level_lines
-
-    sprt = parse_sprt(given["sprt"]) if given["sprt"] is not None else None
-    found: Crosstable | MatchLength
-    of_match: Standing | None = None
-    if given["player"] is not None and not files:
+    if player is not None and not files:
         raise UsageError("--player is for the games of a PGN: give FILE, too")
     if given["resolve"] is not None or (sprt is not None and not files):
-        found = _plan(files, given, sprt)
-    else:
-        if of_plan := [option for name, option in _OF_A_PLAN.items() if given[name] is not None]:
-            raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
-        if not files:
-            raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
-        found = _table(files, given["player"], sprt)
-        of_match = found.whole
-    if given["json"]:
-        click.echo(json.dumps(found.as_json()))
+        like = vr.elo(files, player, quiet=is_quiet()) if files else None
+        draws, seconds, jobs = given["draws"], given["game_time"], 1 if given["jobs"] is None else given["jobs"]
+        plan = vr.plan_match(given["resolve"], draws=draws, like=like, sprt=sprt, seconds=seconds, jobs=jobs)
+        print_result(lambda: plan, json)
         return
-    from valuerepair.report.drawing import printable
-
-    click.echo("\n".join(printable(line, 2000) for line in found.lines()))
-    if of_match is not None:
-        say_more(level_lines(of_match))
-
-
-def _table(files: tuple[str, ...], player: str | None, sprt: Sprt | None) -> Crosstable:
-    from valuerepair.chess.progress import Progress
-    from valuerepair.play.crosstable import crosstable
-
-    with Progress("reading", unit="games", quiet=is_quiet()) as progress:
-        return crosstable(files, player, sprt, on_games=progress.advance)
-
-
-def _plan(files: tuple[str, ...], given: dict[str, Any], sprt: Sprt | None) -> MatchLength:
-    from valuerepair.play.match_length import match_length
-
-    like = _table(files, given["player"], None) if files else None
-    jobs = 1 if given["jobs"] is None else given["jobs"]
-    return match_length(
-        given["resolve"], draws=given["draws"], like=like, sprt=sprt, seconds=given["game_time"], jobs=jobs
-    )
+    if of_plan := [option for name, option in _OF_A_PLAN.items() if given[name] is not None]:
+        raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
+    if not files:
+        raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
+    print_result(lambda: vr.elo(files, player, sprt=sprt, quiet=is_quiet()), json)

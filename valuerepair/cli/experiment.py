@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from valuerepair import outputs
+import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
 from valuerepair.cli.options import FILE, NET, NEW_FOLDER
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.question import DEFAULT_THRESHOLD
-
-if TYPE_CHECKING:
-    from valuerepair.play.experiment import Experiment, Row
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_N_SCL = tuple(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf"))
-_TEMPERATURES = tuple(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1"))
 _SHARED = (
     click.option("-o", "--output", type=NEW_FOLDER, default="experiment", help="Folder of games and table."),
     click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
@@ -58,7 +51,9 @@ def command() -> None:
 @click.option("--match", metavar="SETTING", help="Then match this against the temperature of the same (w + l) / d.")
 @click.option("--match-games", default=200, help="Games of that match.")
 @_shared_options
-def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, **given: Any) -> None:
+def selfplay(
+    settings: tuple[str, ...], match: str | None, match_games: int, output: str, json: bool, **given: Any
+) -> None:
     """Sweep settings of the search in self-play.
 
     A SETTING is a side of `vr match`: parameters of the search as NAME=VALUE,... (default: some values of n_scl and of
@@ -70,29 +65,13 @@ def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, **g
       vr experiment selfplay --nodes 100 --games 400 --match n_scl=5
       vr experiment selfplay cpuct=1 cpuct=2 cpuct=4 --openings book.pgn
     """
-    from dataclasses import replace
-
-    from valuerepair.errors import UsageError
-    from valuerepair.play.experiment import name_of, setting_of
-    from valuerepair.report.experiment import match_lines, selfplay_lines
-
-    sweep = [setting_of(text) for text in dict.fromkeys(settings or (*_N_SCL, *_TEMPERATURES))]
-    target = setting_of(match) if match is not None else None
-    if target is not None and name_of(target) not in map(name_of, sweep):
-        raise UsageError(f"--match {match}: is none of the settings of the sweep")
-    own = _experiment(given)
-    rows = [own.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
-    lines = selfplay_lines(rows)
-    if target is not None and not own.stopped:
-        if (chosen := own.equal_temperature(target, rows)) is None:
-            lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is no number above 0"]
-        else:
-            final = replace(own, games=match_games).match(target, setting_of(f"temperature={chosen[0]:g}"))
-            lines += ["", *match_lines([final])]
-            if not chosen[1]:
-                lines.append("the setting's ratio lies outside those of the temperatures: the nearest one was taken")
-            rows.append(final)
-    _hand_out(own, rows, lines, given["json"])
+    options = vr.ExperimentOptions(**given)
+    print_result(
+        lambda: vr.experiment_selfplay(
+            settings, output, options, match=match, match_games=match_games, quiet=is_quiet()
+        ),
+        json,
+    )
 
 
 @command.command("match")
@@ -100,7 +79,7 @@ def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, **g
 @click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="The side that they play.")
 @click.option("--odds", is_flag=True, help="Play each opening once, SIDE with less material.")
 @_shared_options
-def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> None:
+def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: bool, **given: Any) -> None:
     """Match each SIDE with the same other one: options on against off, odds as nodes grow.
 
     Sides are those of `vr match`. With --odds the openings must give odds, and SIDE plays the weaker colour.
@@ -110,36 +89,7 @@ def match(sides: tuple[str, ...], against: str, odds: bool, **given: Any) -> Non
       vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502
       vr experiment match nodes=10 nodes=100 nodes=100,n_scl=5 --against nodes=1 --odds --openings queen-odds.epd
     """
-    from valuerepair.play.lineup import parse_side
-    from valuerepair.report.experiment import match_lines
-
-    players, other = [parse_side(text) for text in dict.fromkeys(sides)], parse_side(against)
-    own = _experiment(given)
-    rows = [own.match(side, other, odds=odds) for side in players]
-    _hand_out(own, rows, match_lines(rows), given["json"])
-
-
-def _experiment(given: dict[str, Any]) -> Experiment:
-    from valuerepair.play.experiment import Experiment, choose_openings
-    from valuerepair.report.experiment import PLOT, TABLE
-
-    folder = Path(given["output"])
-    if folder.exists():
-        outputs.check_regular(folder / TABLE, outputs.RESULTS)
-        outputs.check_regular(folder / PLOT, outputs.PNG)
-    openings, book = choose_openings(given["openings"], given["lines"])
-    own = {name: given[name] for name in ("nodes", "games", "net")}
-    return Experiment(folder, openings, book, **own, quiet=is_quiet())
-
-
-def _hand_out(own: Experiment, rows: Sequence[Row], lines: Sequence[str], as_json: bool) -> None:
-    """Prints the table or its rows; writes table.csv and the plot into the folder. Exit code 130 after Ctrl-C."""
-    from valuerepair.report import style
-    from valuerepair.report.experiment import PLOT, draw, write_table
-
-    click.echo(json.dumps(list(rows)) if as_json else "\n".join(lines))
-    write_table(rows, own.folder)
-    style.save(draw(rows), own.folder / PLOT)
-    if own.stopped:
-        click.echo(f"{own.folder}: stopped, all games that ended are kept; give the same command again", err=True)
-        raise KeyboardInterrupt
+    options = vr.ExperimentOptions(**given)
+    print_result(
+        lambda: vr.experiment_match(sides, output, options, against=against, odds=odds, quiet=is_quiet()), json
+    )

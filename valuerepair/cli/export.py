@@ -24,7 +24,7 @@ TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
 CHUNKS, SUITE = "chunks", "epd"
 # Options that say something of chunks alone.
-_OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form")
+_OF_CHUNKS = ("policy", "result", "share", "draw", "form")
 
 
 @click.command(
@@ -33,7 +33,7 @@ _OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form")
         "Most used": "format output db threshold labels split part",
         "Whose values": "net oracle alpha expanded calibration",
         "Trainers of other engines": "pawn",
-        "Training chunks": "policy result share draw records form",
+        "Training chunks": "policy result share draw form",
     },
 )
 @DB
@@ -72,7 +72,6 @@ _OF_CHUNKS = ("policy", "result", "share", "draw", "records", "form")
 @click.option(
     "--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights, in the place of --share."
 )
-@click.option("--records", type=int, help="Records to write, in as many passes as that takes.  [default: one pass]")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
 @question(
     "Only candidates, the largest disagreement first; chunks have all positions, and --share draws candidates.",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
+import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, GAMES_FILE, JOBS, JSON, SEED, device_option, rules_of, rules_options
-from valuerepair.cli.verbosity import is_quiet, say_more
+from valuerepair.cli.printing import print_result
+from valuerepair.cli.verbosity import is_quiet
 
 SIDES = words("net=", "stockfish:", "lc0:")
 ORDER = click.Choice(["sequential", "shuffled"])
@@ -54,7 +55,7 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @rules_options(max_plies=0)
 @device_option()
 @JSON
-def command(side_a: str, side_b: str, **given: Any) -> None:
+def command(side_a: str, side_b: str, output: str, json: bool, **given: Any) -> None:
     """Play a match: nets with their search, or UCI engines, and say what the result shows.
 
     A side is a search of this project, net=NET,nodes=N with any of its parameters (contempt=N is n_scl=N), or an
@@ -72,31 +73,6 @@ def command(side_a: str, side_b: str, **given: Any) -> None:
       vr match net=maia-1900,nodes=400,contempt=5 stockfish:nodes=2000 --openings book.pgn -o contempt.pgn
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
-    from valuerepair.chess.progress import Progress
-    from valuerepair.play.match import MatchOptions, play_sides
-    from valuerepair.play.standing import level_lines
-
-    names = (
-        "games",
-        "openings",
-        "order",
-        "nodes",
-        "tc",
-        "sprt",
-        "jobs",
-        "seed",
-        "device",
-    )
-    options = MatchOptions(
-        **{name: given[name] for name in names},
-        rules=rules_of(given),
-    )
-    with Progress("match", unit="games", quiet=is_quiet(), own_eta=True) as progress:
-        end = play_sides((side_a, side_b), options, given["output"], progress=progress)
-    if given["json"]:
-        click.echo(json.dumps(end.as_json()))
-    else:
-        click.echo("\n".join(end.lines()))
-        say_more(level_lines(end.standing))
-    if end.interrupted:
-        raise KeyboardInterrupt
+    names = ("games", "openings", "order", "nodes", "tc", "sprt", "jobs", "seed", "device")
+    options = vr.MatchOptions(**{name: given[name] for name in names}, rules=rules_of(given))
+    print_result(lambda: vr.match(side_a, side_b, output, options, quiet=is_quiet()), json)

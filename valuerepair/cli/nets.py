@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+import valuerepair as vr
 from valuerepair.cli.completion import known_nets, nets
 from valuerepair.cli.options import JSON, JSON_LINES
+from valuerepair.cli.printing import print_one, print_result
 
 
 @click.group()
@@ -29,19 +31,8 @@ def list_nets(json: bool) -> None:
     Example:
       vr nets list
     """
-    from json import dumps
-
-    from valuerepair.nets.registry import DEFAULT_NET, KNOWN_NETS, is_pulled
-
-    for net in KNOWN_NETS.values():
-        path = str(net.cached) if is_pulled(net) else None
-        if json:
-            known = {"name": net.name, "default": net.name == DEFAULT_NET, "sha256": net.sha256, "path": path}
-            click.echo(dumps(known))
-            continue
-        default = " (default)" if net.name == DEFAULT_NET else ""
-        click.echo(f"{net.name}{default}: {net.description}; {net.licence}")
-        click.echo(f"  {path or f'not here yet: `vr nets pull {net.name}`, or the first use, brings it'}")
+    for net in vr.known_nets():
+        print_one(net, json)
     if not json:
         click.echo("Any lc0 net (.pb.gz) or its ONNX export is taken by its path: --net FILE")
 
@@ -55,13 +46,7 @@ def pull(name: str) -> None:
     Example:
       vr nets pull maia-1900
     """
-    from valuerepair.nets.registry import KNOWN_NETS, is_pulled
-    from valuerepair.nets.registry import pull as pull_net
-
-    if name in KNOWN_NETS and is_pulled(KNOWN_NETS[name]):
-        click.echo(f"{KNOWN_NETS[name].cached} (already here)")
-        return
-    click.echo(pull_net(name))
+    print_result(lambda: vr.pull_net(name))
 
 
 @command.command()
@@ -75,11 +60,4 @@ def describe(net: str | None, json: bool) -> None:
       vr nets describe maia-1900
       vr nets describe my-net.onnx
     """
-    from json import dumps
-
-    from valuerepair.nets.net import describe as description
-    from valuerepair.nets.net import describe_lines
-    from valuerepair.nets.registry import locate
-
-    found = description(locate(net))
-    click.echo(dumps(found) if json else "\n".join(describe_lines(found)))
+    print_result(lambda: vr.describe_net(net), json)

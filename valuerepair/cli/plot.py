@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
@@ -12,9 +9,10 @@ from click.shell_completion import CompletionItem
 import valuerepair as vr
 from valuerepair.cli.files import misplaced
 from valuerepair.cli.options import DB, PLOT_FILE, question
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import print_result
+from valuerepair.errors import UsageError
 from valuerepair.outputs import is_stream
-from valuerepair.report.figures import KINDS, STORE, PlotKind, kind_of
+from valuerepair.report.figures import KINDS, STORE, kind_of
 
 HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
 
@@ -53,29 +51,18 @@ def command(
     db: str,
     question: vr.Question | vr.Worst,
 ) -> None:
-    """Options -> `figures.drawing` -> a file; the help is `HELP`."""
-    from valuerepair.api.calls import resolved
-    from valuerepair.report import figures, style
-    from valuerepair.store.store import Store
-
+    """Writes the plot and says what it shows; the help is `HELP`."""
     # What is wrong with the command line is said before a large store is read.
-    chosen = _check(context, kind, source)
-    style.format_of(output)
-    words: dict[str, Any] = {}
-    if chosen.reads == STORE:
-        with Store.open(db) as store:
-            words = asdict(resolved(store, question))
-    options = {name: value for name, value in words.items() if name in chosen.options}
-    drawn = figures.drawing(kind, source if source is not None else db, **options)
-    style.save(drawn.figure, output)
-    if not is_quiet():
-        click.echo(f"{output}: {drawn.said}", err=is_stream(output))
+    _check(context, kind, source)
+    print_result(
+        lambda: vr.write_plot(kind, db if source is None else source, output, question),
+        of_files=True,
+        to_stderr=is_stream(output),
+    )
 
 
-def _check(context: click.Context, name: str, source: str | None) -> PlotKind:
-    """The kind. Raises UsageError for an option on the command line, or a source, that it has no use for."""
-    from valuerepair.errors import UsageError
-
+def _check(context: click.Context, name: str, source: str | None) -> None:
+    """Raises UsageError for an option on the command line, or a source, that it has no use for."""
     for word in (name, source) if name not in KINDS or KINDS[name].reads == STORE else ():
         if word is not None and (said := misplaced(context, word, () if word == name else ("--output",))):
             raise UsageError(said)
@@ -90,4 +77,3 @@ def _check(context: click.Context, name: str, source: str | None) -> PlotKind:
         raise UsageError(f"vr plot {name} reads a store: give it with --db {source}")
     if kind.reads != STORE and source is None:
         raise UsageError(f"vr plot {name} reads {kind.reads}: give it, vr plot {name} SOURCE")
-    return kind

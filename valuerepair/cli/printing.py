@@ -47,3 +47,8 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
         click.echo("\n".join(result.lines()), err=to_stderr)
     if details := getattr(result, "details", None):
         say_more(details())
+
+
+def print_one(result: Any, as_json: bool) -> None:
+    """Prints one of several results as soon as it is there: its text, or its JSON on one line."""
+    click.echo(json.dumps(result.as_json()) if as_json else "\n".join(result.lines()))

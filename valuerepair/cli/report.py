@@ -8,6 +8,7 @@ import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import DB, question
+from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -27,17 +28,8 @@ def command(output: str, db: str, question: vr.Question | vr.Worst) -> None:
       vr report
       vr report -o maia.html --net maia-1900 --threshold 0.8
     """
-    from valuerepair.api.calls import resolved
-    from valuerepair.chess.progress import Progress
-    from valuerepair.report import page
-    from valuerepair.store.store import Store
-
-    with Store.open(db) as store, Progress("report", quiet=is_quiet()) as progress:
-        asked = resolved(store, question)
-        written = page.write(store, output, asked, on_step=progress.stage)
-    if not is_quiet():
-        click.echo(
-            f"{output}: {written.positions:,} positions, {written.shown:,} of them one by one, "
-            f"{written.candidates:,} candidates at {asked.threshold:g}; {written.size / 1e6:.1f} MB",
-            err=outputs.is_stream(output),
-        )
+    print_result(
+        lambda: vr.write_report(db, output, question, quiet=is_quiet()),
+        of_files=True,
+        to_stderr=outputs.is_stream(output),
+    )

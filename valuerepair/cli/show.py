@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from json import dumps
 
 import click
 
@@ -11,9 +11,6 @@ import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import DB, question
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @click.command()
@@ -44,63 +41,16 @@ def command(
       vr show 17 --family
       vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
     """
-    from json import dumps
-
-    from valuerepair.api.calls import resolved
-    from valuerepair.report.family import family_of, lines, told
-    from valuerepair.report.show import can_show, describe, encodable, shown_lines
-    from valuerepair.store.store import Store
-
-    if svg is not None and not svg.lower().endswith(".svg"):
-        from valuerepair.errors import UsageError
-
-        raise UsageError(f"--svg {svg}: its name ends in .svg")
-    with Store.open(db) as store:
-        asked = resolved(store, question)
-        shown = describe(store, " ".join(position), asked)
-        tree = family_of(store, shown["position_id"], asked) if family else []
-    white_below = shown["side"] == "w"
-    if svg is not None:
-        _write_svg(shown, white_below, svg)
+    shown = vr.show(db, " ".join(position), question, family=family, svg=svg)
     if json:
-        shown |= {"family": told(tree)} if family else {}
-        click.echo(dumps(shown, indent=2))
+        click.echo(dumps(shown.as_json(), indent=2))
         return
     coloured = _can_colour()
-    text = [*_board(shown, white_below, coloured), "", *shown_lines(shown)]
-    if family:
-        text += ["", *lines(tree, shown["position_id"], asked.threshold, unicode=can_show("├●◐"))]
     # click is told to leave the escape sequences: they are the board's alone.
-    click.echo(encodable("\n".join(text)), color=coloured)
+    click.echo("\n".join(shown.lines(colours=coloured)), color=coloured)
 
 
 def _can_colour() -> bool:
     """What the environment says (NO_COLOR and its like), or whether standard output is a terminal."""
     of_environment = click.get_current_context().color
     return sys.stdout.isatty() if of_environment is None else of_environment
-
-
-def _best(shown: Mapping[str, Any], who: str) -> str | None:
-    """The best move of net or search (UCI)."""
-    move: Mapping[str, str] = (shown[who] or {}).get("best") or {}
-    return move.get("uci")
-
-
-def _board(shown: Mapping[str, Any], white_below: bool, coloured: bool) -> list[str]:
-    from valuerepair.report.show import board_lines, can_show
-
-    net, deep = _best(shown, "net"), _best(shown, "deep")
-    unicode = can_show("♔♚·")
-    return board_lines(shown["fen"], white_below=white_below, colours=coloured, unicode=unicode, net=net, deep=deep)
-
-
-def _write_svg(shown: Mapping[str, Any], white_below: bool, path: str) -> None:
-    from valuerepair import outputs
-    from valuerepair.files import written_whole
-    from valuerepair.report.boards import single
-
-    played = (shown["origin"]["played"] or {}).get("uci")
-    net, deep = _best(shown, "net"), _best(shown, "deep")
-    drawn = single(shown["fen"], played=played, net=net, deep=deep, white_below=white_below)
-    with written_whole(path, outputs.BOARD) as partial:
-        partial.write_text(drawn, "utf-8")

@@ -6,6 +6,7 @@ import click
 
 import valuerepair as vr
 from valuerepair.cli.options import DB, JSON, question
+from valuerepair.cli.printing import print_result
 
 
 @click.command()
@@ -29,13 +30,6 @@ def command(
       vr similar "8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - 0 1"
       vr similar 17 --candidates-only --threshold 0.4 --limit 20
     """
-    from json import dumps
-
-    from valuerepair.api.calls import resolved
-    from valuerepair.judge.neighbours import SimilarOptions, find_similar, neighbour_lines
-    from valuerepair.store.store import Store
-
-    with Store.open(db) as store:
-        options = SimilarOptions(resolved(store, question), limit, candidates_only)
-        found = find_similar(store, " ".join(position), options)
-    click.echo(dumps(found.as_json(), indent=2) if json else "\n".join(neighbour_lines(found)))
+    print_result(
+        lambda: vr.similar(db, " ".join(position), question, limit=limit, candidates_only=candidates_only), json
+    )

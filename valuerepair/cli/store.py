@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+import valuerepair as vr
 from valuerepair.cli.options import DB, FILE, JSON, JSON_LINES
+from valuerepair.cli.printing import print_one, print_result
 from valuerepair.cli.verbosity import is_quiet
+from valuerepair.errors import ValueRepairError
 
 
 @click.group()
@@ -33,22 +36,11 @@ def check(db: str, json: bool) -> None:
       vr store check
       vr store check --db all.db --json
     """
-    from dataclasses import asdict
-    from json import dumps
-
-    from valuerepair.chess.progress import Progress
-    from valuerepair.errors import ValueRepairError
-    from valuerepair.store.check import check_store, line
-    from valuerepair.store.store import Store
-
-    wrong = done = 0
-    with Store.open(db, is_raw=True) as store, Progress("checking", None, "rows", quiet=is_quiet()) as progress:
-        for found in check_store(store, progress):
-            done, wrong = done + 1, wrong + bool(found.wrong)
-            if json:
-                click.echo(dumps(asdict(found)))
-            elif found.wrong or not is_quiet():
-                click.echo(line(found))
+    done = wrong = 0
+    for check in vr.check_store(db, quiet=is_quiet()):
+        done, wrong = done + 1, wrong + bool(check.wrong)
+        if json or check.wrong or not is_quiet():
+            print_one(check, json)
     if wrong:
         raise ValueRepairError(f"{db}: {wrong} of {done} checks found something wrong; mend it, or mine again")
 
@@ -71,20 +63,6 @@ def merge(stores: tuple[str, ...], output: str | None, into: str | None, strict:
       vr store merge shard-1.db shard-2.db shard-3.db -o all.db
       vr store merge new.db --into all.db
     """
-    from dataclasses import asdict
-    from json import dumps
-
-    from valuerepair.chess.progress import Progress
-    from valuerepair.errors import UsageError
-    from valuerepair.store.merge import lines
-    from valuerepair.store.merge import merge as merge_stores
-
-    if output is not None and into is not None:
-        raise UsageError("--output makes a new store and --into adds to one: give one of them")
-    target = "merged.db" if output is None and into is None else output
-    with Progress("merging", None, "rows", quiet=is_quiet()) as progress:
-        merged = merge_stores(stores, output=target, into=into, strict=strict, progress=progress)
-    if json:
-        click.echo(dumps(asdict(merged), indent=2))
-    elif not is_quiet():
-        click.echo("\n".join(lines(merged)))
+    print_result(
+        lambda: vr.merge_stores(stores, output, into=into, strict=strict, quiet=is_quiet()), json, of_files=True
+    )

@@ -112,6 +112,10 @@ class Similar:
     candidates_only: bool
     scale: ValueScale | None
 
+    def lines(self) -> list[str]:
+        """The query, a line for each neighbour, and how many of these are candidates."""
+        return _lines(self)
+
     def as_json(self) -> dict[str, Any]:
         """All of it, JSON-able; NaN is None."""
         scale = self.scale
@@ -414,8 +418,7 @@ _COLUMNS = (
 )
 
 
-def neighbour_lines(found: Similar) -> list[str]:
-    """The query, a line for each neighbour, and how many of these are candidates."""
+def _lines(found: Similar) -> list[str]:
     scale = found.scale
     shown = [f"like {found.fen}"]
     if found.query is not None:

@@ -114,6 +114,10 @@ class SearchParams:
             if getattr(self, name) not in choices:
                 raise UsageError(f"{where}{name}={getattr(self, name)}: must be one of {', '.join(choices)}")
 
+    def lines(self) -> list[str]:
+        """Each parameter with its value, for a terminal."""
+        return [f"{name:28} {getattr(self, name)}" for name in PARAMETERS]
+
     def changes(self) -> dict[str, str]:
         """The parameters that differ from their defaults, as text that `with_settings` reads."""
         plain = SearchParams()

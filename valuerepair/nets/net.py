@@ -293,8 +293,31 @@ def _open_session(file: NetFile, device: Device, threads: int, input_format: int
     return session
 
 
+@dataclass(frozen=True, slots=True)
+class NetDescription:
+    """The `facts` of a net's file; `read_from` is header (lc0's own) or tensors (ONNX, which has fewer facts)."""
+
+    facts: dict[str, Any]
+
+    def lines(self) -> list[str]:
+        """The facts for a terminal."""
+        return describe_lines(self.facts)
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts."""
+        return self.facts
+
+
+def describe_net(net: str | None = None) -> NetDescription:
+    """What a net is: planes, heads, tower, SHA-256: `vr nets describe`. `net` is a name or file, None the default.
+
+    Raises UsageError for a name that is not known, ValueRepairError for what is no net.
+    """
+    return NetDescription(describe(locate(net)))
+
+
 def describe(path: Path) -> dict[str, Any]:
-    """A net file's facts for JSON; `read_from` is header (lc0's own) or tensors (ONNX, which has fewer facts)."""
+    """A net file's facts for JSON, see `NetDescription`."""
     file = read_net_file(path)
     facts: dict[str, Any] = {"name": file.name, "path": str(file.path), "sha256": file.sha256, "bytes": file.size}
     if header := file.header:

@@ -111,20 +111,31 @@ def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> 
             raise ValueRepairError(f"{source}: line {number}: {one_line(error)}") from None
 
 
-def read_source(what: str, moves: Sequence[str] = ()) -> Iterator[Position]:
-    """The positions of a command-line argument: a text (empty: the initial position), a file, or ``-``.
+def read_positions(source: str, moves: Sequence[str] = ()) -> Iterator[Position]:
+    """The positions of a text (empty: the initial position), a file with one on each line, or ``-``, standard input.
 
-    Plays the further moves on each position. Raises UsageError, or ValueRepairError for a wrong line of a file.
+    Plays the further moves (UCI or SAN) on each position. Raises UsageError, or ValueRepairError for a wrong line of a
+    file and for one without positions.
     """
-    if what == "-":
-        yield from read_lines(_lines(sys.stdin), "standard input", moves)
-    elif Path(what).is_file():
-        with open(what, encoding="utf-8", errors="replace") as lines:
-            yield from read_lines(_lines(lines), what, moves)
-    elif what and " " not in what and what != "startpos":
-        raise UsageError(f"position {what!r}: neither a FEN nor a file that is there")
+    if source == "-":
+        yield from _some(read_lines(_lines(sys.stdin), "standard input", moves), source)
+    elif Path(source).is_file():
+        with open(source, encoding="utf-8", errors="replace") as lines:
+            yield from _some(read_lines(_lines(lines), source, moves), source)
+    elif source and " " not in source and source != "startpos":
+        raise UsageError(f"position {source!r}: neither a FEN nor a file that is there")
     else:
-        yield read_argument(what or "startpos", moves)
+        yield read_argument(source or "startpos", moves)
+
+
+def _some(positions: Iterator[Position], source: str) -> Iterator[Position]:
+    """The positions. Raises ValueRepairError if there is none."""
+    empty = True
+    for position in positions:
+        empty = False
+        yield position
+    if empty:
+        raise ValueRepairError(f"{source}: no positions in it")
 
 
 def _lines(text: TextIO) -> Iterator[str]:

@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from valuerepair import signals
 from valuerepair.errors import UsageError, ValueRepairError
@@ -42,6 +43,30 @@ class KnownNet:
     def cached(self) -> Path:
         """The path of the pulled file, whether it exists or not."""
         return cache_root() / "nets" / f"{self.name}.pb.gz"
+
+    def lines(self) -> list[str]:
+        """What it is, and where, for a terminal."""
+        default = " (default)" if self.name == DEFAULT_NET else ""
+        where = f"not here yet: `vr nets pull {self.name}`, or the first use, brings it"
+        where = str(self.cached) if is_pulled(self) else where
+        return [f"{self.name}{default}: {self.description}; {self.licence}", f"  {where}"]
+
+    def as_json(self) -> dict[str, Any]:
+        """Name, whether it is the default, SHA-256, and the path of the file or None."""
+        path = str(self.cached) if is_pulled(self) else None
+        return {"name": self.name, "default": self.name == DEFAULT_NET, "sha256": self.sha256, "path": path}
+
+
+@dataclass(frozen=True, slots=True)
+class PulledNet:
+    """The file of a net known by name; `is_new`: it was downloaded now."""
+
+    path: Path
+    is_new: bool
+
+    def lines(self) -> list[str]:
+        """The path, for a terminal."""
+        return [str(self.path) if self.is_new else f"{self.path} (already here)"]
 
 
 KNOWN_NETS = {
@@ -92,6 +117,18 @@ def is_pulled(net: KnownNet) -> bool:
         return hashlib.sha256(net.cached.read_bytes()).hexdigest() == net.sha256
     except OSError:
         return False
+
+
+def known_nets() -> list[KnownNet]:
+    """The nets known by name: `vr nets list`."""
+    return list(KNOWN_NETS.values())
+
+
+def pull_net(name: str) -> PulledNet:
+    """The file of a known net, downloaded if it is not here: `vr nets pull`. Raises as `pull`."""
+    if name in KNOWN_NETS and is_pulled(KNOWN_NETS[name]):
+        return PulledNet(KNOWN_NETS[name].cached, is_new=False)
+    return PulledNet(pull(name), is_new=True)
 
 
 def pull(name: str) -> Path:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import Any
 
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator
@@ -20,6 +21,7 @@ from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.snapshot import Snapshot
 from valuerepair.nets.net import Net, NetIdentity
+from valuerepair.oracles import search_table
 from valuerepair.oracles.mcts_oracle import available_memory, cannot_be_searched
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,14 @@ class Searched:
     reason: str = ""
     seconds: float = math.nan
     tree: Snapshot | None = None
+
+    def lines(self) -> list[str]:
+        """Root and moves for a terminal, and an empty line."""
+        return search_table.table(self).split("\n")
+
+    def as_json(self) -> dict[str, Any]:
+        """The position, the root and every legal move; values of moves without visits are None."""
+        return search_table.row(self)
 
 
 def search_positions(

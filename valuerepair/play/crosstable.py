@@ -12,13 +12,14 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import FEWEST, elo_interval, elo_words, los_words, moments
 from valuerepair.play.match_pgn import Match, TaggedGame, matches_of, played, read_games, together
 from valuerepair.play.sprt import Sprt
-from valuerepair.play.standing import POINTS, Standing, report_lines, score_words
-from valuerepair.text import quantity, table_lines
+from valuerepair.play.standing import POINTS, Standing, level_lines, report_lines, score_words
+from valuerepair.text import printable, quantity, table_lines
 
 log = logging.getLogger(__name__)
 
 OTHERS = "all others"
 _MOST_LINES = 40
+_LONGEST_LINE = 2000
 _MOST_NAMED = 8
 
 
@@ -64,7 +65,11 @@ class Crosstable:
         if count := self.without_moves.total():
             endings = ", ".join(f"{ending} {number:,}" for ending, number in self.without_moves.most_common())
             lines.append(f"left out: {quantity(count, 'game')} without a move ({endings})")
-        return lines
+        return [printable(line, _LONGEST_LINE) for line in lines]
+
+    def details(self) -> list[str]:
+        """Normalized Elo of `whole`, and its interval and verdict at each level."""
+        return [] if self.whole is None else level_lines(self.whole)
 
     def as_json(self) -> dict[str, Any]:
         """All figures; each match as `Standing.as_json` has it."""

@@ -35,7 +35,27 @@ from valuerepair.text import finite
 log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
+# What a sweep of self-play compares unless it is given settings.
+USUAL_SETTINGS = (
+    *(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf")),
+    *(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1")),
+)
 REPEAT_DEPTHS = ("10", "20", "40", "whole")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions:
+    """What all settings of an experiment have in common, as it is typed.
+
+    `openings` is a PGN, EPD or FEN file, None the built-in list, of which `lines` are played, evenly spread; `net` a
+    name or file; `nodes` those per move of settings that do not name their own; `games` those of each setting.
+    """
+
+    openings: str | None = None
+    lines: int = 50
+    net: str | None = None
+    nodes: int = 200
+    games: int = 200
 
 
 @dataclass

@@ -34,7 +34,7 @@ from valuerepair.play.pgn import (
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
 from valuerepair.play.sprt import GO_ON, Sprt, parse_sprt
-from valuerepair.play.standing import Played, Standing, progress_note, report_lines
+from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
 from valuerepair.play.time_control import TimeControl, parse_control
 from valuerepair.version import __version__
 
@@ -147,6 +147,10 @@ class MatchEnd:
     def lines(self) -> list[str]:
         """For the user: the standing, and where the games are."""
         return [*report_lines(self.standing), *self._advice(), f"games in {self.path}"]
+
+    def details(self) -> list[str]:
+        """Normalized Elo, and the interval and verdict at each level."""
+        return level_lines(self.standing)
 
     def _advice(self) -> list[str]:
         """How much steeper one net's Q is, and the setting that makes up for it."""

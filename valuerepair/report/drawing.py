@@ -12,6 +12,7 @@ from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Ids, Rate, weighted
 from valuerepair.question import is_candidate
+from valuerepair.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,10 @@ class Drawing(NamedTuple):
 
     figure: Figure
     said: str
+
+    def lines(self) -> list[str]:
+        """The line, for a terminal."""
+        return [self.said]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +119,6 @@ def counted(rows: Scored, threshold: float) -> str:
     )
 
 
-def printable(text: str, longest: int = 200) -> str:
-    """`text` on one line, safe for a terminal: no control characters, escape sequences or bidirectional overrides.
-
-    Characters that Unicode calls not printable become an escape (``\\x1b``, ``\\u202e``), other spaces a space; a text
-    of more than `longest` characters is cut and ends in an ellipsis.
-    """
-    shown = "".join(_shown(c) for c in text[:longest])
-    return shown + "…" if len(text) > longest else shown
-
-
 def for_figure(text: str) -> str:
     """`printable`, with escaped ``$``: matplotlib would parse the text between two of them as mathematics."""
     return printable(text, 80).replace("$", r"\$")
-
-
-def _shown(character: str) -> str:
-    if character.isprintable():
-        return character
-    if character.isspace() and ord(character) >= 0xA0 and character not in "\u2028\u2029":
-        return " "
-    return character.encode("unicode_escape").decode("ascii")

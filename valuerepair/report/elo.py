@@ -14,7 +14,8 @@ from valuerepair.play.elo import Estimate, elo_interval, elo_words, few_words
 from valuerepair.play.match_pgn import read_match
 from valuerepair.play.standing import Standing
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, for_figure, printable
+from valuerepair.report.drawing import Drawing, for_figure
+from valuerepair.text import printable
 
 _POINTS = 300
 _LEVELS = ((0.99, 0.12), (0.95, 0.22))  # level, opacity of its band

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,22 @@ _SWEEP_COLUMNS = (
 )
 _MATCH_COLUMNS = "match:<50 | games:>6, | +W -L =D:>18 | points:>8 | Elo at 0.95:>28 | shown at:<"
 _REPEATS = (("repeats_20", style.SKY, "to 20 plies"), ("repeats_whole", style.BLUE, "whole"))
+
+
+@dataclass(frozen=True)
+class ExperimentTable:
+    """The `rows` of an experiment, one for each setting or match, and what `vr experiment` says of them."""
+
+    rows: Sequence[Row]
+    text: Sequence[str]
+
+    def lines(self) -> list[str]:
+        """The table for a terminal."""
+        return list(self.text)
+
+    def as_json(self) -> list[Row]:
+        """The rows, JSON-able."""
+        return list(self.rows)
 
 
 def selfplay_lines(rows: Sequence[Row]) -> list[str]:

@@ -32,12 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPage:
-    """What a page has: `positions` with a disagreement, `shown` of them, `candidates` among all; `size` in bytes."""
+    """What a page has: `positions` with a disagreement, `shown` of them, `candidates` among all at the `threshold`.
 
+    `size` is in bytes.
+    """
+
+    path: str
     positions: int
     shown: int
     candidates: int
+    threshold: float
     size: int
+
+    def lines(self) -> list[str]:
+        """All of it on a line, for a terminal."""
+        return [
+            f"{self.path}: {self.positions:,} positions, {self.shown:,} of them one by one, "
+            f"{self.candidates:,} candidates at {self.threshold:g}; {self.size / 1e6:.1f} MB"
+        ]
 
 
 def write(
@@ -83,7 +95,7 @@ def write(
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int(is_candidate(every["disagreement"], threshold).sum())
-    return WrittenPage(len(every), len(shown.rows), candidates, size)
+    return WrittenPage(os.fspath(path), len(every), len(shown.rows), candidates, threshold, size)
 
 
 # In the order of their imports: each uses only those before it.

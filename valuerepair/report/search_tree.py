@@ -16,9 +16,9 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 from valuerepair.mcts.snapshot import Snapshot, TreeNode
+from valuerepair.oracles.search_table import root_lines, row
 from valuerepair.oracles.searching import Searched
 from valuerepair.report.boards import single
-from valuerepair.report.search_table import root_lines, row
 from valuerepair.report.static_page import document, escape
 from valuerepair.text import formatted, quantity
 

@@ -3,31 +3,79 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import chess
 import numpy as np
 
+from valuerepair import outputs
 from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.judge.labels import KINDS
 from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question, is_candidate
-from valuerepair.report.drawing import printable
+from valuerepair.report import family
+from valuerepair.report.boards import single
+from valuerepair.report.family import Leaf
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.rows import FULL, INFERRED
 from valuerepair.store.store import Store
-from valuerepair.text import finite, quantity
+from valuerepair.text import finite, printable, quantity
 
 _ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
 _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces")
+
+
+@dataclass(frozen=True)
+class ShownPosition:
+    """All that a store has of a position: `facts` (those of `describe`), and its `family`, None if not asked for."""
+
+    facts: dict[str, Any]
+    family: list[Leaf] | None = None
+
+    def lines(self, *, colours: bool = False) -> list[str]:
+        """The board, with the best moves' squares in colour by escape sequences, the facts, and the family's tree.
+
+        Characters that standard output cannot encode are replaced.
+        """
+        below, net, deep = self._white_below, self._best("net"), self._best("deep")
+        unicode = can_show("♔♚·")
+        board = board_lines(self.facts["fen"], white_below=below, colours=colours, unicode=unicode, net=net, deep=deep)
+        text = [*board, "", *shown_lines(self.facts)]
+        if self.family is not None:
+            here, threshold = self.facts["position_id"], self.facts["threshold"]
+            text += ["", *family.lines(self.family, here, threshold, unicode=can_show("├●◐"))]
+        return [encodable(line) for line in text]
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts, JSON-able, and ``family``: a dict for each of its positions."""
+        return self.facts | ({} if self.family is None else {"family": family.told(self.family)})
+
+    def write_svg(self, path: str | os.PathLike[str]) -> None:
+        """Writes the board as SVG, with arrows for the moves of net and search and the move played."""
+        played = (self.facts["origin"]["played"] or {}).get("uci")
+        net, deep = self._best("net"), self._best("deep")
+        drawn = single(self.facts["fen"], played=played, net=net, deep=deep, white_below=self._white_below)
+        with written_whole(path, outputs.BOARD) as partial:
+            partial.write_text(drawn, "utf-8")
+
+    @property
+    def _white_below(self) -> bool:
+        return bool(self.facts["side"] == "w")
+
+    def _best(self, who: str) -> str | None:
+        """The best move of net or search (UCI)."""
+        move: Mapping[str, str] = (self.facts[who] or {}).get("best") or {}
+        return move.get("uci")
 
 
 def describe(store: Store, words: str, question: Question) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, for_figure, printable
+from valuerepair.report.drawing import Drawing, for_figure
+from valuerepair.text import printable
 from valuerepair.training.train import Training, read_curve
 
 Rows = Sequence[Mapping[str, Any]]

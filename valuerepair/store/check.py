@@ -17,8 +17,6 @@ from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
 from valuerepair.store.rows import AFTER, OracleIdentity, engine_words, unsigned
 from valuerepair.store.store import Store
 
-_WIDTH = 52
-
 
 def check_store(store: Store, progress: Progress | None = None) -> Iterator[StoreCheck]:
     """All checks, as they are done: the database, then boards, moves, keys and digests of all rows.
@@ -39,13 +37,6 @@ def check_store(store: Store, progress: Progress | None = None) -> Iterator[Stor
 
 
 _TABLES = ("positions", "net_values", "priors", "deep_values", "plays")
-
-
-def line(check: StoreCheck) -> str:
-    """One row of the table: name, rows checked, rows wrong, and an example."""
-    state = f"{check.wrong:,} WRONG" if check.wrong else "ok"
-    example = f"e.g. {check.example}" if check.example else ""
-    return f"{check.name:<{_WIDTH}} {check.checked:>11,}  {state:<12} {example}".rstrip()
 
 
 CHUNK = 5000

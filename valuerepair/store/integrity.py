@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from valuerepair.chess import origins
 from valuerepair.store import schema
@@ -32,6 +33,16 @@ class StoreCheck:
     checked: int
     wrong: int = 0
     example: str = ""
+
+    def lines(self) -> list[str]:
+        """A row of the table: name, rows checked, rows wrong, and an example."""
+        state = f"{self.wrong:,} WRONG" if self.wrong else "ok"
+        example = f"e.g. {self.example}" if self.example else ""
+        return [f"{self.name:<52} {self.checked:>11,}  {state:<12} {example}".rstrip()]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
 
 
 _OF_CELLS = re.compile(r"(NULL|TEXT|NUMERIC|non-\w+) value in ")

@@ -12,8 +12,9 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from valuerepair import outputs
 from valuerepair.chess.progress import Progress
@@ -66,6 +67,14 @@ class Merged:
         if kind not in known:
             self.contradictions.append(known.setdefault(kind, Contradiction(kind, 0, example or "")))
         known[kind].count += count
+
+    def lines(self) -> list[str]:
+        """The account for a terminal."""
+        return _lines(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
 
 
 def merge(
@@ -247,8 +256,7 @@ def _tell(merged: Merged) -> None:
         log.info("alpha is that of a part, as it was stored: vr stats --save-alpha fits one to all")
 
 
-def lines(merged: Merged) -> list[str]:
-    """The account for a terminal."""
+def _lines(merged: Merged) -> list[str]:
     rows, added = merged.rows, merged.added
     shown = [
         f"{merged.output}: {rows['positions']:,} positions, {added['positions']:,} of them new; {rows['runs']:,} runs"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import chess
 
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.result import RootMove, SearchResult
-from valuerepair.oracles.searching import Searched
 from valuerepair.text import quantity, table_lines
+
+if TYPE_CHECKING:
+    from valuerepair.oracles.searching import Searched
 
 _PROVEN = {1: "win", 0: "draw", -1: "loss"}
 _LINE_MOVES = 10
