@@ -237,7 +237,7 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
     # Nobody knows where the net of the tests lies: what it says then is no command, and does not look like one.
     *_, hint = result.output.splitlines()
     begin, _, command = hint.partition(": to play games from the book, vr selfplay ")
-    assert begin == "the store does not know where the net key-net lies"
+    assert begin == "the store does not know where the net key-net is"
     # The command line takes it as it stands. Click keeps the option of help that it makes first.
     given = selfplay.make_context("selfplay", shlex.split(command), help_option_names=["-h", "--help"]).params
     assert (given["book"], given["net"], given["training"]) == ("valuerepair-books/book.pgn", "FILE", "book-chunks")

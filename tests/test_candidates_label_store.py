@@ -247,7 +247,7 @@ def test_vr_stats_refuses_with_a_reason(db: Path, tmp_path: Path) -> None:
     assert "no candidates at 2 to label" in refused("stats", "--labels", "--db", db, "--threshold", "2")
     with Store.open(db, write=True) as store, store.writing() as connection:
         connection.execute("UPDATE nets SET sha256 = 'abcdef12', name = 'mine'")
-    assert "does not know where the net mine (abcdef12) lies" in refused(
+    assert "does not know where the net mine (abcdef12) is" in refused(
         "stats", "--labels", "--db", db, "--threshold", THRESHOLD, "-q"
     )
 

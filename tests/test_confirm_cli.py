@@ -287,7 +287,7 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
         (["--times", "1"], 2, "--times 1: a second look is deeper than the first: give a number above 1"),
         (["--nodes", "9000", "--times", "3"], 2, "--nodes and --times both say how deep"),
         (["--deep", "mcts:nodes=5", "--nodes", "9000"], 2, "--deep and --nodes both say how deep"),
-        (["--deep", "mcts:nodes=5"], 2, "and the store does not know where the net abababababab lies"),
+        (["--deep", "mcts:nodes=5"], 2, "and the store does not know where the net abababababab is"),
         (["--limit", "0"], 2, "--limit 0: must be at least 1"),
         (["--jobs", "0"], 2, "--jobs 0: must be at least 1"),
     ],

@@ -229,7 +229,7 @@ class World:
         empty = np.empty(0, np.int64)
         monkeypatch.setattr(stored, "any_reached", lambda *_: True)
         monkeypatch.setattr(stored, "reached", lambda *_: self.columns)
-        monkeypatch.setattr(stored, "went_everywhere", lambda *_: False)
+        monkeypatch.setattr(stored, "left_nothing", lambda *_: False)
         ways = Ways(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
         monkeypatch.setattr(screening, "ways", lambda *_: ways)
         sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0)}

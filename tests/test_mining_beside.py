@@ -294,7 +294,7 @@ def test_what_stands_in_a_game_is_of_the_game_whenever_it_comes(archive: Path, t
 
 
 def test_an_engine_s_own_evaluation_has_no_policy_to_go_by(archive: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--aside: the kinds policy and search go by the policy of a net"):
+    with pytest.raises(UsageError, match=r"^--aside: the kinds policy and search need the policy of a net"):
         mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(aside=0.5)))
     found = mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(aside="aside:0.5")))
     assert list(found.beside) == ["aside"]

@@ -127,7 +127,7 @@ def test_how_broadly_both_searched_stands_beside_the_result() -> None:
     )
     found["advised"] = {"player": "repaired", "q_scale": 0.81}
     said = outcome(judged("games", ALL), elo=found).better_player.line
-    assert said.endswith("; by the searches of its games q_scale=0.81 for repaired would be due")
+    assert said.endswith("; its searches suggest q_scale=0.81 for repaired")
 
 
 def test_what_is_owed_to_candidates_is_said_with_the_power_of_the_test() -> None:

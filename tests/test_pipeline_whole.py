@@ -198,8 +198,8 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
             assert net["candidates"]["total"] == len(off) > 90
             assert net["candidates"]["count"] == sum(value >= THRESHOLD - 1e-9 for value in off)
     against = judged["families", "the control", "the repaired net"]
-    assert against.found == read(folder / "families-control.json")["comparisons"][0]
-    assert (against.found["first"], against.found["second"]) == ("control", "repaired")
+    assert against.figures == read(folder / "families-control.json")["comparisons"][0]
+    assert (against.figures["first"], against.figures["second"]) == ("control", "repaired")
 
 
 def test_no_game_that_judges_was_trained_on(whole: tuple[Path, RepairOutcome]) -> None:

@@ -143,7 +143,7 @@ def test_a_file_that_is_no_match_is_left_alone(tmp_path: Path) -> None:
 def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
     with (tmp_path / "match.pgn").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(ValueRepairError, match="another vr writes it"):
+        with pytest.raises(ValueRepairError, match="another vr is writing it"):
             run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
 
 

@@ -289,7 +289,7 @@ def test_a_book_that_lc0_would_refuse_is_refused(tmp_path: Path, net: str, book:
 
 def test_a_file_has_one_writer(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
-    with claimed_games(path), pytest.raises(ValueRepairError, match="another vr writes it"), claimed_games(path):
+    with claimed_games(path), pytest.raises(ValueRepairError, match="another vr is writing it"), claimed_games(path):
         pass
     assert not (tmp_path / "games.pgn").exists()
 

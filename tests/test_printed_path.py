@@ -27,7 +27,7 @@ from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import Position
 from valuerepair.judge.split import JUDGED, PARTS, Split, known_split, read_split
 from valuerepair.question import Question
-from valuerepair.store.files import NET, find_file, net_words
+from valuerepair.store.files import NET, find_file, net_option
 from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -238,7 +238,7 @@ def test_a_net_is_found_again_where_it_lay_and_only_if_it_is_the_same(
     monkeypatch.chdir(tmp_path)  # another folder than that of the mining
     with Store.open(folder / "valuerepair.db") as store:
         key = str(store.nets()["sha256"][0])
-        assert net_words(store, key) == str(Path("here") / NET_NAME)
+        assert net_option(store, key) == str(Path("here") / NET_NAME)
     labels = ("stats", "--labels", "--threshold", "0.05", "--db", str(folder / "valuerepair.db"))
     assert here(*labels, cwd=tmp_path).returncode == 0
     # Store and net moved together, and a net trained anew in its old place.
@@ -252,13 +252,13 @@ def test_a_net_is_found_again_where_it_lay_and_only_if_it_is_the_same(
     kind = replace(random_nets.BY_NAME["se-dense-policy"], blocks=2, moves_left=False)
     random_nets.write(kind, folder / NET_NAME)
     with Store.open(moved / "valuerepair.db") as store:
-        assert net_words(store, key) is None
+        assert net_option(store, key) is None
     # Above what was asked for labels before, so that the net is needed.
     with sqlite3.connect(moved / "valuerepair.db") as connection:
         connection.execute("DELETE FROM priors")
     done = here(*labels[:-1], str(moved / "valuerepair.db"), cwd=tmp_path)
     assert done.returncode == 2
-    assert f"{folder / NET_NAME} is not the net my-net ({key[:12]}) any more" in done.stderr
+    assert f"{folder / NET_NAME} is no longer the net my-net ({key[:12]})" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -187,8 +187,8 @@ def test_a_store_of_before_it_knew_where_nets_lie(tmp_path: Path, archive: Path)
     with Store.open(path) as store:
         (key,) = store.nets()["sha256"]
         assert store.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
-        assert files.net_words(store, key) is None
-        assert files.why_not(store, "key-net", key) == "the store does not know where the net key-net lies"
+        assert files.net_option(store, key) is None
+        assert files.reason_missing(store, "key-net", key) == "the store does not know where the net key-net is"
         assert len(store.frame()) > 0
     net = tmp_path / "key-net.pb.gz"
     net.write_bytes(b"a net")

@@ -192,7 +192,7 @@ def test_a_shard_that_changed_is_noticed(tmp_path: Path, change: str) -> None:
         shard.write_bytes(shard.read_bytes()[:-1])
     else:
         shard.unlink()
-    with pytest.raises(ValueRepairError, match=r"chunks-00000\.tar: is not as it was written"):
+    with pytest.raises(ValueRepairError, match=r"chunks-00000\.tar: is missing or has changed"):
         write(tmp_path / "out")
 
 

@@ -1,11 +1,11 @@
-"""SIGINT and SIGTERM, in one place: a signal never raises an exception between two lines of other code.
+"""Handling of SIGINT and SIGTERM: a signal never raises an exception between two lines of other code.
 
-The command line installs the handler before it does anything else. While nothing is open that would be left behind, a
-signal ends the process at once. While something is (`held`), it is only counted: loops ask `count`, other work calls
-`check` where nothing is half done, and waits go through `result_of`, `run` and `apart`, which do the same.
+The command line installs the handler before it does anything else. As long as nothing is open that must be closed, a
+signal ends the process at once. While something is (`held`), signals are only counted: loops read `count`, other work
+calls `check` where nothing is half done, and waiting is done by `result_of`, `run` and `apart`, which check as well.
 
-Programs that import the package keep Python's own handling, except within the long loops (`counted`), which end cleanly
-in the main thread of any program.
+Programs that import the package keep Python's own handling, except within long loops (`counted`), which end cleanly in
+the main thread of any program.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _POLL_S = 0.1
 _GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to come back
 
 _count = 0  # signals since the handler was installed
-_seen = 0  # of which a loop has made something
+_seen = 0  # the signals of these that a loop has handled
 _is_command = _is_leaving = False
 _holds: list[object] = []  # lists are changed by single operations, which no other thread can interrupt
 _wakes: list[Callable[[], None]] = []
@@ -51,32 +51,32 @@ def install() -> None:
 
 
 def count() -> int:
-    """Signals that have come: from the first on nothing new begins, the second gives up what is in flight."""
+    """The signals so far. After the first nothing new begins; the second abandons what is running."""
     return _count
 
 
 def check() -> None:
-    """Raises KeyboardInterrupt if a signal has come. Call it in the main thread, where nothing is half done; other
-    threads are ended by the main one, and nothing is raised there."""
+    """Raises KeyboardInterrupt if a signal has come. Call it where nothing is half done. It raises only in the
+    main thread, which ends the others."""
     if _count and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
 
 
 def obey() -> None:
-    """As `check`, but for a signal that a loop (`counted`) sees, and makes something of: for what loops use, too."""
+    """As `check`, but leaves the signal to a loop (`counted`) that is running. For code that such loops call, too."""
     if _count != _seen and not _wakes:
         check()
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Within, something is open that must be closed: a command only counts signals. May be used by any thread.
+    """Has a command only count signals, because something is open that must be closed. Any thread may use it.
 
-    Raises KeyboardInterrupt at the end of the outermost one, if a signal came that no loop has seen.
+    Raises KeyboardInterrupt at the end of the outermost `held` if a signal came that no loop has handled.
     """
     hold = object()
     _holds.append(hold)
-    while _is_leaving:  # nothing may be opened any more, nor be raised here
+    while _is_leaving:  # the process ends: open nothing, raise nothing
         time.sleep(_POLL_S)
     try:
         yield
@@ -90,23 +90,23 @@ def held() -> Iterator[None]:
 
 
 def holding(opened: Callable[P, AbstractContextManager[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """Makes a context manager one that is `held`."""
+    """Decorates a context manager so that it is `held` while it is open."""
 
     @wraps(opened)
     @contextmanager
-    def both(*given: P.args, **named: P.kwargs) -> Iterator[T]:
-        with held(), opened(*given, **named) as made:
-            yield made
+    def held_and_opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with held(), opened(*args, **kwargs) as resource:
+            yield resource
 
-    return both
+    return held_and_opened
 
 
 @contextmanager
 def counted(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Within, which is a loop that asks `count`, signals are counted; `wake` is called at each, and must be reentrant.
+    """Counts signals for a loop that reads `count`; each signal also calls `wake`, which must be reentrant.
 
-    In a program that is not the command line this takes the handlers for as long, in the main thread, and `count`
-    begins at 0; elsewhere it does nothing.
+    In other programs than the command line it installs the handlers until it ends, and `count` begins at 0. Outside of
+    the main thread it does nothing.
     """
     global _count, _seen
     if threading.current_thread() is not threading.main_thread():
@@ -128,12 +128,12 @@ def counted(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 def close_when_leaving(connection: sqlite3.Connection) -> None:
-    """Has a connection closed where a signal ends the process at once: readers, too, make files beside a store."""
+    """Closes a connection if a signal ends the process at once; readers also create files beside a store."""
     _connections.add(connection)
 
 
 def keep_from_children() -> None:
-    """What is typed at the terminal does not reach processes that this thread starts from now on: they end with us."""
+    """Keeps Ctrl-C from the processes that this thread starts from now on; this process ends them itself."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
@@ -151,9 +151,9 @@ def result_of(future: Future[T]) -> T:
 
 
 def apart(work: Callable[[], T]) -> T:
-    """The result of `work`, which is done by another thread: of compiled code that may take long.
+    """The result of `work`, run in another thread. For compiled code that may take long.
 
-    A signal gives it two seconds more, then raises KeyboardInterrupt, and the thread dies with the process.
+    After a signal it waits two more seconds, then raises KeyboardInterrupt; the thread ends with the process.
     """
     from concurrent.futures import Future, wait
 
@@ -175,17 +175,17 @@ def apart(work: Callable[[], T]) -> T:
 
 
 def run(command: Sequence[str], *, given: str = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, with `given` as its input. Raises OSError; subprocess.TimeoutExpired and, at a signal,
-    KeyboardInterrupt: the process has ended then.
+    """Runs a command to its end, with `given` as its input. Raises OSError, subprocess.TimeoutExpired and, at a signal,
+    KeyboardInterrupt; the process has ended by then.
 
-    It has a session of its own: what is typed at the terminal reaches it through this process alone.
+    The command has a session of its own, so that Ctrl-C does not reach it directly.
     """
     import subprocess
     import tempfile
 
     begun = time.monotonic()
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin, held():
-        stdin.write(given)  # through a pipe, `communicate` would not go on with it after a timeout
+        stdin.write(given)  # not a pipe: `communicate` cannot resume writing to one after a timeout
         stdin.seek(0)
         process = subprocess.Popen(
             command,
@@ -230,7 +230,7 @@ def _take(number: int, frame: object) -> None:
 
 
 def _leave() -> None:
-    """Ends the process without unwinding what it is at, unless another thread has just opened something."""
+    """Ends the process at once, without unwinding, unless another thread has just opened something."""
     global _is_leaving
     _is_leaving = True
     if _holds:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.open import Source
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import board
-from valuerepair.chess.origins import OriginGame, Origins, QColumns, Recorded, picked
+from valuerepair.chess.origins import OriginGame, Origins, QColumns, Recorded, take_rows
 from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, cut_out, decode_move
 from valuerepair.chess.rows import ROW, Boards
 
@@ -98,7 +98,7 @@ class Rows:
             played = [decode_move(m) for m in self.played[index].tolist()]
         recorded = self.recorded
         if recorded is not None:
-            recorded = recorded.take(index) if isinstance(recorded, QColumns) else picked(recorded, index)
+            recorded = recorded.take(index) if isinstance(recorded, QColumns) else take_rows(recorded, index)
         return Origins([origins[g] for g in games], played, recorded)
 
     def origin_of(self, g: int) -> OriginGame:

@@ -1,4 +1,4 @@
-"""Chooses the rows of the store for a book, their order and weights, and those held out."""
+"""Chooses the rows of the store for a book, their order and weights, and the rows that are held out."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Selection:
 
     ``candidates == len(book without parents) + len(holdout) + sum(left_out.values())``; `candidates` counts the rows
     at the threshold, `left_out` those dropped afterwards, by reason. Added columns: `book_weight`, `opening_family`,
-    `material_family`, `plies_before` (0 for a candidate), `parent_of` (the candidates that a position comes before,
-    empty for none) and, to the book, `copies` (how often it is written). A parent has no values of net or oracle.
+    `material_family`, `plies_before` (0 for a candidate), `parent_of` (the candidates that follow a position, empty
+    for none) and, in the book, `copies` (how often it is written). A parent has no values of net and oracle.
     """
 
     book: pd.DataFrame
@@ -52,7 +52,7 @@ def choose_rows(
     threshold: float = DEFAULT_THRESHOLD,
     split: Split | None = None,
 ) -> Selection:
-    """The book's rows from a frame with `Store.frame`'s columns that has all candidates, and perhaps other rows.
+    """The rows of a book, from a frame like `Store.frame` that has all candidates and may have other rows.
 
     `scored` are the disagreements of all scored positions. The frame has columns `verdict` (`judge.verdict`) for
     `options.confirmed`, `labels` (a set of texts a row) for `options.labels` and `part` for the `split`. Raises
@@ -95,7 +95,7 @@ class _BookSieve:
 
 
 def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
-    """Keeps the rows with the wanted sign, value, verdict, part and labels."""
+    """Keeps the rows with the sign, value, verdict, part and labels that the options ask for."""
     if options.sign != "both":
         off = sieve.rows["disagreement"]
         sieve.keep(off > 0 if options.sign == "optimistic" else off < 0, f"not {options.sign}")
@@ -108,8 +108,8 @@ def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
     if "part" in sieve.rows:
         sieve.keep(sieve.rows["part"] != PARTS[NEITHER], "neither train nor held out")
     for label in options.labels:
-        has = [label in labels for labels in sieve.rows["labels"]]
-        sieve.keep(pd.Series(has, sieve.rows.index, dtype=bool), f"not {label}")
+        has_label = [label in labels for labels in sieve.rows["labels"]]
+        sieve.keep(pd.Series(has_label, sieve.rows.index, dtype=bool), f"not {label}")
 
 
 def _keep_by_number(sieve: _BookSieve, options: BookOptions) -> None:
@@ -156,9 +156,9 @@ def _nothing_found(sizes: pd.Series[float], threshold: float) -> str:
 
 def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
     """The rows by largest disagreement, or by a hash of seed and position; independent of the store's order."""
-    tie = np.array([seeded_hash(options.seed, fen) for fen in rows["fen"].tolist()], np.int64)
-    first = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else tie
-    ordered: pd.DataFrame = rows.iloc[np.lexsort((tie, first))]
+    hashes = np.array([seeded_hash(options.seed, fen) for fen in rows["fen"].tolist()], np.int64)
+    first = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else hashes
+    ordered: pd.DataFrame = rows.iloc[np.lexsort((hashes, first))]
     return ordered
 
 
@@ -202,18 +202,18 @@ def add_parents(
     if not options.parents:
         return book, count
     candidates = book.to_dict("records")
-    family = _Family(candidates, holdout, options, count, split)
+    adder = _ParentAdder(candidates, holdout, options, count, split)
     lines = [str(moves).split() for moves in book["moves"]]
     parents = parents_of(book["start_fen"].tolist(), lines, options.parents)
-    # Shares of the weights before: a candidate that is the parent of another has gained weight by now.
+    # Parents get shares of the original weights: a candidate that is another's parent gains weight in this loop.
     for row, weight, nearest in zip(candidates, book["book_weight"].tolist(), parents, strict=True):
-        family.add(row, weight, nearest)
-    count.written = len(family.records) - len(book)
-    return pd.DataFrame(family.records), count
+        adder.add(row, weight, nearest)
+    count.written = len(adder.records) - len(book)
+    return pd.DataFrame(adder.records), count
 
 
-class _Family:
-    """The book's rows as they grow: `records`, in book order."""
+class _ParentAdder:
+    """Collects the rows of a book with parents: `records`, in book order."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class _Family:
         self._held = set(same_positions(held))
         self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held))
         keys = same_positions([row["fen"] for row in candidates])
-        self._at = dict(zip(keys, candidates, strict=True))
+        self._by_key = dict(zip(keys, candidates, strict=True))
 
     def add(self, row: dict[Hashable, Any], weight: float, parents: list[Parent]) -> None:
         """Adds a candidate and its parents, which get their shares of `weight`."""
@@ -242,19 +242,19 @@ class _Family:
 
     def _add_parent(self, parent: Parent, candidate: dict[Hashable, Any], weight: float) -> None:
         origin = _origin(parent, candidate)
-        if (same := self._at.get(parent.key)) is not None:
+        if (same := self._by_key.get(parent.key)) is not None:
             same["book_weight"] += weight
             same["parent_of"] = ", ".join(filter(None, (same["parent_of"], origin)))
             self._count.leave_out(OF_PARENT if same["plies_before"] else OF_CANDIDATE)
             return
         row = _row(parent, candidate, weight, origin)
-        if reason := self._unwanted(parent.key, row):
+        if reason := self._reason_to_leave_out(parent.key, row):
             self._count.leave_out(reason)
             return
-        self._at[parent.key] = row
+        self._by_key[parent.key] = row
         self.records.append(row)
 
-    def _unwanted(self, key: int, row: dict[Hashable, Any]) -> str:
+    def _reason_to_leave_out(self, key: int, row: dict[Hashable, Any]) -> str:
         if key in self._held:
             return HELD
         if row["material_family"] in self._held_materials:
@@ -279,7 +279,7 @@ def _origin(parent: Parent, candidate: dict[Hashable, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A position `plies_before` a candidate; `moves` (UCI) lead there from the candidate's start.
+    """A position `plies_before` plies before a candidate; `moves` (UCI) lead there from the candidate's `start_fen`.
 
     `ply` counts half-moves since move 1 by the FEN's full-move number, like `Position.ply`; `key` is that of
     `same_positions`. The FEN names an e.p. square only where a capture is legal.

@@ -33,7 +33,7 @@ from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.question import Question
 from valuerepair.runs.summary import next_command
 from valuerepair.store import DEFAULT_PATH
-from valuerepair.store.files import net_words, why_not
+from valuerepair.store.files import net_option, reason_missing
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -394,7 +394,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
             f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
             f"next: {export} -o candidates.plain",
         ]
-    net = net_words(store, sha256)
+    net = net_option(store, sha256)
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
     if (fill := manifest.net["history_fill"]) in FILLS and fill != "fen_only":
         words += ["--set", f"history_fill={fill}"]
@@ -410,7 +410,9 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     if store.path != DEFAULT_PATH:
         words += ["--db", shlex.quote(store.path)]
     if net is None:
-        return [f"{why_not(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"]
+        return [
+            f"{reason_missing(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"
+        ]
     return ["lc0 itself plays by the same command with --engine lc0", f"next: {' '.join(words)}"]
 
 

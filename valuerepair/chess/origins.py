@@ -1,4 +1,4 @@
-"""Where positions come from, and the evaluations recorded there, as single records and as columns."""
+"""Where positions come from and the evaluations recorded with them: as single records and as columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-# How a position came about: it stood in a game (or in a list of positions), or it was reached from such a position by a
-# random legal move, by the policy's 3rd to 6th move, or in a short search of the net (`archives.aside`).
+# How a position came about. "game": it occurred in a game or in a list of positions. The others were reached from one
+# of these: by a random legal move, by the policy's 3rd to 6th move, in a short search of the net (`archives.aside`).
 Kind = Literal["game", "aside", "policy", "search"]
 GAME: Kind = "game"
 BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")
@@ -46,7 +46,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class OriginGame:
-    """A game that positions come from; fields as in `Origin`, where `number` is called `game`."""
+    """A game that positions come from. Its fields are those of `Origin`; `number` is called `game` there."""
 
     source: str = ""
     number: int = 0
@@ -62,8 +62,8 @@ class Origin:
     `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
     byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
     (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). `recorded` is None without a recorded evaluation. `kind` is how the
-    position came about. For a position beside a game the other fields describe that game, without `played` and
-    `recorded`.
+    position came about. If it was reached from a game, the other fields describe that game; `played` and `recorded` are
+    None then.
     """
 
     source: str = ""
@@ -88,7 +88,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class QColumns(Sequence[Recorded]):
-    """n recorded evaluations of one kind, all in Q, as columns; indexing makes a `Recorded` of a row.
+    """n recorded evaluations of one kind, all with a Q, as columns; indexing gives a row as a `Recorded`.
 
     `q` float64[n], `wdl` int64[n, 3] per mille, `nodes` int64[n], `best_move` UCI texts, `net_q` and `net_d`
     float32[n]; all from the side to move, as in `Recorded`.
@@ -113,23 +113,23 @@ class QColumns(Sequence[Recorded]):
         if isinstance(i, slice):
             return self.take(np.arange(*i.indices(len(self)), dtype=np.int64))
         win, draw, loss = self.wdl[i].tolist()
-        best = self.best_move[i]
+        best_move = self.best_move[i]
         return Recorded(
             self.kind,
             wdl=(win, draw, loss),
             q=float(self.q[i]),
             nodes=int(self.nodes[i]),
-            best_move=best,
-            pv=(best,) if best else (),
+            best_move=best_move,
+            pv=(best_move,) if best_move else (),
             net_q=float(self.net_q[i]),
             net_d=float(self.net_d[i]),
         )
 
     def take(self, rows: NDArray[np.int64]) -> QColumns:
         """The given rows, in the given order."""
-        best = picked(self.best_move, rows)
+        best_moves = take_rows(self.best_move, rows)
         wdl, nodes = self.wdl[rows], self.nodes[rows]
-        return QColumns(self.kind, self.q[rows], wdl, nodes, best, self.net_q[rows], self.net_d[rows])
+        return QColumns(self.kind, self.q[rows], wdl, nodes, best_moves, self.net_q[rows], self.net_d[rows])
 
     @staticmethod
     def concat(parts: Sequence[QColumns]) -> QColumns:
@@ -137,8 +137,8 @@ class QColumns(Sequence[Recorded]):
         q, wdl, nodes, net_q, net_d = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("q", "wdl", "nodes", "net_q", "net_d")
         )
-        best = list(chain.from_iterable(part.best_move for part in parts))
-        return QColumns(parts[0].kind, q, wdl, nodes, best, net_q, net_d)
+        best_moves = list(chain.from_iterable(part.best_move for part in parts))
+        return QColumns(parts[0].kind, q, wdl, nodes, best_moves, net_q, net_d)
 
 
 RecordedColumn = Sequence[Recorded | None] | QColumns
@@ -147,8 +147,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Origins(Sequence[Origin]):
-    """n origins as columns; indexing makes an `Origin` of a row. Consecutive rows of a game share one object in `game`.
-    `recorded` is None if no row has an evaluation, `kinds` if all positions stood in games."""
+    """n origins as columns; indexing gives a row as an `Origin`. Consecutive rows of a game share one object in `game`.
+    `recorded` is None if no row has an evaluation, `kinds` if all positions occurred in games."""
 
     game: Sequence[OriginGame]
     played: Sequence[str | None]
@@ -162,7 +162,7 @@ class Origins(Sequence[Origin]):
             return origins
         kinds = [origin.kind for origin in origins]
         return Origins(
-            _runs(OriginGame(o.source, o.game, o.offset, o.headers, o.result) for o in origins),
+            _shared_games(OriginGame(o.source, o.game, o.offset, o.headers, o.result) for o in origins),
             [origin.played for origin in origins],
             [origin.recorded for origin in origins],
             kinds if any(kind != GAME for kind in kinds) else None,
@@ -197,9 +197,9 @@ class Origins(Sequence[Origin]):
         """The given rows, in the given order."""
         recorded: RecordedColumn | None = self.recorded
         if recorded is not None:
-            recorded = recorded.take(rows) if isinstance(recorded, QColumns) else picked(recorded, rows)
-        kinds = None if self.kinds is None else picked(self.kinds, rows)
-        return Origins(picked(self.game, rows), picked(self.played, rows), recorded, kinds)
+            recorded = recorded.take(rows) if isinstance(recorded, QColumns) else take_rows(recorded, rows)
+        kinds = None if self.kinds is None else take_rows(self.kinds, rows)
+        return Origins(take_rows(self.game, rows), take_rows(self.played, rows), recorded, kinds)
 
     @staticmethod
     def concat(parts: Sequence[Origins]) -> Origins:
@@ -212,20 +212,20 @@ class Origins(Sequence[Origin]):
             rows = zip(parts, columns, strict=True)
             return list(chain(*([missing] * len(part) if column is None else column for part, column in rows)))
 
-        columns = [part.recorded for part in parts if isinstance(part.recorded, QColumns)]
-        of_one_kind = len(columns) == len(parts) and len({part.kind for part in columns}) == 1
-        recorded = QColumns.concat(columns) if of_one_kind else joined("recorded")
+        q_columns = [part.recorded for part in parts if isinstance(part.recorded, QColumns)]
+        same_kind = len(q_columns) == len(parts) and len({part.kind for part in q_columns}) == 1
+        recorded = QColumns.concat(q_columns) if same_kind else joined("recorded")
         return Origins(joined("game"), joined("played"), recorded, joined("kinds", GAME))
 
 
-def _runs(games: Iterable[OriginGame]) -> list[OriginGame]:
-    """The games, with consecutive equal ones as one object."""
+def _shared_games(games: Iterable[OriginGame]) -> list[OriginGame]:
+    """The same games; consecutive equal ones become one object."""
     shared: list[OriginGame] = []
     for game in games:
         shared.append(shared[-1] if shared and shared[-1] == game else game)
     return shared
 
 
-def picked(column: Sequence[T], rows: NDArray[np.int64]) -> list[T]:
+def take_rows(column: Sequence[T], rows: NDArray[np.int64]) -> list[T]:
     """The given rows of a column of objects."""
     return [column[i] for i in rows.tolist()]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.origins import Origin, Origins, picked
+from valuerepair.chess.origins import Origin, Origins, take_rows
 
 STARTPOS_FEN = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 PROMOTIONS = ("", "n", "b", "r", "q")
@@ -173,13 +173,13 @@ class PositionBatch:
         if len(index) == len(self) and (index == np.arange(len(self))).all():
             return self
         return PositionBatch(
-            picked(self.fen, index),
-            picked(self.start_fen, index),
+            take_rows(self.fen, index),
+            take_rows(self.start_fen, index),
             *cut_out(self.moves, self.offsets[index], self.offsets[index + 1]),
             self.ply[index],
             self.key[index],
             self.history_known[index],
-            self.origin.take(index) if isinstance(self.origin, Origins) else picked(self.origin, index),
+            self.origin.take(index) if isinstance(self.origin, Origins) else take_rows(self.origin, index),
         )
 
     @staticmethod

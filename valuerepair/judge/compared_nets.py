@@ -26,7 +26,7 @@ from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
-from valuerepair.store.files import net_words
+from valuerepair.store.files import net_option
 from valuerepair.store.rows import CUT, EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
 
@@ -145,7 +145,7 @@ def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])
     missing = len(_lacking(store, number, oracle))
-    at_hand = net_words(store, key) if missing else None
+    at_hand = net_option(store, key) if missing else None
     path = "" if at_hand is None else str(locate(at_hand))
     return AskedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
 

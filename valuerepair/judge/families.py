@@ -51,7 +51,7 @@ def figures(
         return None
     threshold = question.threshold
     columns = _judged(store, families.reached(store, *pair), question)
-    everything = families.went_everywhere(store, np.unique(columns["run_id"]).tolist())
+    everything = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
     rows = _Rows(columns, alpha, question.q_from, threshold, everything=everything)
     archive = _archive(store, pair, sampled, threshold)
     steps = [rows.told(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]

@@ -183,9 +183,9 @@ def open_stored(
 def _file_of(store: Store, name: str, sha256: str, given: str | None) -> str:
     if given is not None and os.path.exists(os.path.expanduser(given)):
         return given
-    if (words := files.net_words(store, sha256)) is not None:
+    if (words := files.net_option(store, sha256)) is not None:
         return str(locate(words))
-    why = files.why_not(store, f"{name} ({sha256[:12]})", sha256)
+    why = files.reason_missing(store, f"{name} ({sha256[:12]})", sha256)
     raise UsageError(f"{why}, and its policy is needed; give its file with --net FILE")
 
 

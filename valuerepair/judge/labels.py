@@ -1,4 +1,4 @@
-"""The labels of candidates: what kind of position it is, and in which way the net errs there."""
+"""The labels of candidates: what kind of position each is, and how the net errs there."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Words = NDArray[np.object_]  # a word, or None
 
-# A prior so small that 800 visits of a training game hardly look at the move, and one that is tried among the first.
+# A prior that 800 visits, as in training games, hardly ever try; and one that they try early.
 POLICY_BLIND = 0.01
 VALUE_BLIND = 0.1
 # A mate is missed where the net expects less than three quarters of the point.
 MATE_MISSED = 0.5
-# Q of a drawn score: a repetition is worth 0 but for some centipawns of dither.
+# The largest |Q| of a drawn score: engines add a few centipawns of noise to the 0 of a repetition.
 DRAWN = 0.05
-# A perpetual check: so many checks, with every move of a side. An engine's line often ends before it repeats.
+# A perpetual check: every move of a side gives check, and there are at least this many. Engine lines often end before
+# they repeat.
 PERPETUAL_CHECKS = 2
-# A fortress: a piece more, which neither wins nor gets lost in the line; or an advantage that does not grow. The line
-# of a draw is often cut short by the engine's hash table, so the first asks for no more than excludes an exchange.
+# A fortress: an extra piece that neither wins nor is lost in the line; or an advantage that does not grow. The engine's
+# hash table often cuts the line of a draw short, so a few plies, enough to exclude an exchange, must do.
 FORTRESS_LEAD = 3
 FORTRESS_KEPT = 2
 FORTRESS_DRAWISH = 0.2
 FORTRESS_WINNING = 0.5
 FORTRESS_GROWTH = 0.9
 FORTRESS_KEPT_PLIES = 4
-# Half a count in each of three classes of thousand (Krichevsky and Trofimov), so that no class is impossible.
+# Of 1000 counts in three classes, half a count is added to each (Krichevsky and Trofimov): no class is impossible.
 _COUNTS, _HALF = 1000.0, 0.5
 
 
 class Label(NamedTuple):
-    """A label's `name`, and what of `label_frame` says that a row has it: `column` holds `value`, or anything at all.
+    """A label: its `name`, and how `label_frame` shows it: `column` is `value`, or, without a `value`, is not empty.
 
-    `of_policy`: it is known only where the net's priors are.
+    `of_policy`: the label is known only for rows whose net priors are known.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Label(NamedTuple):
         return np.asarray(column.astype(np.bool_) if self.value is None else column == self.value, np.bool_)
 
 
-# The whole vocabulary: what books are chosen by, what is counted, compared and filtered. The order is that of tables.
+# All labels, in the order of tables. Books, counts, comparisons, plots and filters use these.
 LABELS = (
     Label("optimistic", "sign", "optimistic"),
     Label("pessimistic", "sign", "pessimistic"),
@@ -78,16 +79,16 @@ LABELS = (
 )
 NAMES = tuple(label.name for label in LABELS)
 OF_POLICY = frozenset(label.name for label in LABELS if label.of_policy)
-# Prefixes of labels of which there are many (``family:French Defense``) -> the column.
+# The prefix of labels with open values (``family:French Defense``) -> the column that has the value.
 KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", "material": "material"}
 
 
 def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
     """The labels of the rows of a frame (`Store.frame`, with its texts): one row each, with the frame's index.
 
-    `priors` (`store.priors.of`) are the net's; without them, or where they lack a move, what needs them is missing.
-    Columns that the frame may have besides: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of the same
-    searches at far fewer nodes. Columns of the result:
+    `priors` (`store.priors.of`) are the net's; cells that need a prior which is not there are missing. Optional columns
+    of the frame: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of a far shorter search by the same
+    oracle. Columns of the result:
 
     | column                                | type   |                                                            |
     |---------------------------------------|--------|------------------------------------------------------------|
@@ -159,12 +160,11 @@ def sign(disagreement: Floats) -> Words:
 def blindness(p: Floats, rank: Floats) -> Words:
     """Whether the net's policy knows the oracle's best move, by its prior `p` and `rank` (1 is the first choice).
 
-    ``value``: the first choice, or a prior of at least `VALUE_BLIND`: the move is tried at once, only its value is
-    misjudged. ``policy``: a prior below `POLICY_BLIND`, so that a search hardly comes to look at it. ``partly``:
-    between.
+    ``value``: it is the first choice, or its prior is at least `VALUE_BLIND`: a search tries the move at once, only its
+    value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, so a search hardly tries it. ``partly``: between.
     """
-    value = (rank == 1) | (p >= VALUE_BLIND)
-    return _pick((value, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
+    seen = (rank == 1) | (p >= VALUE_BLIND)
+    return _pick((seen, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
 
 
 def missed_mate(mate: Floats, net_q: Floats) -> Words:
@@ -173,24 +173,25 @@ def missed_mate(mate: Floats, net_q: Floats) -> Words:
 
 
 def repetition(deep_q: Floats, lines: ExpectedLines) -> NDArray[np.bool_]:
-    """The deep score is a draw, within `DRAWN`, and its expected line comes to a position that was there before.
+    """[n] whether the deep score is a draw, within `DRAWN`, by repetition or perpetual check in the expected line.
 
-    Or one side gives check with all its moves in the line, `PERPETUAL_CHECKS` at least.
+    That is: the line reaches a position for the second time, or one side gives check with every move of it, at least
+    `PERPETUAL_CHECKS` times.
     """
-    relentless = (lines.checks >= PERPETUAL_CHECKS) & (lines.checks == lines.moves)
-    return np.asarray((np.abs(deep_q) <= DRAWN) & (lines.repeats | relentless.any(1)))
+    perpetual = (lines.checks >= PERPETUAL_CHECKS) & (lines.checks == lines.moves)
+    return np.asarray((np.abs(deep_q) <= DRAWN) & (lines.repeats | perpetual.any(1)))
 
 
 def fortress_like(
     deep_q: Floats, growth: Floats, balance: NDArray[np.int64], lines: ExpectedLines, endgame: NDArray[np.bool_]
 ) -> Words:
-    """Whether an advantage is there that wins nothing.
+    """Whether a side has an advantage that it cannot use.
 
-    ``held``, in endgames: a side is `FORTRESS_LEAD` pawns ahead or more and in the whole line, of `FORTRESS_KEPT_PLIES`
-    at least, `FORTRESS_KEPT`, yet the search calls it a draw within `FORTRESS_DRAWISH`, and the other side gives check
-    with less than half of its moves. ``no progress``: the search sees an advantage of `FORTRESS_WINNING` or more, which
-    has the same sign as a far shorter search's and `FORTRESS_GROWTH` of it or less. `growth` are the centipawns of the
-    one by those of the other; NaN where there is no such pair, as with mates.
+    ``held``, in endgames: a side is at least `FORTRESS_LEAD` pawns ahead and stays at least `FORTRESS_KEPT` ahead in
+    the line, which has at least `FORTRESS_KEPT_PLIES` plies; yet deep Q is a draw within `FORTRESS_DRAWISH`, and the
+    other side checks with less than half of its moves. ``no progress``: |deep Q| is at least `FORTRESS_WINNING`, but
+    `growth` is positive and at most `FORTRESS_GROWTH`. `growth` is the search's centipawns divided by those of a far
+    shorter search; NaN if one has none, as with mates.
     """
     behind = np.arange(len(balance)), (balance > 0).astype(np.int64)
     checking = 2 * lines.checks[behind] >= np.maximum(lines.moves[behind], 1)
@@ -201,16 +202,16 @@ def fortress_like(
 
 
 def line_may_matter(deep_q: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether everything but the expected line speaks for a label that asks for it: only then is it followed."""
+    """[n] whether `repetition` or `fortress_like` may hold, as far as is known before the line is followed."""
     held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
     return np.asarray((np.abs(deep_q) <= DRAWN) | held)
 
 
 def wdl_divergence(net: Floats, deep: Floats) -> Floats:
-    """The Kullback-Leibler divergence KL(deep || net) of win, draw and loss, in nats; [n, 3] in any unit each.
+    """The Kullback-Leibler divergence KL(deep || net) of W/D/L, [n] in nats; inputs are [n, 3] in any unit.
 
-    Both are made shares, and half a count of thousand is added to each class: a class that a search gives per mille as
-    0 is not impossible. So the divergence is finite, at most ln(2001) = 7.6. NaN where one of the two is missing.
+    Both become shares of 1000 counts, plus half a count for each class: a class with 0 per mille is not impossible. So
+    the divergence is finite, at most ln(2001) = 7.6. NaN where one of the two is missing.
     """
     smooth = [(_COUNTS * shares + _HALF) / (_COUNTS + 3 * _HALF) for shares in (_shares(net), _shares(deep))]
     return np.asarray((smooth[1] * np.log(smooth[1] / smooth[0])).sum(1))
@@ -220,7 +221,7 @@ def wdl_divergence(net: Floats, deep: Floats) -> Floats:
 
 
 def _growth(frame: pd.DataFrame) -> Floats:
-    """The centipawns of the searches by those at far fewer nodes, NaN where these are not known or 0."""
+    """[n] centipawns of the search divided by those of a far shorter one; NaN where the latter are 0 or unknown."""
     if "rung_cp" not in frame:
         return np.full(len(frame), np.nan)
     earlier = frame["rung_cp"].to_numpy(np.float64)
@@ -228,26 +229,27 @@ def _growth(frame: pd.DataFrame) -> Floats:
 
 
 def _lines_that_matter(frame: pd.DataFrame, rows: NDArray[np.int64]) -> ExpectedLines:
-    """The expected lines of `rows`; of the others, which no label asks for, lines without moves."""
+    """The expected lines of `rows`; empty lines for the other rows, whose labels do not depend on them."""
     chosen = frame.iloc[rows]
-    known = expected_lines(chosen["start_fen"].tolist(), _split(chosen["moves"]), _split(chosen["pv"]))
-    every = ExpectedLines(*(np.zeros((len(frame), *column.shape[1:]), column.dtype) for column in known))
-    for column, found in zip(every, known, strict=True):
-        column[rows] = found
-    return every
+    followed = expected_lines(chosen["start_fen"].tolist(), _split(chosen["moves"]), _split(chosen["pv"]))
+    lines = ExpectedLines(*(np.zeros((len(frame), *column.shape[1:]), column.dtype) for column in followed))
+    for column, values in zip(lines, followed, strict=True):
+        column[rows] = values
+    return lines
 
 
 def _prior_columns(frame: pd.DataFrame, priors: pd.DataFrame | None) -> dict[str, Floats]:
     """The priors and ranks of the oracle's best move, the move played and the net's first choice."""
     import pandas as pd
 
-    known = pd.DataFrame({name: [] for name in ("position_id", "move", "p", "rank")}) if priors is None else priors
-    cells = known.set_index(["position_id", "move"])[["p", "rank"]]
+    if priors is None:
+        priors = pd.DataFrame({name: [] for name in ("position_id", "move", "p", "rank")})
+    cells = priors.set_index(["position_id", "move"])[["p", "rank"]]
     columns = {}
     for name, move in (("oracle_move", "deep_best"), ("played_move", "played")):
-        wanted = pd.MultiIndex.from_arrays([frame["position_id"], frame[move]])
-        columns[f"{name}_p"], columns[f"{name}_rank"] = cells.reindex(wanted).to_numpy(np.float64).T.copy()
-    firsts = known[known["rank"] == 1].drop_duplicates("position_id", keep="last").set_index("position_id")["p"]
+        moves = pd.MultiIndex.from_arrays([frame["position_id"], frame[move]])
+        columns[f"{name}_p"], columns[f"{name}_rank"] = cells.reindex(moves).to_numpy(np.float64).T.copy()
+    firsts = priors[priors["rank"] == 1].drop_duplicates("position_id", keep="last").set_index("position_id")["p"]
     columns["top_move_p"] = firsts.reindex(frame["position_id"]).to_numpy(np.float64)
     return columns
 
@@ -266,7 +268,7 @@ def _shares(wdl: Floats) -> Floats:
 
 
 def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Words:
-    """The word of the first condition that holds, None where none does."""
+    """[n] the word of the first condition that holds, None if no condition does."""
     words = np.full(len(choices[0][0]), None, object)
     for condition, word in reversed(choices):
         words[condition] = word
@@ -279,16 +281,16 @@ def _words(values: Sequence[str | None]) -> Words:
     return words
 
 
-_AT_ONCE = 20_000  # lines: some hundred keys of each are held
+_LINES_AT_ONCE = 20_000  # a batch keeps some hundred keys of each line
 
 
 class ExpectedLines(NamedTuple):
     """Facts of n expected lines, up to the first move that is not legal.
 
-    `plies` int64[n] are the legal moves in the line. `repeats`: a position of the line was there before, in the line or
-    in the game. `lead` int64[n] is the least advantage in pawns (`material.balances_of`) that the side which is ahead
-    at the beginning has anywhere in the line, 0 where none is ahead.
-    `checks` int64[n, 2] are the moves that give check, of the side to move at the beginning and of the other.
+    `plies` int64[n] is the number of moves followed. `repeats` bool[n]: the line reaches a position that was there
+    before, in the line or in the game. `lead` int64[n] is the smallest advantage in pawns (`material.balances_of`) in
+    the line of the side that is ahead at its beginning; 0 if none is. `checks` int64[n, 2] are the moves that give
+    check, of the side to move at the beginning and of the other.
     """
 
     plies: NDArray[np.int64]
@@ -305,44 +307,44 @@ class ExpectedLines(NamedTuple):
 def expected_lines(
     start_fens: Sequence[str], moves: Sequence[Sequence[str]], lines: Sequence[Sequence[str]]
 ) -> ExpectedLines:
-    """Follows `lines` [n] (UCI) from the positions that `moves` [n], which are legal, lead to from `start_fens` [n].
+    """Follows `lines` [n] (UCI) from the positions that the legal `moves` [n] lead to from `start_fens` [n].
 
-    Boards are the same if placement, side to move, castling rights and legal en passant are, as in the rule of the
-    third repetition. Raises ValueError for a bad FEN.
+    Two boards are equal as in the rule of threefold repetition: by placement, side to move, castling rights and legal
+    en passant. Raises ValueError for a bad FEN.
     """
-    if len(start_fens) > _AT_ONCE:
-        parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(start_fens), _AT_ONCE)]
-        found = [expected_lines(start_fens[part], moves[part], lines[part]) for part in parts]
-        return ExpectedLines(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    if len(start_fens) > _LINES_AT_ONCE:
+        parts = [slice(begin, begin + _LINES_AT_ONCE) for begin in range(0, len(start_fens), _LINES_AT_ONCE)]
+        batches = [expected_lines(start_fens[part], moves[part], lines[part]) for part in parts]
+        return ExpectedLines(*(np.concatenate(columns) for columns in zip(*batches, strict=True)))
     n = len(start_fens)
     begins = np.array([len(history) for history in moves], np.int64)
-    whole = np.zeros(n, np.int64)
-    facts = ExpectedLines(whole.copy(), np.zeros(n, np.bool_), whole.copy(), np.zeros((n, 2), np.int64))
-    ahead = whole.copy()
-    met: list[NDArray[np.uint64]] = []  # by ply, the key of each line's board
+    zeros = np.zeros(n, np.int64)
+    facts = ExpectedLines(zeros.copy(), np.zeros(n, np.bool_), zeros.copy(), np.zeros((n, 2), np.int64))
+    side_ahead = zeros.copy()  # 1: White, -1: Black, 0: neither, where the line begins
+    keys_by_ply: list[NDArray[np.uint64]] = []  # the key of each line's board after each ply
     games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
     for depth, (rows, boards) in enumerate(plies(start_fens, games)):
-        reached = keys(boards)
-        there = np.flatnonzero(depth > begins[rows])
-        for earlier in met:
-            facts.repeats[rows[there[earlier[rows[there]] == reached[there]]]] = True
-        met.append(np.zeros(n, np.uint64))
-        met[depth][rows] = reached
-        there = np.flatnonzero(depth >= begins[rows])
-        if len(there):
-            _follow(facts, ahead, rows[there], boards[there], depth - begins[rows[there]])
+        board_keys = keys(boards)
+        in_line = np.flatnonzero(depth > begins[rows])
+        for earlier in keys_by_ply:
+            facts.repeats[rows[in_line[earlier[rows[in_line]] == board_keys[in_line]]]] = True
+        keys_by_ply.append(np.zeros(n, np.uint64))
+        keys_by_ply[depth][rows] = board_keys
+        in_line = np.flatnonzero(depth >= begins[rows])
+        if len(in_line):
+            _add_boards(facts, side_ahead, rows[in_line], boards[in_line], depth - begins[rows[in_line]])
     return facts
 
 
-def _follow(
-    facts: ExpectedLines, ahead: NDArray[np.int64], rows: NDArray[np.int64], boards: Boards, into: NDArray[np.int64]
+def _add_boards(
+    facts: ExpectedLines, side_ahead: NDArray[np.int64], rows: NDArray[np.int64], boards: Boards, ply: NDArray[np.int64]
 ) -> None:
-    """Takes in the boards of `rows`, which are `into` plies into their lines."""
-    facts.plies[rows] = into
-    first = into == 0
-    whites = np.where(white_to_move(boards), 1, -1) * balances_of(boards)
-    ahead[rows[first]] = np.sign(whites[first])
-    leads = whites * ahead[rows]
+    """Adds the boards of `rows`, which are at these plies of their lines, to the facts."""
+    facts.plies[rows] = ply
+    first = ply == 0
+    white_lead = np.where(white_to_move(boards), 1, -1) * balances_of(boards)
+    side_ahead[rows[first]] = np.sign(white_lead[first])
+    leads = white_lead * side_ahead[rows]
     facts.lead[rows] = np.where(first, leads, np.minimum(facts.lead[rows], leads))
-    given = np.flatnonzero(in_check(boards) & ~first)
-    facts.checks[rows[given], (into[given] - 1) % 2] += 1
+    checks = np.flatnonzero(in_check(boards) & ~first)
+    facts.checks[rows[checks], (ply[checks] - 1) % 2] += 1

@@ -1,7 +1,7 @@
-"""Two nets recalibrated: how much of what a second one repairs the first one's own curve would have repaired.
+"""Two nets recalibrated: how much of a second net's repair could be had by recalibrating the first one.
 
-Both nets go through a calibration of their own (`calibration.py`), each position through a curve that its game did not
-help to draw. What is left between them is more than scale. See docs/methods/nets.md, "Nets on the same positions".
+Each net gets its own calibration curve (`calibration.py`), fitted for each position without that position's game. The
+difference that is left is more than a change of scale. See docs/methods/nets.md, "Nets on the same positions".
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Finding = Literal["fewer", "more", "not shown", "cannot tell"]
 
 RESAMPLES = 400
 FEWEST_RESAMPLES = 200
-_DRAWS = 40_000_000  # rows in all resamples
+_DRAWS = 40_000_000  # rows of all resamples together
 
 
 @dataclass(frozen=True, slots=True)
 class Recalibrated:
-    """A net on all positions compared, its Q through its curve."""
+    """A net on all compared positions, with its Q mapped by its curve: candidates, mean |disagreement|."""
 
     candidates: Rate
     mean_abs: float
@@ -36,15 +36,14 @@ class Recalibrated:
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
-    """A second net against the first, each recalibrated; differences are second less first.
+    """A second net against the first, both recalibrated; differences are second minus first.
 
-    `share` is the difference of the shares of candidates, `mean_abs` that of the mean |disagreement|, with intervals of
-    resampled games, the curves drawn anew for each. `of_first`: the first net's
-    own candidates that it is right on once it is recalibrated. `repaired`: of what the second net repaired, as it is,
-    what the first one's own curve leaves wrong; `newly`: of what is newly wrong, what the second one's own curve leaves
-    wrong. `finding`: whether the second
-    net, recalibrated, has ``fewer`` or ``more`` candidates than the first, whether that is ``not shown``, or one
-    ``cannot tell``, because half of the first one's may be repaired all the same.
+    `share` is the difference of the shares of candidates, `mean_abs` that of the mean |disagreement|; their intervals
+    are from resampled games, with the curves refitted each time. Three shares compare recalibrated nets with nets as
+    they are: `of_first`, of the first net's candidates, those that its curve repairs; `repaired`, of those that the
+    second net repairs, those that the first net's curve does not; `newly`, of the second net's new candidates, those
+    that its curve does not repair. `finding`: the second net, recalibrated, has ``fewer`` or ``more`` candidates than
+    the first; or that is ``not shown``; or one ``cannot tell``, as the interval includes a repair of half of them.
     """
 
     first: Recalibrated
@@ -58,19 +57,19 @@ class Recalibration:
 
 
 def own_curve(net_q: Floats, deep_q: Floats, weight: Floats, game: Ids, like: Floats) -> CrossFit:
-    """The curves of a net with `net_q` [n]; its values stand at the places of `like` [n], another net's, by rank.
+    """The curves of a net with `net_q` [n], after |net Q| is replaced by the value of equal rank in `like` [n].
 
-    A curve cannot tell one from the other, but where it is drawn in steps: so two nets that order all positions alike
-    come out alike to the last bit.
+    `like` is another net's Q. A curve depends only on the order of the values, except for its steps; with the same
+    values two nets that order all positions equally get equal curves, to the last bit.
     """
     values, mass, at = _ranks(net_q, weight)
-    others, their_mass, _ = _ranks(like, weight)
-    placed = np.interp(mass, their_mass, others)[at] if values.size else net_q
-    return CrossFit(np.sign(net_q) * placed, deep_q, weight, game)
+    like_values, like_mass, _ = _ranks(like, weight)
+    size = np.interp(mass, like_mass, like_values)[at] if values.size else net_q
+    return CrossFit(np.sign(net_q) * size, deep_q, weight, game)
 
 
 def _ranks(net_q: Floats, weight: Floats) -> tuple[Floats, Floats, NDArray[np.intp]]:
-    """The different |net Q|, the weight below the middle of each, and which of them every row has."""
+    """The distinct |net Q|, ascending, the weight below the middle of each, and the index into them of each row."""
     values, at = np.unique(np.abs(net_q), return_inverse=True)
     mass = np.bincount(at, weight)
     return values, np.cumsum(mass) - mass / 2, at
@@ -85,31 +84,31 @@ def recalibrate(
     threshold: float,
     seed: int = 0,
 ) -> Recalibration:
-    """Two nets by these curves, whose net Q less deep Q, as they are, is `disagreement`; all [n]."""
+    """Compares two nets by their curves; `disagreement` is net Q - deep Q as the nets are, all arrays [n]."""
     first, second = (is_candidate(off, threshold) for off in disagreement)
     repaired, newly = first & ~second, ~first & second
 
     def counted(mass: Floats) -> Floats:
-        """The differences and the shares, where rows have these weights."""
+        """The two differences and three shares of `Recalibration`, for rows with the weights `mass` [n]."""
         size = [np.abs(curve.expected(mass) - deep_q) for curve in curves]
         wrong, others = (is_candidate(off, threshold) for off in size)
         columns = np.stack([1.0 * others - wrong, size[1] - size[0]], 1)
         hits = (first, ~wrong), (repaired, wrong), (newly, others)
-        with np.errstate(invalid="ignore"):  # a draw without such rows says nothing
-            parts = [mass @ (of & hit) / (mass @ of) for of, hit in hits]
+        with np.errstate(invalid="ignore"):  # a resample may have no such rows
+            parts = [mass @ (group & hit) / (mass @ group) for group, hit in hits]
         return np.array([*(mass @ columns / mass.sum()), *parts])
 
     size = [np.abs(curve.expected(weight) - deep_q) for curve in curves]
     wrong, others = (is_candidate(off, threshold) for off in size)
     nets = [
-        Recalibrated(weighted(is_candidate(each, threshold), weight, game), float(np.average(each, weights=weight)))
-        for each in size
+        Recalibrated(weighted(is_candidate(off, threshold), weight, game), float(np.average(off, weights=weight)))
+        for off in size
     ]
     share, mean_abs, *parts = _by_games(counted, weight, game, seed)
     share = share_change(share, weight, game)
     of_first, of_repaired, of_newly = (
-        _share(hit[of], weight[of], game[of], interval)
-        for of, hit, interval in zip((first, repaired, newly), (~wrong, wrong, others), parts, strict=True)
+        _share(hit[group], weight[group], game[group], interval)
+        for group, hit, interval in zip((first, repaired, newly), (~wrong, wrong, others), parts, strict=True)
     )
     return Recalibration(
         first=nets[0],
@@ -124,7 +123,7 @@ def recalibrate(
 
 
 def sentence(found: Recalibration) -> str:
-    """Whether the second net, B, shows more than scale, in one sentence."""
+    """One sentence on whether the second net, B, shows more than a change of scale."""
     clear = []
     if found.share.clear:
         clear.append(f"{found.finding} candidates")
@@ -159,17 +158,17 @@ def _share(hits: Flags, weight: Floats, game: Ids, games: Interval) -> Rate:
 
 
 def _wider(one: Interval, other: Interval) -> Interval:
-    """The first with the outer bounds of both; a bound that is NaN is none."""
+    """The first interval with the wider bounds of both; a bound that is NaN does not count."""
     return Interval(one.difference, float(np.fmin(one.low, other.low)), float(np.fmax(one.high, other.high)))
 
 
 def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids, seed: int) -> list[Interval]:
-    """What is `counted` with the rows' weights, and the 95 % intervals of drawn games, which draw the curves too.
+    """The figures of `counted` for these weights, with 95 % intervals from resampled games and refitted curves.
 
-    Were the curves kept, intervals would hold the truth in some 88 of 100 cases instead of 95.
+    If the curves were kept, only some 88 of 100 intervals would contain the true value instead of 95.
     """
     games, at = np.unique(np.where(weight > 0, game, -1), return_inverse=True)
-    standing = np.flatnonzero(games >= 0)  # games of which all rows have the weight 0 would only dilute the draws
+    standing = np.flatnonzero(games >= 0)  # games whose rows all weigh 0 would only dilute the draws
     rng = np.random.default_rng(seed)
     drawn = []
     times = np.zeros(len(games))
@@ -178,11 +177,11 @@ def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids, se
         times[standing] = row
         drawn.append(counted(weight * times[at]))
     low, high = _percentiles(np.array(drawn))
-    return [Interval(*map(float, each)) for each in zip(counted(weight), low, high, strict=True)]
+    return [Interval(*map(float, bounds)) for bounds in zip(counted(weight), low, high, strict=True)]
 
 
 def _percentiles(drawn: Floats) -> tuple[Floats, Floats]:
-    """[k] 2.5 % and 97.5 % percentiles of the columns of `drawn`, NaN for one without numbers."""
+    """[k] the 2.5 % and 97.5 % percentiles of the columns of `drawn` [m, k]; NaN for a column of NaN."""
     import warnings
 
     with warnings.catch_warnings():

@@ -138,7 +138,7 @@ class Forest:
         """
         game, initial = play(position)
         chosen = None
-        if not root_moves and self._tables.know(position.fen):
+        if not root_moves and self._tables.may_have(position.fen):
             # Before a tree is taken: a damaged table would leave it half begun.
             nearest = self.params.syzygy_fast_play or repeated_since_zeroing(game)
             chosen = self._tables.root_moves(position.fen, nearest=nearest)
@@ -166,7 +166,7 @@ class Forest:
 
         `position` is the new one, with its history. The tree is of no use after False: `add` another.
         """
-        if self._tables.know(position.fen):
+        if self._tables.may_have(position.fen):
             return False  # they choose the moves of a new root
         game, initial = play(position)
         for move in encode_moves(moves):

@@ -1,4 +1,4 @@
-"""Syzygy tables, through python-chess: what a position is worth, and which moves of a root keep that."""
+"""Syzygy tables, through python-chess: the result of a position, and the root moves that preserve it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from valuerepair.errors import UsageError, ValueRepairError, one_line
 if TYPE_CHECKING:
     import chess
 
-# Win, cursed win, draw, blessed loss, loss right after a move that counts anew: plies to it.
-_ZEROING = {2: 1, 1: 101, 0: 0, -1: -101, -2: -1}
+# DTZ before a zeroing move (a capture or a pawn move) by the WDL after it, as in lc0 (dtz_before_zeroing): win, cursed
+# win, draw, blessed loss, loss.
+_DTZ_BEFORE_ZEROING = {2: 1, 1: 101, 0: 0, -1: -101, -2: -1}
 
 
 class Tables:
-    """The tables in some folders; none for an empty path. `men` is the largest number of men they know."""
+    """The tables in some folders; none for an empty path. `men` is the largest number of men that a table has."""
 
     def __init__(self, path: str) -> None:
-        """`path` names folders separated as in PATH. Raises UsageError where there is none or no table in it."""
+        """`path` lists folders as PATH does. Raises UsageError if a folder is missing or there is no table in them."""
         self.men = 0
         folders = [Path(folder).expanduser() for folder in path.split(os.pathsep) if folder]
         if not folders:
@@ -40,21 +41,21 @@ class Tables:
         self.men = max(len(name) - 1 for name in self._tables.wdl)
 
     def probe(self, fen: str) -> int | None:
-        """1, 0 or -1 for the side to move with no move counted towards the 50 yet; None if no table knows.
+        """The result for the side to move, 1, 0 or -1, if the 50-move count is 0; None without a table for it.
 
-        Wins that the 50-move rule takes away ("cursed") and losses that it saves are draws, as in lc0. Raises
+        Cursed wins and blessed losses, which the 50-move rule turns into draws, are draws as in lc0. Raises
         ValueRepairError for a damaged table.
         """
         import chess
 
-        with _damage_told(fen):
+        with _damage_reported(fen):
             wdl = self._tables.get_wdl(chess.Board(fen))
         if wdl is None:
             return None
         return (wdl == 2) - (wdl == -2)
 
-    def know(self, fen: str) -> bool:
-        """There may be a table of these men, and nobody can castle."""
+    def may_have(self, fen: str) -> bool:
+        """Whether there may be a table for this position: few enough men, and no castling rights."""
         import chess
 
         if not self.men or sum(letter.isalpha() for letter in fen.split(" ", 1)[0]) > self.men:
@@ -62,44 +63,45 @@ class Tables:
         return not chess.Board(fen).castling_rights
 
     def root_moves(self, fen: str, *, nearest: bool) -> tuple[tuple[str, ...], bool] | None:
-        """The moves (UCI) that keep a position's value, and whether by distance to zeroing; None if no table knows.
+        """The moves (UCI) that preserve a position's result, and whether DTZ ranked them; None without a table.
 
-        lc0's root_probe: of moves that surely win within the 50 moves all, where there are none, or only the `nearest`
-        are asked for (as after a repetition), those nearest to the next capture or pawn move; of lost positions all,
-        unless 50 moves can be reached. Without tables of distances (.rtbz) all moves that keep win, draw or loss.
+        As lc0's root_probe. Won positions: all moves that surely win within the 50-move rule; if there are none, or
+        with `nearest` (as after a repetition), those with the shortest distance to the next capture or pawn move. Lost
+        positions: all moves, or those with the longest distance if the 50-move rule may save the game. Without DTZ
+        tables (.rtbz): all moves that keep the win, draw or loss.
         """
         import chess
         import chess.syzygy
 
         board = chess.Board(fen)
-        with _damage_told(fen):
-            for rank, by_distance in ((self._rank_by_distance, True), (self._rank, False)):
+        with _damage_reported(fen):
+            for rank_move, by_dtz in ((self._rank_by_dtz, True), (self._rank_by_wdl, False)):
                 try:
-                    ranks = {move.uci(): rank(board, move, nearest) for move in board.legal_moves}
+                    ranks = {move.uci(): rank_move(board, move, nearest) for move in board.legal_moves}
                 except chess.syzygy.MissingTableError:
                     continue
                 best = max(ranks.values())
-                return tuple(move for move, found in ranks.items() if found == best), by_distance
+                return tuple(move for move, rank in ranks.items() if rank == best), by_dtz
         return None
 
-    def _rank(self, board: chess.Board, move: chess.Move, nearest: bool) -> int:
-        """How good a move is by win, draw and loss."""
+    def _rank_by_wdl(self, board: chess.Board, move: chess.Move, nearest: bool) -> int:
+        """How good a move is by win, draw and loss alone; higher is better for its player."""
         board.push(move)
         try:
             return -self._tables.probe_wdl(board)
         finally:
             board.pop()
 
-    def _rank_by_distance(self, board: chess.Board, move: chess.Move, nearest: bool) -> int:
-        """How good a move is, its plies to the next capture or pawn move counted."""
+    def _rank_by_dtz(self, board: chess.Board, move: chess.Move, nearest: bool) -> int:
+        """How good a move is, with the plies to the next capture or pawn move; higher is better for its player."""
         clock = board.halfmove_clock
         board.push(move)
         try:
             if board.halfmove_clock == 0:
-                plies = _ZEROING[-self._tables.probe_wdl(board)]
+                plies = _DTZ_BEFORE_ZEROING[-self._tables.probe_wdl(board)]
             else:
-                left = -self._tables.probe_dtz(board)
-                plies = left + (left > 0) - (left < 0)
+                dtz = -self._tables.probe_dtz(board)
+                plies = dtz + (dtz > 0) - (dtz < 0)  # the move itself is a ply more
             if plies == 2 and board.is_checkmate():
                 plies = 1
         finally:
@@ -112,13 +114,13 @@ class Tables:
 
 
 @contextmanager
-def _damage_told(fen: str) -> Iterator[None]:
-    """A damaged table is a ValueRepairError."""
+def _damage_reported(fen: str) -> Iterator[None]:
+    """Turns what a damaged table raises into a ValueRepairError."""
     try:
         yield
     except _DAMAGE as error:
-        raise ValueRepairError(f"--syzygy: a damaged table, asked about {fen}: {one_line(error)}") from None
+        raise ValueRepairError(f"--syzygy: a damaged table, probed for {fen}: {one_line(error)}") from None
 
 
-# python-chess believes a table: its sizes, links and pieces lead anywhere in one that is damaged.
+# python-chess does not check what a table says, so that reading a damaged one can raise any of these.
 _DAMAGE = (OSError, ValueError, LookupError, ArithmeticError, AssertionError, RecursionError, struct.error)

@@ -1,4 +1,4 @@
-"""The result of a repair: the page, and the last lines on a terminal. What is claimed comes first."""
+"""The result of a repair as a page and as text for a terminal, with its claims first."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _PLACES = {
     "families": "opening and material families that training never saw",
 }
 OLD, CONTROLLING, NEW = "the old net", "the control", "the repaired net"
-# Of each part the pairs that are compared: the file, the comparison's number in it, and who is A and B.
+# The pairs of nets that are compared on each part: the file's ending, the number of the comparison in it, A and B.
 _PAIRS = (("", 0, OLD, NEW),)
 _PAIRS_CONTROL = (*_PAIRS, ("-control", 0, CONTROLLING, NEW), ("", 1, OLD, CONTROLLING))
 _OPPONENTS = {"old": OLD, "control": CONTROLLING}
-# By how much fewer candidates a net that learned them had than the control, at most: docs/proof.md, `sampled`.
+# The best effect of candidates measured so far, as a share of the control's candidates: docs/proof.md, `sampled`.
 BEST_KNOWN = 0.076
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is claimed of the repaired net: a `name`, whether it is `shown`, and by which figures (`why`)."""
+    """A claim about the repaired net: its `name`, whether it is `shown`, and the figures that decide it (`why`)."""
 
     name: str
     shown: bool
@@ -55,29 +55,29 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class NetComparison:
-    """Two nets, `first` (A) and `second` (B), on the positions of a part of the split: `found` is the comparison as
-    `vr remeasure --json` has it."""
+    """Two nets, `first` (A) and `second` (B), on the positions of a part of the split; `figures` is the comparison as
+    `vr remeasure --json` prints it."""
 
     part: str
     first: str
     second: str
-    found: Mapping[str, Any]
+    figures: Mapping[str, Any]
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """A row for each kind of position; see `judge.by_kind.KindRow`."""
-        rows: Sequence[Mapping[str, Any]] = self.found["by_kind"]
+        rows: Sequence[Mapping[str, Any]] = self.figures["by_kind"]
         return rows
 
     @property
     def recalibrated(self) -> Mapping[str, Any] | None:
         """The candidates among positions of games, each net recalibrated; see `judge.recalibration.Recalibration`."""
-        found: Mapping[str, Any] | None = self.found["recalibrated"]
-        return found
+        recalibrated: Mapping[str, Any] | None = self.figures["recalibrated"]
+        return recalibrated
 
     @property
     def sentence(self) -> str:
-        """What it shows beyond scale, in words."""
+        """What the comparison shows beyond a change of scale, in words."""
         if self.recalibrated is None:
             return "too few positions for curves"
         words = {"A": self.first, "B": self.second}
@@ -86,10 +86,12 @@ class NetComparison:
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """The result of a repair: the nets (`control` is None where none was trained), what was `judged`, games before
-    families, the old net first of each; `rejudged`, what a deeper judge says; what `vr match --json` said of the
-    repaired net's `matches`, by opponent; the seconds that were `planned`, and those it `took`; the `page` that shows
-    it."""
+    """The result of a repair.
+
+    `repaired` and `control` are the nets' files (no control: None), `judged` their comparisons, on games first, then on
+    families, `rejudged` the figures of a deeper judge (None without one), `matches` the repaired net's matches by
+    opponent as `vr match --json` prints them, `planned` and `took` the seconds, `page` the HTML page of all this.
+    """
 
     page: Path
     repaired: Path
@@ -102,67 +104,70 @@ class RepairOutcome:
 
     @property
     def better_judge(self) -> Claim:
-        """Whether its values are nearer to the judge's than the old net's, for each kind of held-out position; and none
-        is shown to be worse by the deeper judge."""
-        pairs = [each for each in self.judged if (each.first, each.second) == (OLD, NEW)]
+        """Whether the repaired net's values are nearer to the judge's than the old net's, for each kind of held-out
+        position, and the deeper judge shows no kind to be worse."""
+        pairs = [pair for pair in self.judged if (pair.first, pair.second) == (OLD, NEW)]
         doubts = [
-            f"on {_PLACES[each.part]} {_named(doubtful)}"
-            for each in pairs
-            if (doubtful := [row for row in each.rows if not Interval.of_figures(row["change"]).high < 0])
+            f"on {_PLACES[pair.part]} {_named(doubtful)}"
+            for pair in pairs
+            if (doubtful := [row for row in pair.rows if not Interval.of_figures(row["change"]).high < 0])
         ]
         if worse := [row for row in self._by_deeper_judge if Interval.of_figures(row["change"]).low > 0]:
             doubts.append(f"by the deeper judge {_named(worse)}")
-        if not all(each.found["judge"]["beside"] for each in pairs):
+        if not all(pair.figures["judge"]["beside"] for pair in pairs):
             doubts.append("beside the games, where a search looks most, no position was judged")
         if doubts:
             return Claim("better judge", False, f"the squared error is not shown to be smaller {'; '.join(doubts)}")
-        where = " and on ".join(_PLACES[each.part] for each in pairs)
+        where = " and on ".join(_PLACES[pair.part] for pair in pairs)
         return Claim("better judge", True, f"the squared error is smaller for each kind of position, on {where}")
 
     @property
     def _by_deeper_judge(self) -> Sequence[Mapping[str, Any]]:
-        """Its rows by kind; none where there is no such judge."""
+        """The deeper judge's rows, by kind of position; empty without such a judge."""
         rows: Sequence[Mapping[str, Any]] = [] if self.rejudged is None else self.rejudged["comparisons"][0]["by_kind"]
         return rows
 
     @property
     def better_player(self) -> Claim:
-        """Whether it wins against the old net where both are searched as broadly."""
+        """Whether the repaired net beats the old one, with both searched equally broadly."""
         match = self.matches[OLD]
         elo = _elo(match)
         return Claim("better player", elo["low"] is not None and elo["low"] > 0, f"at equal breadth {_match(match)}")
 
     @property
     def owed_to_candidates(self) -> Claim | None:
-        """Whether the candidates did it: the repaired net against the control on families; None without a control."""
+        """Whether the gain comes from the candidates: the repaired net against the control, on families of positions.
+
+        None without a control.
+        """
         pair = next((j for j in self.judged if (j.part, j.first, j.second) == ("families", CONTROLLING, NEW)), None)
         if pair is None:
             return None
         name, where = "owed to the candidates", f"on {_PLACES['families']}"
-        if (found := pair.recalibrated) is None:
+        if (comparison := pair.recalibrated) is None:
             return Claim(name, False, f"too few positions {where} for curves")
-        said = f"{where}, each net recalibrated, {Interval.of_figures(found['share']).points} against the control"
-        if (power := power_of(found)) is None:
-            return Claim(name, False, f"{said}; too few games to tell")
+        why = f"{where}, each net recalibrated, {Interval.of_figures(comparison['share']).points} against the control"
+        if (power := power_of(comparison)) is None:
+            return Claim(name, False, f"{why}; too few games to tell")
         best = f"{100 * BEST_KNOWN:g} % fewer candidates"
-        said += f"; the best effect known ({best}) would be shown with a probability of {100 * power:.0f} %"
-        return Claim(name, found["finding"] == "fewer", said)
+        why += f"; the best effect known ({best}) would be shown with a probability of {100 * power:.0f} %"
+        return Claim(name, comparison["finding"] == "fewer", why)
 
     @property
     def claims(self) -> list[Claim]:
-        """All that is claimed, in the order of importance."""
-        found = [self.better_judge, self.better_player, self.owed_to_candidates]
-        return [claim for claim in found if claim is not None]
+        """All claims, the most important first."""
+        claims = [self.better_judge, self.better_player, self.owed_to_candidates]
+        return [claim for claim in claims if claim is not None]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, JSON-able; `judged` with the comparisons as `vr remeasure --json` has them."""
+        """The outcome, JSON-able; `judged` has the comparisons as `vr remeasure --json` prints them."""
         owed = self.owed_to_candidates
         return {
             "better_judge": asdict(self.better_judge),
             "better_player": asdict(self.better_player),
             "owed_to_candidates": None if owed is None else asdict(owed),
             "judged": [
-                {"part": each.part, "first": each.first, "second": each.second, **each.found} for each in self.judged
+                {"part": pair.part, "first": pair.first, "second": pair.second, **pair.figures} for pair in self.judged
             ],
             "rejudged": None if self.rejudged is None else dict(self.rejudged),
             "matches": dict(self.matches),
@@ -175,29 +180,30 @@ class RepairOutcome:
 
     def lines(self) -> list[str]:
         """The result as text for a terminal."""
-        said = [claim.line for claim in self.claims]
-        for each in self.judged:
-            said += ["", *_kind_lines(_title(each), each.rows)]
+        text = [claim.line for claim in self.claims]
+        for pair in self.judged:
+            text += ["", *_kind_lines(_title(pair), pair.rows)]
         if self.rejudged is not None:
-            said += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
-        said += ["", *(f"match against {name}: {_match(found)}" for name, found in self.matches.items())]
+            text += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
+        text += ["", *(f"match against {name}: {_match(match)}" for name, match in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
-        said.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
-        return [*said, f"nets: {', '.join(nets)}" if len(nets) > 1 else f"net: {nets[0]}", f"report: {self.page}"]
+        text.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
+        return [*text, f"nets: {', '.join(nets)}" if len(nets) > 1 else f"net: {nets[0]}", f"report: {self.page}"]
 
 
-def power_of(found: Mapping[str, Any]) -> float | None:
-    """The probability that the control's test shows the best effect known, given how wide its interval came out.
+def power_of(comparison: Mapping[str, Any]) -> float | None:
+    """The probability that the test against the control would show the best effect known, with an interval this wide.
 
-    `found` is a recalibrated comparison with the control, as JSON. None where it has no interval.
+    `comparison` is a recalibrated comparison with the control, as JSON. None if it has no interval.
     """
-    low, high, rate = found["share"]["low"], found["share"]["high"], found["first"]["candidates"]["rate"]
+    low, high = comparison["share"]["low"], comparison["share"]["high"]
+    rate = comparison["first"]["candidates"]["rate"]
     if None in (low, high, rate) or low == high:
         return None
     normal = NormalDist()
     z = normal.inv_cdf(0.975)
-    error = (high - low) / (2 * z)
-    return normal.cdf(BEST_KNOWN * rate / error - z)
+    standard_error = (high - low) / (2 * z)
+    return normal.cdf(BEST_KNOWN * rate / standard_error - z)
 
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -206,33 +212,33 @@ def _named(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _elo(match: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(each for each in match["elo"] if each["level"] == 0.95)
-    return found
+    interval: Mapping[str, Any] = next(interval for interval in match["elo"] if interval["level"] == 0.95)
+    return interval
 
 
-def _match(found: Mapping[str, Any]) -> str:
-    """The result of a match."""
-    score, elo = found["score"], _elo(found)
+def _match(match: Mapping[str, Any]) -> str:
+    """The result of a match, in words."""
+    score, elo = match["score"], _elo(match)
     middle, low, high = (formatted(elo[k], "+.0f") for k in ("value", "low", "high"))
     return (
-        f"Elo {middle} (95 %: {low} to {high}), {found['games']:,} games, "
-        f"+{score['wins']} ={score['draws']} -{score['losses']}; {_breadth(found)}"
+        f"Elo {middle} (95 %: {low} to {high}), {match['games']:,} games, "
+        f"+{score['wins']} ={score['draws']} -{score['losses']}; {_breadth(match)}"
     )
 
 
-def _breadth(found: Mapping[str, Any]) -> str:
+def _breadth(match: Mapping[str, Any]) -> str:
     """How broadly both sides of a match searched."""
-    first, second = (formatted(each, ".2f") for each in found["effective_root_moves"])
-    said = f"effective root moves {first}, the opponent's {second}"
-    if advised := found.get("advised"):
-        said += f"; by the searches of its games q_scale={advised['q_scale']:g} for {advised['player']} would be due"
-    return said
+    first, second = (formatted(moves, ".2f") for moves in match["effective_root_moves"])
+    text = f"effective root moves {first}, the opponent's {second}"
+    if advised := match.get("advised"):
+        text += f"; its searches suggest q_scale={advised['q_scale']:g} for {advised['player']}"
+    return text
 
 
 def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
-    """A row by kind: which, how many positions, the squared errors, and the candidates at each threshold.
+    """The cells of a kind of position: name, number, squared errors, change in candidates at each threshold.
 
-    Of `sampled` positions there are only differences: an error itself is estimated too coarsely by few of them.
+    `sampled` positions are too few to estimate the errors themselves; the row then has their difference alone.
     """
     errors = [] if sampled else [formatted(error, ".4f") for error in row["squared_error"]]
     return [
@@ -256,12 +262,12 @@ def _kind_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool 
     yield from table_lines(columns, (_cells(row, sampled=sampled) for row in rows))
 
 
-def _title(each: NetComparison) -> str:
-    return f"A = {each.first}, B = {each.second}, on {_PLACES[each.part]}"
+def _title(pair: NetComparison) -> str:
+    return f"A = {pair.first}, B = {pair.second}, on {_PLACES[pair.part]}"
 
 
-def _rejudged_title(found: Mapping[str, Any]) -> str:
-    judged = f"by {found['judge']}, which judged {found['judged']:,} of {found['positions']:,}"
+def _rejudged_title(rejudged: Mapping[str, Any]) -> str:
+    judged = f"by {rejudged['judge']}, which judged {rejudged['judged']:,} of {rejudged['positions']:,}"
     return f"A = {OLD}, B = {NEW}, {judged}"
 
 
@@ -271,16 +277,16 @@ def _rejudged_title(found: Mapping[str, Any]) -> str:
 def finish(repair: Repair) -> RepairOutcome:
     """Reads the results of the stages, writes the page and returns the outcome.
 
-    Raises ValueRepairError where a stage's file is not what it should be.
+    Raises ValueRepairError if the file of a stage cannot be read or has other contents.
     """
     folder, settings = repair.folder, repair.plan.settings
     try:
         judged = list(_judged(folder, settings.control))
-        again = any(stage.output == REJUDGED for stage in repair.plan.stages)
-        rejudged = _read(folder / REJUDGED)["rejudged"] if again else None
+        has_deeper_judge = any(stage.output == REJUDGED for stage in repair.plan.stages)
+        rejudged = _read(folder / REJUDGED)["rejudged"] if has_deeper_judge else None
         opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
         matches = {words: _read(folder / f"match-{name}.json") for name, words in opponents.items()}
-        noted = [noted for stage in repair.plan.stages if (noted := repair.notes.of(stage)) is not None]
+        notes = [note for stage in repair.plan.stages if (note := repair.notes.of(stage)) is not None]
         outcome = RepairOutcome(
             folder / PAGE,
             folder / REPAIRED,
@@ -288,19 +294,19 @@ def finish(repair: Repair) -> RepairOutcome:
             judged,
             rejudged,
             matches,
-            sum(each.expected for each in noted),
-            sum(each.seconds for each in noted),
+            sum(note.expected for note in notes),
+            sum(note.seconds for note in notes),
         )
         document = _document(repair, outcome)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueRepairError(f"{folder}: what the stages found cannot be read: {one_line(error)}") from None
+        raise ValueRepairError(f"{folder}: the results of the stages cannot be read: {one_line(error)}") from None
     with written_whole(outcome.page, None) as partial:
         partial.write_text(document, "utf-8")
     return outcome
 
 
 def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each net's name, and what the store has of it on all positions of games that were held out."""
+    """Each net's name, and its frame of the store (`store.frame`) for the positions of held-out games."""
     import numpy as np
 
     from valuerepair.judge.split import HELD_OUT, read_split
@@ -345,8 +351,8 @@ def _document(repair: Repair, outcome: RepairOutcome) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML."""
-    top = "".join(f"<th>{each}</th>" for each in heads)
+    """An HTML table; heads and cells are HTML, too."""
+    top = "".join(f"<th>{head}</th>" for head in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table>"
 
@@ -357,19 +363,19 @@ def _claims(outcome: RepairOutcome) -> str:
         "whole interval below 0; a better player wins with the whole interval above 0. It is one training: another "
         "seed gives other figures."
     )
-    said = "\n".join(f'<p class="verdict">{escape(claim.line)}</p>' for claim in outcome.claims)
-    return f'{said}\n<p class="small">{note}</p>'
+    claims = "\n".join(f'<p class="verdict">{escape(claim.line)}</p>' for claim in outcome.claims)
+    return f'{claims}\n<p class="small">{note}</p>'
 
 
 def _by_kind(outcome: RepairOutcome) -> str:
     tables = []
-    for each in outcome.judged:
-        beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(each.sentence)}.</p>'
-        tables.append(f"<h3>{escape(_title(each))}</h3>\n{_table_by_kind(each.rows)}\n{beyond}")
+    for pair in outcome.judged:
+        beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(pair.sentence)}.</p>'
+        tables.append(f"<h3>{escape(_title(pair))}</h3>\n{_table_by_kind(pair.rows)}\n{beyond}")
     note = (
         "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
-        "other games, so that a mere change of scale does not count. Candidates: those whose scaled Q is off by the "
-        "threshold. Differences below 0 are better; intervals are at 95 %, of resampled games."
+        "other games, so that a mere change of scale does not count. Candidates: positions where scaled Q is off by "
+        "the threshold or more. Differences below 0 are better; intervals are at 95 %, of resampled games."
     )
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
@@ -380,21 +386,21 @@ def _table_by_kind(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) 
 
 
 def _by_deeper_judge(outcome: RepairOutcome) -> str:
-    """What the judge of the tests says."""
-    if (found := outcome.rejudged) is None:
+    """The figures of the judge that never judged a training position."""
+    if (rejudged := outcome.rejudged) is None:
         return "<p>No deeper judge was asked.</p>"
-    heads = ("net", f"candidates in games at {found['threshold']:g}", "of the first judge's, also by this one",
+    heads = ("net", f"candidates in games at {rejudged['threshold']:g}", "of the first judge's, also by this one",
              "of this one's, found by the first")  # fmt: skip
     rows = [
         (escape(net["name"]), *(_rate(net[name]) for name in ("candidates", "precision", "recall")))
-        for net in found["nets"]
+        for net in rejudged["nets"]
     ]
     note = (
-        "Judged again are positions where both nets' verdicts differ, some that are near the threshold and some of all "
-        "others, drawn by known chances and weighed by these. No net was trained on what this judge says."
+        "The deeper judge searched positions where the verdicts on both nets differ, some near the threshold and some "
+        "of all others, drawn with known probabilities and weighted by their inverse. No net was trained on its values."
     )
-    table = _table_by_kind(found["comparisons"][0]["by_kind"], sampled=True)
-    title = f"<h3>{escape(_rejudged_title(found))}</h3>"
+    table = _table_by_kind(rejudged["comparisons"][0]["by_kind"], sampled=True)
+    title = f"<h3>{escape(_rejudged_title(rejudged))}</h3>"
     return f'{title}\n{table}\n{_table(heads, rows)}\n<p class="small">{note}</p>'
 
 
@@ -404,10 +410,10 @@ def _rate(rate: Mapping[str, Any]) -> str:
 
 
 def _matches(outcome: RepairOutcome) -> str:
-    rows = [(escape(name), escape(_match(found))) for name, found in outcome.matches.items()]
+    rows = [(escape(name), escape(_match(match))) for name, match in outcome.matches.items()]
     note = (
-        "The steeper Q is multiplied by a number that spreads it as widely as the other net's, on held-out games: "
-        "else it would be searched more narrowly."
+        "The steeper Q is multiplied by a number that spreads it as widely as the other net's on held-out games; "
+        "otherwise its search would be narrower."
     )
     return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{note}</p>'
 
@@ -415,8 +421,8 @@ def _matches(outcome: RepairOutcome) -> str:
 def _stages(repair: Repair, outcome: RepairOutcome) -> str:
     rows = []
     for stage in repair.plan.stages:
-        noted = repair.notes.of(stage)
-        took = format_duration(noted.seconds) if noted is not None else "-"
+        note = repair.notes.of(stage)
+        took = format_duration(note.seconds) if note is not None else "-"
         command = f"<code>{escape(repair.command(stage))}</code>"
         rows.append((escape(stage.name), f"{escape(stage.size)}<br>{command}", format_duration(stage.seconds), took))
     rows.append(("all", "", format_duration(outcome.planned), format_duration(outcome.took)))
@@ -426,8 +432,8 @@ def _stages(repair: Repair, outcome: RepairOutcome) -> str:
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _image(figure: Figure, said: str) -> str:
-    """A figure as part of the page."""
+def _image(figure: Figure, description: str) -> str:
+    """A figure as an image within the page."""
     from valuerepair.report import style
 
     with style.house_style():
@@ -435,30 +441,28 @@ def _image(figure: Figure, said: str) -> str:
         content = io.BytesIO()
         figure.savefig(content, format="svg", metadata={"Date": None})
     packed = base64.b64encode(content.getvalue()).decode()
-    return f'<img alt="{escape(said)}" src="data:image/svg+xml;base64,{packed}">'
+    return f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{packed}">'
 
 
 def _training(outcome: RepairOutcome) -> str:
-    """The curve of each training, and how much of what it learned was written."""
+    """The curve of each training, and the share of its change that was written (its amplitude)."""
     from valuerepair.report import training
     from valuerepair.training.train import read_curve
 
-    said = []
+    parts = []
     for net in (outcome.repaired, outcome.control):
         if net is None:
             continue
         drawn, amplitude = training.drawing(str(net)), read_curve(str(net)).about.get("amplitude")
-        said.append(_image(drawn.figure, drawn.said))
+        parts.append(_image(drawn.figure, drawn.said))
         if amplitude is not None:
-            words = (
-                f"Amplitude: lambda {amplitude['lambda']:.2f}, which fitted games best that were held out of training"
-            )
-            said.append(f'<p class="small">{words}.</p>')
-    return "\n".join(said)
+            words = f"Amplitude: lambda {amplitude['lambda']:.2f}, the best fit to games that were held out of training"
+            parts.append(f'<p class="small">{words}.</p>')
+    return "\n".join(parts)
 
 
 def _before_and_after(repair: Repair) -> str:
-    """Net Q against deep Q of each net, on all positions that were held out."""
+    """Net Q against deep Q of each net, on the positions of held-out games."""
     from valuerepair.report import scatter
 
     settings, images, names = repair.plan.settings, [], []

@@ -1,4 +1,4 @@
-"""How broadly each side of a match searched, and how steep the Q of its net is; kept in the tags of the games."""
+"""How broadly each side of a match searched, and how steep its net's Q is; recorded in tags of the games."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TAG = re.compile(r"(\S+) effective moves in (\d+) searches, net Q (\S+) in (\d+
 class Breadth:
     """Sums over moves of our own search: `effective` root moves of `searches`, and `squares` of the net's Q at `roots`.
 
-    Every search of a match begins without a tree, so all its visits belong to its move. A root with a single legal
-    move, or with a proven best move, does not count as a search: its visits do not show breadth. `roots` counts all
-    that the net evaluated.
+    Every search of a match begins without a tree, so all its visits belong to its move. `searches` leaves out roots
+    with a single legal move or a proven best move, whose visits do not show breadth. `roots` counts all roots that the
+    net evaluated.
     """
 
     effective: float = 0.0
@@ -28,7 +28,7 @@ class Breadth:
 
     @staticmethod
     def of(thoughts: Iterable[Thought]) -> Breadth:
-        """The sums over one side's moves; 0 for engines, which do not report their visits."""
+        """The sums over the moves of one side; all 0 for an engine, which does not report its visits."""
         searches = [thought.search for thought in thoughts if thought.search is not None]
         effective = [search.effective_moves for search in searches if len(search.moves) > 1 and search.certain is None]
         effective = [moves for moves in effective if not math.isnan(moves)]
@@ -37,7 +37,7 @@ class Breadth:
 
     @staticmethod
     def of_tag(text: str) -> Breadth:
-        """Reads what `tag` wrote; 0 for any other text."""
+        """Parses the text of `tag`; the sums of any other text are 0."""
         if (match := _TAG.fullmatch(text)) is None:
             return Breadth()
         mean, searches, q, roots = float(match[1]), int(match[2]), float(match[3]), int(match[4])
@@ -51,7 +51,7 @@ class Breadth:
 
     @property
     def mean(self) -> float | None:
-        """Effective root moves of a search on average; None without searches."""
+        """The mean number of effective root moves of a search; None without searches."""
         return self.effective / self.searches if self.searches else None
 
     def __add__(self, other: Breadth) -> Breadth:
@@ -64,7 +64,7 @@ class Breadth:
 
 
 def breadth_tags(game: GameRecord) -> dict[str, str]:
-    """The tags WhiteBreadth and BlackBreadth of a game, for the sides that our own search plays."""
+    """The tags WhiteBreadth and BlackBreadth of a game; only for a side played by our own search."""
     white_first = game.start_fen.split()[1] == "w"
     white_begins = white_first == (len(game.book) % 2 == 0)  # White plays the first of the thoughts
     sides = {"White": game.thoughts[not white_begins :: 2], "Black": game.thoughts[white_begins::2]}

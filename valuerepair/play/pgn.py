@@ -1,4 +1,4 @@
-"""Games as PGN, with the values of every move; a crash costs at most the game being written."""
+"""Games as PGN with a comment on the values of each move; a crash loses at most the game being written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from valuerepair.play.referee import Rules
 
 WRAP_COLUMNS = 100
 _GAME = b"[Event "
-_JOINED = "\0"  # a blank at which no line ends
+_NO_BREAK = "\0"  # a blank at which a line must not end
 # PGN's own words (supplement to the standard, 1994); all other endings are adjudications.
 _TERMINATION = {
     **dict.fromkeys((*RULES, "resigned"), "normal"),
@@ -36,15 +36,15 @@ _TERMINATION = {
 
 
 def today() -> str:
-    """The tag Date of a game that ends now. Otherwise equal games differ in it from day to day."""
+    """The tag Date of a game that ends now, in the local time zone. Equal games of two days differ only in it."""
     return time.strftime("%Y.%m.%d")
 
 
 def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False) -> str:
-    """One game: the seven tags of the standard, `tags`, its ending, then moves with comments; ends in a blank line.
+    """A game as PGN: the seven standard tags, `tags`, tags of its ending, moves with comments, and a blank line.
 
-    Moves of the book have the comment ``book``. That of a played move has values of the position before it, for its
-    side to move: ``q`` in [-1, 1], ``wdl`` per mille, ``n`` (nodes) and, of our own search, ``net``, the net's value
+    The comment of a book move is ``book``. That of a played move has the values of the position before it, for the side
+    to move: ``q`` in [-1, 1], ``wdl`` per mille, ``n`` (nodes) and, of our own search, ``net``, the net's value
     alone. If the search prefers the move there is also ``[%eval]``, as lichess writes it: pawns or moves to mate, for
     White after the move (missing if that is mate), then the depth of the search if it has one. With `timed` there is
     ``[%emt]``, the time of the move as h:mm:ss.sss; games that must be equal from run to run cannot have it.
@@ -90,9 +90,9 @@ def _movetext(game: GameRecord, timed: bool) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Lines of at most `WRAP_COLUMNS`, none of which begins with ``[``: a bracket stays in the line of its brace."""
+    """Lines of at most `WRAP_COLUMNS`. None begins with ``[``: a bracket stays in one line with its brace."""
     lines = textwrap.wrap(text, WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
-    return [line.replace(_JOINED, " ") for line in lines]
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def _comment(thought: Thought, white: bool, timed: bool) -> str:
@@ -102,7 +102,7 @@ def _comment(thought: Thought, white: bool, timed: bool) -> str:
     if timed and thought.seconds:
         marks.append(f"[%emt {_clock_time(thought.seconds)}]")
     if marks:
-        words.append(" ".join(marks).replace(" ", _JOINED))
+        words.append(" ".join(marks).replace(" ", _NO_BREAK))
     if thought.q is not None:
         words.append(f"q={thought.q:+.4f}")
     if thought.wdl is not None:
@@ -117,7 +117,7 @@ def _comment(thought: Thought, white: bool, timed: bool) -> str:
 def _eval(thought: Thought, white: bool) -> list[str]:
     sign, depth = 1 if white else -1, f",{thought.depth}" if thought.depth else ""
     if thought.mate is not None:
-        # The mover's mate is one move nearer after its move, that of the other side is not.
+        # After the move a mate by the mover is one move nearer; a mate by the other side is as far as before.
         moves = thought.mate - (thought.mate > 0)
         return [f"[%eval #{sign * moves}{depth}]"] if moves else []
     return [] if thought.cp is None else [f"[%eval {sign * thought.cp / 100:.2f}{depth}]"]
@@ -132,7 +132,7 @@ def _clock_time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WrittenGame:
-    """A game in a file: its tags, and its text from them to the blank line at its end."""
+    """A game of a file: its tags, and its text from the tags to the blank line at the end."""
 
     tags: Mapping[str, str]
     text: str
@@ -153,7 +153,7 @@ class WrittenGame:
 
 
 def read_written(path: Path) -> tuple[list[WrittenGame], int]:
-    """The complete games of a file that `PgnWriter` wrote, and their bytes; a game that was cut off may follow.
+    """The complete games of a file of `PgnWriter`, and how many bytes they take; a game cut off may follow them.
 
     Raises ValueRepairError for any other file.
     """
@@ -168,22 +168,26 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
             break
         game = WrittenGame.of_text(raw[end : stop + 2].decode("utf-8", "replace"))
         if not game.text.startswith("[Event ") or not game.tags.get("Round", "").isdecimal() or "Run" not in game.tags:
-            raise ValueRepairError(f"{path}: at byte {end} is no game of vr selfplay or vr match; give another -o FILE")
+            raise ValueRepairError(
+                f"{path}: at byte {end} there is no game of vr selfplay or vr match; give another -o FILE"
+            )
         games.append(game)
         end = stop + 2
     rest = raw[end : end + len(_GAME)]
     if not _GAME.startswith(rest) and rest.strip(b"\0"):  # a power cut leaves zeros
-        raise ValueRepairError(f"{path}: at byte {end} is no game of vr selfplay or vr match; give another -o FILE")
+        raise ValueRepairError(
+            f"{path}: at byte {end} there is no game of vr selfplay or vr match; give another -o FILE"
+        )
     return games, end
 
 
 def resumed(
     path: Path, run: str, last: int, planned: str, difference: Callable[[WrittenGame], str]
 ) -> tuple[list[WrittenGame], int]:
-    """The games of a run in a file, in the order of their numbers, and their bytes (without a game that was cut off).
+    """The games of a run in a file, by number, and how many bytes they take, without a game that was cut off.
 
-    Raises ValueRepairError for a game of another run, with `difference` of it, for a repeated game, and for a number
-    above `last`; `planned` names the number of games and the way to raise it.
+    Raises ValueRepairError for a game of another run (`difference` gives the reason), for a repeated game, and for a
+    game number above `last`; `planned` is the text on how many games are planned and how to play more.
     """
     games, size = read_written(path)
     games.sort(key=lambda game: game.number)
@@ -208,12 +212,14 @@ def run_tags(book: str, openings: Sequence[Opening], seed: int, rules: Rules) ->
 
 @contextmanager
 def claimed_games(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Locks a file of games against other processes, as `files.claimed`. Raises ValueRepairError."""
+    """Locks a file of games against other processes (`files.claimed`). Raises ValueRepairError if it is locked."""
     with ExitStack() as held:
         try:
             held.enter_context(claimed(path))
         except HeldError:
-            raise ValueRepairError(f"{path}: another vr writes it; wait for its end or give another -o FILE") from None
+            raise ValueRepairError(
+                f"{path}: another vr is writing it; wait until it ends, or give another -o FILE"
+            ) from None
         except OSError as error:
             raise ValueRepairError(f"{path}: {error.strerror}; give another -o FILE") from None
         yield
@@ -223,7 +229,7 @@ class PgnWriter:
     """Appends games to a file, each with one write; creates the file if it does not exist."""
 
     def __init__(self, path: str | os.PathLike[str], keep: int = 0) -> None:
-        """Keeps the first `keep` bytes and cuts off the rest. Raises ValueRepairError."""
+        """Opens the file and truncates it to its first `keep` bytes. Raises ValueRepairError."""
         self.path = Path(path)
         self._file = -1
         with _disk(self.path):
@@ -251,7 +257,7 @@ class PgnWriter:
 
 @contextmanager
 def _disk(path: Path) -> Iterator[None]:
-    """Turns an OSError into a ValueRepairError that says what happens to the games."""
+    """Turns an OSError into a ValueRepairError that says that the games are kept."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Self-play from the lines of a book: games to a PGN file and a store as they end, resumed where they stopped."""
+"""Self-play from the lines of a book: each finished game goes to a PGN file and a store; a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 
-# Some of the running searches are answered from the cache: twice as many keep the batches full.
+# The cache answers some searches at once, so the batches need twice as many trees to be full.
 TREES_A_BATCH = 2
 _SHARE_OF_MEMORY = 0.5
 TICK_S = 1.0
@@ -45,10 +45,10 @@ TICK_S = 1.0
 
 @dataclass(frozen=True)
 class Contestant:
-    """How the built-in MCTS plays: `nets` are one or two names or files, `how` options of `open_net`.
+    """How the built-in MCTS plays: `nets` are one or two names or files, `how` are the options of `open_net`.
 
-    It plays `parallel` games at a time, None for as many as fill the nets' batches. With `reuse` trees are kept between
-    moves.
+    It plays `parallel` games at a time; None: as many as fill the nets' batches. With `reuse` it keeps the tree from
+    move to move.
     """
 
     nets: tuple[str | None, ...]
@@ -60,50 +60,52 @@ class Contestant:
 
 
 class ForestSource:
-    """Games of the built-in MCTS. A context manager: it opens the nets, and closes them."""
+    """Games of the built-in MCTS. A context manager that closes the nets it has opened."""
 
-    def __init__(self, who: Contestant, rules: Rules, seed: int, games: int) -> None:
+    def __init__(self, contestant: Contestant, rules: Rules, seed: int, games: int) -> None:
         """Raises UsageError and ValueRepairError, as nets and searches do."""
-        if who.nodes < 1:
-            raise UsageError(f"--nodes {who.nodes}: must be at least 1")
-        if who.parallel is not None and who.parallel < 1:
-            raise UsageError(f"--jobs {who.parallel}: must be at least 1")
+        if contestant.nodes < 1:
+            raise UsageError(f"--nodes {contestant.nodes}: must be at least 1")
+        if contestant.parallel is not None and contestant.parallel < 1:
+            raise UsageError(f"--jobs {contestant.parallel}: must be at least 1")
         self._rules, self._seed = rules, seed
         self._stack = ExitStack()
         try:
-            nets = [self._stack.enter_context(open_net(spec, **who.how)) for spec in who.nets]
+            nets = [self._stack.enter_context(open_net(spec, **contestant.how)) for spec in contestant.nets]
             for net in nets:
                 net.tune()
-            self.params = replace(who.params, history_fill=nets[0].history_fill)
-            self.jobs = min(games, who.parallel or _affordable(nets, who.nodes, self.params))
+            self.params = replace(contestant.params, history_fill=nets[0].history_fill)
+            self.jobs = min(games, contestant.parallel or _games_at_once(nets, contestant.nodes, self.params))
             self.nets = nets
-            self.sides, self.facts = _identity(nets, self.params, who)
+            self.sides, self.facts = _identity(nets, self.params, contestant)
             self._players: list[ForestPlayer] = []
             for net, name in zip(nets, _names(nets), strict=True):
-                player = ForestPlayer(net, self.params, who.nodes, trees=self.jobs, name=name, reuse=who.reuse)
+                player = ForestPlayer(
+                    net, self.params, contestant.nodes, trees=self.jobs, name=name, reuse=contestant.reuse
+                )
                 self._stack.callback(player.close, cancel=True)
                 self._players.append(player)
         except BaseException:
             self._stack.close()
             raise
 
-    def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
-        two = [self._players[0], self._players[-1]]
-        with closing(play_games(coming, two, self._rules, self.jobs, seed=self._seed, halted=halted)) as games:
+    def games(self, pairings: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
+        players = [self._players[0], self._players[-1]]
+        with closing(play_games(pairings, players, self._rules, self.jobs, seed=self._seed, halted=halted)) as games:
             yield from games
 
     def input_format(self) -> int:
-        """Of the planes of training records. Raises UsageError where two nets differ: the records are of one format."""
+        """The input format of the training records. Raises UsageError if the two nets have different ones."""
         first, *others = (net.identity.input_format for net in self.nets)
         if others not in ([], [first]):
-            raise UsageError(f"--training: the nets have input formats {first} and {others[0]}; records are of one")
+            raise UsageError(f"--training: the nets have input formats {first} and {others[0]}, but records need one")
         return first
 
     @property
     def fill(self) -> Fill:
         fills = [player.fill for player in self._players]
-        leaves, known, runs = (sum(each[i] for each in fills) for i in range(3))
-        return Fill(leaves, known, runs, max(each.batch for each in fills))
+        leaves, known, runs = (sum(fill[i] for fill in fills) for i in range(3))
+        return Fill(leaves, known, runs, max(fill.batch for fill in fills))
 
     def __enter__(self) -> ForestSource:
         return self
@@ -112,11 +114,11 @@ class ForestSource:
         self._stack.close()
 
 
-def _affordable(nets: Sequence[Net], nodes: int, params: SearchParams) -> int:
-    """The number of games at a time that fills the batches, if memory allows."""
-    wanted = max(TREES_A_BATCH * net.session.streams * net.batch_size for net in nets)
+def _games_at_once(nets: Sequence[Net], nodes: int, params: SearchParams) -> int:
+    """How many games at a time fill the nets' batches, as far as memory allows."""
+    to_fill_batches = max(TREES_A_BATCH * net.session.streams * net.batch_size for net in nets)
     memory = _SHARE_OF_MEMORY * (available_memory() or 8 << 30) / len(nets)
-    return max(1, min(wanted, int(memory // forest_bytes(1, nodes, params))))
+    return max(1, min(to_fill_batches, int(memory // forest_bytes(1, nodes, params))))
 
 
 def _names(nets: Sequence[Net]) -> list[str]:
@@ -124,26 +126,26 @@ def _names(nets: Sequence[Net]) -> list[str]:
     return [f"{name} ({i})" for i, name in enumerate(names, 1)] if len(set(names)) < len(names) else names
 
 
-def _identity(nets: Sequence[Net], params: SearchParams, who: Contestant) -> tuple[tuple[str, str], dict[str, str]]:
-    """The sides' nets, and what else the moves depend on: nodes, parameters, device, the search's revision."""
-    engine, facts = search_facts(nets[0], params, who.nodes)
+def _identity(nets: Sequence[Net], params: SearchParams, player: Contestant) -> tuple[tuple[str, str], dict[str, str]]:
+    """The nets of the two sides; and tags for all else that moves depend on: nodes, parameters, device, search."""
+    engine, facts = search_facts(nets[0], params, player.nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
     words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
-    words += ["reuse=1"] if who.reuse else []
+    words += ["reuse=1"] if player.reuse else []
     return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}
 
 
 class GameSource(Protocol):
     """Plays games: begins them in order, `jobs` at a time, and yields each as it ends."""
 
-    def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]: ...
+    def games(self, pairings: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]: ...
     @property
     def fill(self) -> Fill | None: ...
     @property
     def jobs(self) -> int: ...
 
 
-_HELD_OUT = "held out"  # the tag Chunk of a game whose records all are
+_HELD_OUT = "held out"  # the tag Chunk of a game all of whose records are held out
 
 
 class Chunks(Protocol):
@@ -160,11 +162,11 @@ class Chunks(Protocol):
 
 @dataclass(frozen=True)
 class SelfplayPlan:
-    """What is played: `games` from the openings in turn, the whole book before any line for the second time.
+    """The games of a run: `games` from the openings in turn, the whole book before any line is played again.
 
-    `sides` names what plays White and Black of even games, both alike or changing places; `facts` are tags that every
-    game has and that must not change from run to run (the search, and whatever else its moves depend on). `seed`
-    is None where the search takes none (lc0).
+    `sides` are the two players, which may be the same; they change colours (`pairing`). `facts` are tags of every game
+    that must not change when a run is resumed: the search, and all else that moves depend on. `seed` is None for a
+    search without one (lc0).
     """
 
     openings: Sequence[Opening]
@@ -176,19 +178,19 @@ class SelfplayPlan:
     seed: int | None = 0
 
     def pairing(self, number: int) -> Pairing:
-        """Game `number` of the run. With two players each has both colours, of a line in turn."""
+        """Game `number` of the run. Two players change colours from line to line and when a line is played again."""
         turn, line = divmod(number, len(self.openings))
         white = (turn + line) % 2
         return Pairing(number, self.openings[line], white, 1 - white)
 
     def copies(self) -> int:
-        """How many games have the line and the players of an earlier one: without chance they are the same game."""
+        """How many games have the opening and the White of an earlier one; without randomness they repeat it."""
         pairings = [self.pairing(number) for number in range(self.games)]
         return self.games - len({(p.opening.start_fen, p.opening.moves, self.sides[p.white]) for p in pairings})
 
     @property
     def common(self) -> dict[str, str]:
-        """Tags that all games of this run share: what says that a file is of this run."""
+        """The tags that all games of this run share; a file whose games have others belongs to another run."""
         tags = run_tags(self.book, self.openings, self.seed or 0, self.rules)
         if self.seed is None:
             del tags["Seed"]
@@ -196,16 +198,16 @@ class SelfplayPlan:
 
     @property
     def run(self) -> str:
-        """The digest of all that games depend on."""
+        """A digest of everything that the games depend on."""
         return hashlib.sha256(json.dumps([self.common, self.sides]).encode()).hexdigest()[:16]
 
     def tags(self, number: int) -> dict[str, str]:
-        """The tags of a game beside those of its own."""
+        """The tags of a game that are known before it is played."""
         pairing = self.pairing(number)
         nets = {"WhiteNet": self.sides[pairing.white], "BlackNet": self.sides[pairing.black]}
-        named = {name: text for name, text in pairing.opening.tags.items() if name in ("ECO", "Opening", "Source")}
-        head = {"Event": "vr selfplay", "Site": f"valuerepair {__version__}", "Run": self.run}
-        return {**head, **nets, **self.common, **named}
+        opening = {name: text for name, text in pairing.opening.tags.items() if name in ("ECO", "Opening", "Source")}
+        fixed = {"Event": "vr selfplay", "Site": f"valuerepair {__version__}", "Run": self.run}
+        return {**fixed, **nets, **self.common, **opening}
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ class SelfplayEnd:
 
     @property
     def speed(self) -> dict[str, Any]:
-        """Nodes and games of this run by time, how full the net's batches were, what it knew already; JSON-able."""
+        """The speed of this run, the share of its batches that was filled, and of its evaluations from the cache."""
         new, fill = len(self.games) - self.before, self.fill
         return {
             "seconds": self.seconds,
@@ -239,18 +241,18 @@ class SelfplayEnd:
         return {**figures(self.games), "planned": self.planned, "interrupted": self.interrupted, **self.speed}
 
     def lines(self) -> list[str]:
-        """`as_json` for the user, and what to do next."""
-        said, new = lines(figures(self.games)), len(self.games) - self.before
+        """The figures of `as_json` as text, and the next command."""
+        text, new = lines(figures(self.games)), len(self.games) - self.before
         if new and self.nodes:
             speed = self.speed
-            filled, known = speed["batch_fill"], speed["known_evaluations"]
+            filled, cached = speed["batch_fill"], speed["known_evaluations"]
             more = f", batches {100 * filled:.0f} % full" if filled is not None else ""
-            more += f", {100 * known:.0f} % of evaluations known from before" if known is not None else ""
+            more += f", {100 * cached:.0f} % of evaluations from the cache" if cached is not None else ""
             rate = f"{speed['games_per_hour']:,.0f} games/h, {format_rate(speed['nodes_per_second'])}"
-            said.append(f"  {new:,} in {format_duration(self.seconds)}: {rate}{more}")
+            text.append(f"  {new:,} in {format_duration(self.seconds)}: {rate}{more}")
         if self.store is not None and not self.interrupted:
-            said.append(f"next: vr stats{'' if self.store == DEFAULT_PATH else f' --db {shlex.quote(self.store)}'}")
-        return said
+            text.append(f"next: vr stats{'' if self.store == DEFAULT_PATH else f' --db {shlex.quote(self.store)}'}")
+        return text
 
 
 def play_selfplay(
@@ -263,16 +265,15 @@ def play_selfplay(
     command: str = "vr selfplay",
     progress: Progress,
 ) -> SelfplayEnd:
-    """Plays what of the plan is not in the PGN file `path` yet.
+    """Plays the games of the plan that the PGN file `path` does not have yet.
 
-    A game that ends goes to `chunks`, then to the file, then to `store`, so that what a file has is everywhere. SIGINT
-    and SIGTERM end the run; games being played are given up, and played again by the next one. Raises ValueRepairError
-    for a file of another run (a net swapped, another book) and where it cannot be written, UsageError for chunks of
-    another.
+    A finished game goes to `chunks`, then to the file, then to `store`: a game in the file is in all three. SIGINT and
+    SIGTERM end the run; the next run plays its unfinished games again. Raises ValueRepairError for a file of another
+    run (a net swapped, another book) and for one that cannot be written, UsageError for chunks of another run.
     """
     with claimed_games(path):
-        asked = f"{plan.games} games; give more of them (--repeat)"
-        games, size = resumed(Path(path), plan.run, plan.games - 1, asked, lambda game: _difference(game, plan))
+        planned = f"{plan.games} games; give more of them (--repeat)"
+        games, size = resumed(Path(path), plan.run, plan.games - 1, planned, lambda game: _difference(game, plan))
         written = [played(game) for game in games]
         if chunks is not None:
             _check_chunks(Path(path), games, chunks)
@@ -293,9 +294,9 @@ def play_selfplay(
 def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
     begun = time.monotonic()
     done, turns = {game.number for game in keeper.games}, Turns(source.jobs, shared=True)
-    shown, nodes = 0.0, 0
+    noted_at, nodes = 0.0, 0
 
-    def coming() -> Iterator[Pairing]:
+    def pairings() -> Iterator[Pairing]:
         for number in range(plan.games):
             if number not in done:
                 turns.comes(number)
@@ -304,13 +305,13 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
     progress.set_total(plan.games)
     progress.advance(before)
     with signals.counted():
-        for record in source.games(coming(), lambda: signals.count() > 0):
+        for record in source.games(pairings(), lambda: signals.count() > 0):
             keeper.keep(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
             turns.ended(record.number, len(record.thoughts))
-            if now - shown >= TICK_S:
-                shown = now
+            if now - noted_at >= TICK_S:
+                noted_at = now
                 left = turns.remaining(plan.games - len(keeper.games))
                 progress.note(_note(keeper.games, nodes / (now - begun), left))
             progress.advance()
@@ -321,15 +322,15 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
 
 
 def _note(games: Sequence[PlayedGame], rate: float, left: Remaining | None) -> str:
-    """Results so far, nodes a second, and the time left by the model of games side by side."""
+    """The results so far, nodes per second, and an estimate of the time left."""
     wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
-    about = f", about {format_duration(left.seconds)} left" if left is not None else ""
+    time_left = f", about {format_duration(left.seconds)} left" if left is not None else ""
     draws = sum(game.z == 0 for game in games)
-    return f"+{wins:,} ={draws:,} -{losses:,}, {rate:,.0f} nodes/s{about}"
+    return f"+{wins:,} ={draws:,} -{losses:,}, {rate:,.0f} nodes/s{time_left}"
 
 
 class _Keeper:
-    """Keeps games: training records, PGN, store."""
+    """Writes games to the training records, the PGN file and the store."""
 
     def __init__(
         self, plan: SelfplayPlan, writer: PgnWriter, store: Store | None, chunks: Chunks | None, command: str
@@ -343,7 +344,7 @@ class _Keeper:
             self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed or 0, versions))
 
     def keep(self, record: GameRecord) -> None:
-        """A game has ended."""
+        """Writes a finished game."""
         tags = {**self._plan.tags(record.number), "Date": today()}
         if self._chunks is not None and (chunk := self._chunks.write(record)) is not None:
             tags["Chunk"] = chunk.name if chunk.exists() else _HELD_OUT
@@ -352,7 +353,7 @@ class _Keeper:
         self.note([played(WrittenGame.of_text(text))])
 
     def end(self, state: str) -> None:
-        """The run ends."""
+        """Records in the store that the run has ended."""
         if self.store is not None and self._run is not None:
             self.store.end_run(self._run, state, {"games": len(self.games), "planned": self._plan.games})
 
@@ -360,7 +361,7 @@ class _Keeper:
         self._writer.close()
 
     def note(self, games: Sequence[PlayedGame]) -> None:
-        """Adds games that are in the file: to those of the run, and to the store."""
+        """Adds games that the file has to those of the run and to the store."""
         self.games += games
         if self.store is not None and self._run is not None and games:
             openings = [self._plan.openings[game.opening] for game in games]
@@ -373,19 +374,19 @@ class _Keeper:
 
 
 def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> None:
-    """Raises UsageError where a game of the file lacks its training records, or the folder has those of others.
+    """Raises UsageError if a game of the file lacks its training records, or the folder has those of other games.
 
-    One chunk more than the file knows is what a kill leaves: a game's records come before the game.
+    A killed run may leave one chunk more than games: a game's records are written before the game.
     """
-    known = set()
+    expected = set()
     for game in games:
         if game.tags.get("Chunk") == _HELD_OUT:
             continue
         chunk, end = chunks.path(game.number), played(game)
-        # 0.1.0 wrote neither tag: there any game that was decided may have records.
-        of_old = "Date" not in game.tags and end.z is not None and end.plies > 0
-        if "Chunk" in game.tags or of_old:
-            known.add(game.tags.get("Chunk", chunk.name))
+        # 0.1.0 wrote neither tag: any decided game may have records.
+        from_0_1 = "Date" not in game.tags and end.z is not None and end.plies > 0
+        if "Chunk" in game.tags or from_0_1:
+            expected.add(game.tags.get("Chunk", chunk.name))
             if not chunk.exists():
                 raise UsageError(
                     f"{chunk} is not there, but its game, Round {game.number + 1}, is in {path}: give the folder of "
@@ -397,7 +398,7 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
                 "another -o FILE"
             )
     folder = chunks.path(0).parent
-    others = sorted(chunk.name for chunk in folder.glob("game_*.gz") if chunk.name not in known)
+    others = sorted(chunk.name for chunk in folder.glob("game_*.gz") if chunk.name not in expected)
     if len(others) > 1:
         raise UsageError(
             f"{folder}: {others[0]} and {len(others) - 1:,} more are not of games in {path}: give the folder of its "
@@ -407,12 +408,12 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
 
 def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
     """The first difference between a written game and this run, in words."""
-    now = plan.tags(game.number)
+    planned = plan.tags(game.number)
     for name in ("WhiteNet", "BlackNet"):
-        if game.tags.get(name) != now[name]:
+        if game.tags.get(name) != planned[name]:
             was = game.tags.get(name, "not given")
-            return f"the net was {was}, now it is {now[name]}, and must not change within a run"
+            return f"the net was {was}, now it is {planned[name]}, and must not change within a run"
     for name in (*plan.common, "Seed"):
-        if game.tags.get(name) != now.get(name):
-            return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {now.get(name, 'not given')!r}"
-    return "they were not played by vr selfplay"
+        if game.tags.get(name) != planned.get(name):
+            return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {planned.get(name, 'not given')!r}"
+    return "it was not played by vr selfplay"

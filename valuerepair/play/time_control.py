@@ -1,4 +1,4 @@
-"""How long a side may think: a number of nodes, a time a move, or a clock with increment."""
+"""How long a side may think: a number of nodes or a time per move, or a clock with increment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMS = "nodes=800, movetime=100ms or a clock as 10+0.1 (seconds and increment)
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Milliseconds left and increment a move, of White and of Black."""
+    """The time left and the increment per move of each side, in milliseconds."""
 
     white: int
     black: int
@@ -26,10 +26,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class TimeControl:
-    """One of three: `nodes` a move, `movetime` a move (ms), or a clock of `base` and `increment` (ms).
+    """One of three limits: `nodes` per move, `movetime` per move (ms), or a clock with `base` and `increment` (ms).
 
     The clock of a game is a `Clock` that `start` makes and `after` advances. `margin` (ms) is how far a side may exceed
-    its time; by the clock it then has 0 left.
+    its time; a side that does has 0 left on its clock.
     """
 
     nodes: int | None = None
@@ -44,7 +44,7 @@ class TimeControl:
         return self.base is not None
 
     def start(self) -> Clock:
-        """The clock before the first move, which has the increment if there is no base. Only `by_clock`."""
+        """The clock before the first move; it shows the increment if the base is 0. ValueError if not `by_clock`."""
         if self.base is None:
             raise ValueError(f"{self} has no clock")
         begin = self.base or self.increment
@@ -98,7 +98,7 @@ def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
 
 
 def parse_control(nodes: str | None, movetime: str | None, clock: str | None, margin: int) -> TimeControl | None:
-    """The match's limit of a move: one of the three, or None. Raises UsageError."""
+    """A match's time control from the texts of --nodes, --movetime and --tc; None without one, UsageError for two."""
     texts = {"nodes": nodes, "movetime": movetime, "tc": clock}
     limits = {name: text for name, text in texts.items() if text is not None}
     if len(limits) > 1:

@@ -27,10 +27,10 @@ ALL_MARKS: tuple[Mark, ...] = get_args(Mark)
 class Leaf:
     """A position of a family, in its tree.
 
-    `level` is 0 for the root, `after` the index in the list of the parent, from which the position was reached (-1 for
-    the root); `distance` is in plies, for children the rank of the policy's move; `later`: it comes after the parent in
-    the game. `move` (SAN) is the move that leads here, or for an earlier position the one that was played there. Values
-    are from the side to move, None if missing. `disagreement` is that of the question, calibrated or not.
+    `level` is the depth in the tree (root: 0), `after` the parent's index in the list of leaves (root: -1). `distance`
+    is in plies; for children it is the rank of the policy's move. `later`: the position comes after its parent in the
+    game. `move` (SAN) leads to this position, or, if it comes before its parent, was played in it. Values are from the
+    side to move, None if missing. `disagreement` is net Q - deep Q, with net Q calibrated if the question says so.
     """
 
     position_id: int
@@ -58,9 +58,9 @@ class Leaf:
 
 
 def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
-    """A position's family for the question's net and oracle, in the order of the tree; empty without one.
+    """The family of a position for the question's net and oracle, in the order of the tree; empty if it has none.
 
-    Raises ValueRepairError if they have scored no position.
+    Raises ValueRepairError if this net and oracle have scored no position.
     """
     pair = store.pick(question.net, question.oracle)
     root = families.roots_of(store, *pair, [position_id]).get(position_id)
@@ -74,22 +74,22 @@ def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
 def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Question) -> dict[int, list[Leaf]]:
     """The families of these roots, by root, each in the order of its tree."""
     alpha = store.alpha(*pair, question.alpha).value
-    found = {root: each for root, each in families.members(store, *pair, roots).items() if len(each) > 1}
-    judged = _judged(store, [member for each in found.values() for member in each], question)
-    return {root: list(_tree(each, judged, alpha, question)) for root, each in found.items()}
+    by_root = {root: members for root, members in families.members(store, *pair, roots).items() if len(members) > 1}
+    net_q = _net_q(store, [member for members in by_root.values() for member in members], question)
+    return {root: list(_tree(members, net_q, alpha, question)) for root, members in by_root.items()}
 
 
-def _judged(store: Store, members: Sequence[Member], question: Question) -> dict[int, float]:
+def _net_q(store: Store, members: Sequence[Member], question: Question) -> dict[int, float]:
     """The net's Q by position, calibrated if the question is for calibrated Q."""
     net_q = {member.position_id: member.net_q for member in members if member.net_q is not None}
     if question.calibration == "none" or not net_q:
         return net_q
     curve = store.calibration(question).calibration
-    found = calibrated_of(store.connection, curve, list(net_q), list(net_q.values()))
-    return dict(zip(net_q, found.tolist(), strict=True))
+    calibrated = calibrated_of(store.connection, curve, list(net_q), list(net_q.values()))
+    return dict(zip(net_q, calibrated.tolist(), strict=True))
 
 
-def _tree(members: Sequence[Member], judged: Mapping[int, float], alpha: float, question: Question) -> Iterator[Leaf]:
+def _tree(members: Sequence[Member], net_q: Mapping[int, float], alpha: float, question: Question) -> Iterator[Leaf]:
     """The leaves of a family from the root on, parents before children."""
     by_id = {member.position_id: member for member in members}
     reached: dict[int, list[Member]] = {}
@@ -102,7 +102,7 @@ def _tree(members: Sequence[Member], judged: Mapping[int, float], alpha: float, 
     while stack:
         member, level, after = stack.pop()
         parent_id = member.parent_id if member.parent_id in by_id else root.position_id
-        yield _leaf(member, None if level == 0 else by_id[parent_id or 0], level, after, judged, alpha, question)
+        yield _leaf(member, None if level == 0 else by_id[parent_id or 0], level, after, net_q, alpha, question)
         new = [child for child in reached.get(member.position_id, []) if child.position_id not in seen]
         seen |= {child.position_id for child in new}
         new.sort(key=lambda child: (STEPS.index(child.step or "game"), child.distance, child.position_id), reverse=True)
@@ -115,13 +115,13 @@ def _leaf(
     parent: Member | None,
     level: int,
     after: int,
-    judged: Mapping[int, float],
+    net_q: Mapping[int, float],
     alpha: float,
     question: Question,
 ) -> Leaf:
     deep_q = finite(float(values.deep_q(np.array(member.deep, np.float64), alpha, question.q_from)))
-    net_q = judged.get(member.position_id)
-    off = None if net_q is None or deep_q is None else net_q - deep_q
+    q = net_q.get(member.position_id)
+    disagreement = None if q is None or deep_q is None else q - deep_q
     later, move = (True, "") if parent is None else _move(parent, member)
     return Leaf(
         member.position_id,
@@ -136,30 +136,30 @@ def _leaf(
         member.fen,
         member.net_q,
         deep_q,
-        off,
-        _mark(member, off, question.threshold),
+        disagreement,
+        _mark(member, disagreement, question.threshold),
     )
 
 
-def _mark(member: Member, off: float | None, threshold: float) -> Mark:
-    if off is not None:
-        found = is_candidate(off, threshold)
+def _mark(member: Member, disagreement: float | None, threshold: float) -> Mark:
+    if disagreement is not None:
+        candidate = is_candidate(disagreement, threshold)
         if member.stage == INFERRED:
-            return "inferred candidate" if found else "inferred none"
-        return "candidate" if found else "none"
+            return "inferred candidate" if candidate else "inferred none"
+        return "candidate" if candidate else "none"
     if member.failure is not None:
         return "failed"
     return "not searched" if member.cut_at is None else "cut"
 
 
 def _move(parent: Member, member: Member) -> tuple[bool, str]:
-    """Whether a position comes after its parent in the game, and the move to show (see `Leaf`)."""
+    """`Leaf.later` and `Leaf.move` of a position."""
     same, ours, theirs = parent.start_fen == member.start_fen, member.moves, parent.moves
     if same and len(ours) > len(theirs) and ours[: len(theirs)] == theirs:
         return True, _san(parent.fen, ours[len(theirs) :])
     if same and ours == theirs[: len(ours)]:
         return False, _san(member.fen, theirs[len(ours) : len(ours) + 1])
-    # The position came up before, with another history.
+    # The store has the position with another history.
     return member.step != "parent", ""
 
 
@@ -196,16 +196,18 @@ def lines(leaves: Sequence[Leaf], here: int, threshold: float, *, unicode: bool 
     """The tree as text for a terminal, with a mark at the position `here`."""
     if not leaves:
         return ["family    none: vr expand reached nothing from it"]
-    found = sum(leaf.candidate for leaf in leaves)
-    guessed = sum(leaf.mark == "inferred candidate" for leaf in leaves)
+    candidates = sum(leaf.candidate for leaf in leaves)
+    inferred = sum(leaf.mark == "inferred candidate" for leaf in leaves)
     marks = MARKS if unicode else _PLAIN
-    left = [f"{stem}{marks[leaf.mark]} {way(leaf)}" for stem, leaf in zip(_stems(leaves, unicode), leaves, strict=True)]
-    width = max(map(len, left))
+    left_parts = [
+        f"{stem}{marks[leaf.mark]} {way(leaf)}" for stem, leaf in zip(_stems(leaves, unicode), leaves, strict=True)
+    ]
+    width = max(map(len, left_parts))
     shown = [
         f"family    of position {leaves[0].position_id}: {len(leaves) - 1:,} positions reached from it; "
-        f"of all, candidates at {threshold:g}: {found:,}, by inferred values {guessed:,} of them",
+        f"candidates at {threshold:g}: {candidates:,}, {inferred:,} of them by inferred values",
     ]
-    for text, leaf in zip(left, leaves, strict=True):
+    for text, leaf in zip(left_parts, leaves, strict=True):
         end = "  <- this one" if leaf.position_id == here else ""
         shown.append(f"{text:<{width}}  {leaf.position_id:>7}  {_values(leaf)}{end}".rstrip())
     present = {leaf.mark for leaf in leaves}
@@ -234,7 +236,7 @@ def _values(leaf: Leaf) -> str:
 def _stems(leaves: Sequence[Leaf], unicode: bool) -> Iterator[str]:
     """The line drawing before each position."""
     down, along, last = ("│  ", "├─ ", "└─ ") if unicode else ("|  ", "|- ", "`- ")
-    ends = {leaf.after: i for i, leaf in enumerate(leaves)}  # the last one of each parent
+    ends = {leaf.after: i for i, leaf in enumerate(leaves)}  # the last child of each parent
     open_levels: list[bool] = []
     for i, leaf in enumerate(leaves):
         if leaf.level == 0:
@@ -262,9 +264,9 @@ _GAME = 0
 
 class TreePlace(NamedTuple):
     """Where a position is drawn: horizontally in plies from the root, vertically in lanes. `after` is the index of the
-    position that a stroke comes from (-1: none).
+    position from which a stroke is drawn to this one (-1: none).
 
-    The game runs along lane 0. A line continues in the lane of its parent, or in one of its own; each child has a lane.
+    The game lies in lane 0. A line continues in the lane of its parent or has its own; each child has its own lane.
     """
 
     ply: int
@@ -273,59 +275,60 @@ class TreePlace(NamedTuple):
 
 
 def places(leaves: Sequence[Leaf]) -> list[TreePlace]:
-    """The places of a family's positions, in their order; no two have the same."""
+    """The places of a family's positions, in the order of `leaves`; no two are the same."""
     drawn = [TreePlace(0, _GAME, -1)] * len(leaves)
     taken = {(0, _GAME)}
     # Nearer to the root first: positions of the first round get the lanes next to it.
     for parent in sorted(range(len(leaves)), key=lambda i: (leaves[i].level, i)):
         for branch in _branches(leaves, parent):
             here = drawn[parent]
-            plies = [here.ply + _step(leaves[i]) for i in branch]
+            plies = [here.ply + _ply_offset(leaves[i]) for i in branch]
             lane = _lane(leaves[branch[0]].step, here, plies, taken)
             after = parent
             for i, ply in zip(branch, plies, strict=True):
                 drawn[i] = TreePlace(ply, lane, after)
                 after = i
-            # Another stroke may run along the game; a lane of its own belongs to a line all the way.
+            # A line takes its lane all the way; in the game's lane only positions take a place.
             first = here.ply + (1 if plies[-1] > here.ply else -1)
-            way = range(min(first, plies[-1]), max(first, plies[-1]) + 1)
-            taken |= {(ply, lane) for ply in (plies if lane == _GAME else way)}
+            stretch = range(min(first, plies[-1]), max(first, plies[-1]) + 1)
+            taken |= {(ply, lane) for ply in (plies if lane == _GAME else stretch)}
     return drawn
 
 
 def _branches(leaves: Sequence[Leaf], parent: int) -> Iterator[list[int]]:
-    """The positions reached from a parent, in rows that are drawn as one stroke."""
-    mine = [i for i, leaf in enumerate(leaves) if leaf.after == parent]
-    game = [i for i in mine if leaves[i].step in ("parent", "game")]
+    """The positions reached from a parent, in groups that are each drawn as one stroke."""
+    children = [i for i, leaf in enumerate(leaves) if leaf.after == parent]
+    game = [i for i in children if leaves[i].step in ("parent", "game")]
     for later in (False, True):
         yield from _distinct([i for i in game if leaves[i].later == later], leaves)
-    yield from _distinct([i for i in mine if leaves[i].step == "line"], leaves)
-    yield from ([i] for i in mine if leaves[i].step == "child")
+    yield from _distinct([i for i in children if leaves[i].step == "line"], leaves)
+    yield from ([i] for i in children if leaves[i].step == "child")
 
 
-def _distinct(row: Sequence[int], leaves: Sequence[Leaf]) -> Iterator[list[int]]:
-    """The row by distance with one position for each distance; the others as rows of their own."""
-    row = sorted(row, key=lambda i: _far(leaves[i]))
-    distinct = [i for k, i in enumerate(row) if k == 0 or _far(leaves[i]) != _far(leaves[row[k - 1]])]
+def _distinct(group: Sequence[int], leaves: Sequence[Leaf]) -> Iterator[list[int]]:
+    """The group by distance, with one position at each distance; the others as groups of their own."""
+    group = sorted(group, key=lambda i: _plies(leaves[i]))
+    distinct = [i for k, i in enumerate(group) if k == 0 or _plies(leaves[i]) != _plies(leaves[group[k - 1]])]
     if distinct:
         yield distinct
-    yield from ([i] for i in row if i not in distinct)
+    yield from ([i] for i in group if i not in distinct)
 
 
-def _far(leaf: Leaf) -> int:
+def _plies(leaf: Leaf) -> int:
+    """The distance to the parent in plies, at least 1."""
     return max(leaf.distance or 1, 1)
 
 
-def _step(leaf: Leaf) -> int:
-    """Plies from the parent."""
+def _ply_offset(leaf: Leaf) -> int:
+    """The plies from the parent to this position, negative for earlier ones."""
     if leaf.step == "child":
         return 1
-    return _far(leaf) if leaf.later else -_far(leaf)
+    return _plies(leaf) if leaf.later else -_plies(leaf)
 
 
 def _lane(step: str | None, here: TreePlace, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
-    """The nearest lane that is free all the way: above the game for lines, below for children, further out for their
-    own branches."""
+    """The nearest lane that is free all the way: above the game for lines, below it for children; their own branches go
+    further out."""
     first = here.ply + (1 if plies[-1] > here.ply else -1)
     if step in ("parent", "game") and not any((ply, here.lane) in taken for ply in plies):
         return here.lane

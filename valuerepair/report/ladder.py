@@ -1,4 +1,4 @@
-"""The screening ladder as plots and as a table: the cost of recall, and the positions left at each rung."""
+"""The screening ladder as plots and as a table: recall against cost, and the positions left at each rung."""
 
 from __future__ import annotations
 
@@ -26,33 +26,32 @@ from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
-_WANTED = 0.95  # the table's recall; the curve does not depend on it
+_TABLE_RECALL = 0.95  # the curve, which is all that is drawn of the table, does not depend on it
 
 
 def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """Share of candidates kept (y) against nodes, as a share of searching all in full (x).
+    """Recall of candidates (y) against nodes, as a share of the nodes of full searches of all positions (x).
 
-    The curve is cross-validated on positions that were searched in full by way of all rungs (`screening.fit.curve`),
-    for several wanted recalls; its intervals are Wilson's for the number of candidates. The diamond is the store's own
-    runs, with recall estimated from audited cuts. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
+    The curve is cross-validated on positions that were searched at all rungs and in full (`screening.fit.curve`), for
+    several wanted recalls; its intervals are Wilson's, by the number of candidates. The diamond shows the store's own
+    runs; audited cuts give their recall. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
     ``runs-interval``, ``brute-force``. Raises ValueRepairError if nothing was screened, or too little to fit.
     """
-
-    table = screen_table(store, question, _WANTED)
+    table = screen_table(store, question, _TABLE_RECALL)
     frame = store.frame(question, text=False)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
-    found = figures(store, net_id, oracle_id, frame, question.threshold)
+    runs = figures(store, net_id, oracle_id, frame, question.threshold)
     points = table.points
     with style.house_style():
         figure, axes = style.new_figure(7.0, 5.2)
         _draw_curve(axes, points)
         axes.plot(1, 1, "s", color=style.GREY, ms=6, gid="brute-force", label="all in full", clip_on=False)
-        at_work = ""
-        if found is not None and found["saving"] and found["recall"] is not None:
-            share, kept = 1 / found["saving"], found["recall"]
-            axes.vlines(share, found["recall_low"], found["recall_high"], style.VERMILLION, lw=0.9, gid="runs-interval")
+        runs_text = ""
+        if runs is not None and runs["saving"] and runs["recall"] is not None:
+            share, kept = 1 / runs["saving"], runs["recall"]
+            axes.vlines(share, runs["recall_low"], runs["recall_high"], style.VERMILLION, lw=0.9, gid="runs-interval")
             axes.plot(share, kept, "D", color=style.VERMILLION, ms=6, gid="runs", label="the store's runs, by audits")
-            at_work = f"; runs: 1/{found['saving']:.1f} of the nodes, {found['recall_said']}"
+            runs_text = f"; runs: 1/{runs['saving']:.1f} of the nodes, {runs['recall_said']}"
         axes.set_xscale("log")
         ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
         axes.set_xticks(ticks, [f"1/{1 / t:g}" if t < 1 else "1" for t in ticks])
@@ -64,70 +63,70 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
         at = f"candidates at {question.threshold:g}"
         words = f"{screen.positions:,} positions searched in full, {screen.positives:,} {at}"
         style.title(axes, "Recall against cost", made_from(frame), f"{words}; numbers: recall wanted")
-    return Drawing(figure, f"{words}{at_work}")
+    return Drawing(figure, f"{words}{runs_text}")
 
 
 def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
-    known = [point for point in points if not math.isnan(point.recall) and point.positives]
-    x, y = [point.share for point in known], [point.recall for point in known]
-    bounds = [wilson_bounds(p.recall, p.positives) for p in known]
+    points = [point for point in points if not math.isnan(point.recall) and point.positives]
+    x, y = [point.share for point in points], [point.recall for point in points]
+    bounds = [wilson_bounds(point.recall, point.positives) for point in points]
     axes.vlines(x, [low for low, _ in bounds], [high for _, high in bounds], style.SKY, lw=0.9, gid="curve-intervals")
     axes.plot(x, y, "o", ls="-", lw=1.2, ms=5, color=style.BLUE, gid="curve", label="ladder, cross-validated")
     height = max((1 - low for low, _ in bounds), default=1.0)
-    for words, point in _numbers(known, height):
+    for words, point in _point_labels(points, height):
         axes.annotate(words, (point.share, point.recall), xytext=(4, -9), textcoords="offset points", fontsize=7)
 
 
-def _numbers(points: Sequence[CurvePoint], height: float) -> list[tuple[str, CurvePoint]]:
-    """The wanted recalls, each at its point; points whose numbers would overlap share a range.
+def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str, CurvePoint]]:
+    """The labels of points, their wanted recalls; points whose labels would overlap share one that is a range.
 
     `height` is the span of the vertical axis; the horizontal one is logarithmic and ends at 1.
     """
-    written: list[tuple[str, CurvePoint]] = []
+    labels: list[tuple[str, CurvePoint]] = []
     waiting = sorted(points, key=lambda point: point.share)
     span = -math.log(waiting[0].share) if waiting else 1.0
     while waiting:
         first = last = waiting.pop(0)
-        room = 0.05  # of the width: one number
+        room = 0.05  # of the width: one number; a range needs more
         while waiting and math.log(waiting[0].share / first.share) < room * span:
             if abs(waiting[0].recall - first.recall) > 0.04 * height:
                 break
             last, room = waiting.pop(0), 0.12
-        number = f"{first.wanted:g}" if last is first else f"{first.wanted:g} to {last.wanted:g}"
-        written.append((number, first))
-    return written
+        label = f"{first.wanted:g}" if last is first else f"{first.wanted:g} to {last.wanted:g}"
+        labels.append((label, first))
+    return labels
 
 
 # -- survival ---------------------------------------------------------------------------------------------------------
 
 
 def survival(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """Share of the positions still on the ladder after the cut at each rung: candidates and the others.
+    """Share of the positions still on the ladder after the cut at each rung: candidates and other positions.
 
     Only positions with a known disagreement count, by weight: audited cuts stand for all positions that were cut.
-    Positions from before the first ladder are left out. Bars are 95 % intervals. Artists carry a gid: ``candidates``,
-    ``others``, and ``candidates-intervals``. Raises ValueRepairError if no ladder was in use.
+    Positions that were searched before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
+    ``candidates``, ``others``, and ``candidates-intervals``. Raises ValueRepairError if no ladder was in use.
     """
     frame = store.frame(question, text=False)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
-    left = {p.position_id: p.cut_at for p in screening.passages(store, net_id, oracle_id) if p.screen_id is not None}
+    cuts = {p.position_id: p.cut_at for p in screening.passages(store, net_id, oracle_id) if p.screen_id is not None}
     rows = scored(frame, by_weight=by_weight)
     ids = frame["position_id"].to_numpy()[rows.rows]
-    on_ladder = np.isin(ids, list(left))
+    on_ladder = np.isin(ids, list(cuts))
     if not on_ladder.any():
         raise ValueRepairError(
             f"{store.path}: no ladder was in use with {names(frame)[1]}; vr mine --screen auto learns one and uses it"
         )
-    cut_at = np.array([math.inf if (c := left[i]) is None else c for i in ids[on_ladder].tolist()])
-    off = is_candidate(rows.disagreement[on_ladder], question.threshold)
+    cut_at = np.array([math.inf if (c := cuts[i]) is None else c for i in ids[on_ladder].tolist()])
+    candidates = is_candidate(rows.disagreement[on_ladder], question.threshold)
     weight, game = rows.weight[on_ladder], rows.game[on_ladder]
     # Rungs that cut no position count as well; in stores of earlier versions there are cuts at 0 nodes.
     rungs = sorted({*stored_rungs(store.connection, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
     with style.house_style():
         figure, axes = style.new_figure(7.2, 4.9)
         for gid, members, colour, marker in (
-            ("candidates", off, style.VERMILLION, "^"),
-            ("others", ~off, style.BLUE, "o"),
+            ("candidates", candidates, style.VERMILLION, "^"),
+            ("others", ~candidates, style.BLUE, "o"),
         ):
             if members.any():
                 label = f"{gid}: {int(members.sum()):,} known"
@@ -138,9 +137,10 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
         axes.set_xticks(range(len(shown)), shown)
         style.in_percent(axes.yaxis)
         by = ", by weight" if rows.weighted else ""
-        axes.set(ylim=(0, 1.05), xlabel="after the cut at so many nodes", ylabel=f"still on the ladder{by}")
+        axes.set(ylim=(0, 1.05), xlabel="after the cut at this many nodes", ylabel=f"still on the ladder{by}")
         axes.legend(loc="lower left")
-        words = f"{len(off):,} positions of known outcome, {int(off.sum()):,} candidates at {question.threshold:g}"
+        at = f"candidates at {question.threshold:g}"
+        words = f"{len(candidates):,} positions of known outcome, {int(candidates.sum()):,} {at}"
         style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; lines: 95 % intervals")
     return Drawing(figure, words)
 
@@ -148,7 +148,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
 def survivors(cut_at: Floats, weight: Floats, game: Ids, rungs: Sequence[int]) -> list[Rate]:
     """The share of positions on the ladder before the first and after each of the `rungs`, by weight.
 
-    `cut_at` [n] are the nodes at which each left the ladder or would have, infinity if at no rung.
+    `cut_at` [n] are the nodes of the rung that cut, or would have cut, each position; infinity if no rung did.
     """
     stays: list[Flags] = [np.ones(len(cut_at), np.bool_), *(cut_at > rung for rung in rungs)]
     return [weighted(on_ladder, weight, game) for on_ladder in stays]
@@ -156,10 +156,10 @@ def survivors(cut_at: Floats, weight: Floats, game: Ids, rungs: Sequence[int]) -
 
 def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, gid: str, label: str) -> None:
     x, y = range(len(rates)), [rate.rate for rate in rates]
-    beside = 0.04 if gid == "others" else -0.04  # so that neither interval covers the other
+    offset = 0.04 if gid == "others" else -0.04  # so that neither interval covers the other
     # The first share, all positions, has no interval.
     low, high = [rate.low for rate in rates[1:]], [rate.high for rate in rates[1:]]
-    axes.vlines([at + beside for at in x[1:]], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
+    axes.vlines([at + offset for at in x[1:]], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)
 
 
@@ -211,9 +211,9 @@ class ScreenTable:
 
 
 def screen_table(store: Store, question: Question, recall: float = 0.98) -> ScreenTable:
-    """Fits the ladder to the searches of store and package, as `vr mine` does, and measures it on the store's.
+    """Fits the ladder to the searches of the store and of the package, as `vr mine` does, and measures it on the store.
 
-    Raises ValueRepairError if too few positions were searched in full by way of the rungs.
+    Raises ValueRepairError if too few positions were searched at all rungs and in full.
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)
     rungs = stored_rungs(store.connection, oracle_id)
@@ -231,9 +231,9 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
             f"{store.path}: {len(data):,} positions were searched in full by way of all rungs, too few near the "
             f"threshold {threshold:g} to fit a ladder; mine more, or give a lower --threshold"
         )
-    beyond = question.calibration == "fitted"
-    alike = (s for s in screens(store, net_id, oracle_id) if s.threshold == threshold)
-    stored = next((s.fitted for s in alike if is_calibrated(s.model) == beyond), None)
+    calibrated = question.calibration == "fitted"
+    same_threshold = (s for s in screens(store, net_id, oracle_id) if s.threshold == threshold)
+    stored = next((s.fitted for s in same_threshold if is_calibrated(s.model) == calibrated), None)
     package = package_rows(facts["kind"], nodes, rungs, question)
     fitted = fit_screen(data if package is None else joined(data, package), question, recall)
     screen = replace(fitted, positions=len(data), positives=int(is_candidate(data.disagreement, threshold).sum()))

@@ -29,30 +29,30 @@ _LINES = (
 
 
 def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, and of either sign.
+    """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, of all and of each sign.
 
     Bands are 95 % intervals (`intervals.weighted`); on the logarithmic scale a rate of 0 has no point. Artists carry a
-    gid: ``all``, ``optimistic``, ``pessimistic``, their bands the same with ``-interval``, and ``threshold``.
+    gid: ``all``, ``optimistic``, ``pessimistic``, with ``-interval`` for their bands, and ``threshold``.
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
     off = rows.disagreement
-    found = rows.rate(is_candidate(off, question.threshold))
+    rate_at_threshold = rows.rate(is_candidate(off, question.threshold))
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.2)
         end = max(question.threshold, 0.5)  # beyond the largest disagreement there is nothing to see
         of_sign = (np.ones(len(off), np.bool_), off > 0, off < 0)
         for (gid, label, colour, marker), members in zip(_LINES, of_sign, strict=True):
             rates = [rows.rate(is_candidate(off, threshold) & members) for threshold in THRESHOLDS]
-            seen = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
-            end = max([end, *(t for t, _ in seen)])
-            _draw_curve(axes, seen, colour, marker, gid, label)
+            points = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
+            end = max([end, *(t for t, _ in points)])
+            _draw_curve(axes, points, colour, marker, gid, label)
         axes.axvline(question.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
         axes.set_yscale("log")
         style.in_percent(axes.yaxis)
         axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
         axes.legend(loc="upper right")
-        at = f"at {question.threshold:g}: {found.percent}"
+        at = f"at {question.threshold:g}: {rate_at_threshold.percent}"
         style.title(axes, "Rate of candidates by threshold", made_from(frame), f"{len(off):,} positions; {at}")
     return Drawing(figure, f"{len(off):,} positions; {at}; {scale(frame)}")
 
@@ -119,7 +119,7 @@ def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawin
 def _of_groups(
     frame: pd.DataFrame, question: Question, by_weight: bool, groups: Sequence[tuple[str, Flags]], title: str
 ) -> Drawing:
-    """Bars of the rate in each group that has rows, and of all positions, a line."""
+    """A bar for the rate of each group that has rows, and a line for the rate of all positions."""
     rows = scored(frame, by_weight=by_weight)
     off = is_candidate(rows.disagreement, question.threshold)
     rates = []
@@ -127,9 +127,9 @@ def _of_groups(
         inside = members[rows.rows]
         if (rate := weighted(off[inside], rows.weight[inside], rows.game[inside])).total:
             rates.append((name, rate))
-    every = rows.rate(off)
-    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {every.percent}, dashed"
-    return _bars(frame, rates, title, words, f"candidates, share of {_of(rows)}", every)
+    overall = rows.rate(off)
+    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {overall.percent}, dashed"
+    return _bars(frame, rates, title, words, f"candidates, share of {_of(rows)}", overall)
 
 
 def _bars(
@@ -138,7 +138,7 @@ def _bars(
     title: str,
     words: str,
     label: str,
-    every: Rate | None = None,
+    overall: Rate | None = None,
 ) -> Drawing:
     """A bar for each rate with its 95 % interval, counts beside it; bars have the gid ``bar-0``, ``bar-1``, ..."""
     with style.house_style():
@@ -150,8 +150,8 @@ def _bars(
             axes.plot([rate.low, rate.high], [i, i], color=style.INK, lw=1.2, gid=f"interval-{i}")
             axes.annotate(f"{rate.count:,} of {rate.total:,}", (rate.high, i), xytext=(5, 0), va="center",
                           textcoords="offset points", fontsize=7.5)  # fmt: skip
-        if every is not None:
-            axes.axvline(every.rate, color=style.GREY, lw=0.9, ls="--", gid="every")
+        if overall is not None:
+            axes.axvline(overall.rate, color=style.GREY, lw=0.9, ls="--", gid="overall")
         axes.set_yticks(range(len(rates)), [name for name, _ in rates])
         style.in_percent(axes.xaxis)
         axes.set(xlim=(0, 1.25 * top), ylim=(len(rates) - 0.4, -0.6), xlabel=f"{label}; lines: 95 % intervals")

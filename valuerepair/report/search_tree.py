@@ -1,4 +1,4 @@
-"""The tree of a search as a file: JSON for programs, or a page that unfolds."""
+"""The tree of a search as a file: JSON for programs, or a web page whose nodes unfold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECIMALS = 6
 
 
 def kind_of(path: str | os.PathLike[str]) -> outputs.FileKind:
-    """The kind of file for a tree, by the name's ending. Raises UsageError for another ending."""
+    """The kind of a tree's file, by the ending of its name. Raises UsageError for another ending."""
     kind = outputs.TREES.get(Path(path).suffix.lower().removeprefix("."))
     if kind is None:
         raise UsageError(f"{os.fspath(path)}: the name of a tree's file ends in .json or .html")
@@ -47,7 +47,7 @@ def write_tree(searched: Searched, path: str | os.PathLike[str]) -> None:
 
 
 def as_json(searched: Searched, tree: Snapshot) -> dict[str, Any]:
-    """The output of `vr search --json` for the position, and the tree's nodes, JSON-able (docs/formats.md)."""
+    """The position's output of `vr search --json`, with the nodes of the tree, JSON-able (docs/formats.md)."""
     sans = _sans(chess.Board(searched.position.fen), tree.nodes)
     nodes = [_row(i, node, san) for i, (node, san) in enumerate(zip(tree.nodes, sans, strict=True))]
     return {**row(searched), "settings": tree.params.changes(), "tree_size": tree.size, "tree": nodes}
@@ -80,7 +80,7 @@ def _number(value: float) -> float | None:
 
 
 def _sans(root: chess.Board, nodes: Sequence[TreeNode]) -> list[str]:
-    """The move that leads to each node in SAN; empty for the root."""
+    """[n] the move that leads to each node, in SAN; empty for the root."""
     boards, sans = [root], [""]
     for node in nodes[1:]:
         assert node.parent is not None
@@ -95,22 +95,22 @@ def _sans(root: chess.Board, nodes: Sequence[TreeNode]) -> list[str]:
 _COLUMNS = ("N", "P", "Q", "net Q", "proven", "frozen")
 _HEAD = '<div class="head"><b>move</b>' + "".join(f"<span>{name}</span>" for name in _COLUMNS) + "</div>\n"
 _WORDS = (
-    "N are visits, P the net's prior, Q the mean over all visits and net Q what the net itself says, all seen by the "
-    "player who makes the move, so that signs change from ply to ply. The bar behind a move is its share of visits. "
+    "N is the number of visits, P the net's prior, Q the mean over all visits and net Q the net's own value, from the "
+    "view of the player who makes the move, so signs change from ply to ply. The bar of a move is its share of visits. "
     "Blue moves are those of the player to move at the top, orange ones the opponent's."
 )
-_FROZEN = " Frozen are the visits that a move had when search-contempt froze its node: later ones are drawn by them."
+_FROZEN = " Frozen: the visits of a move when search-contempt froze its node; later visits are drawn in proportion."
 
 
 def _page(searched: Searched, tree: Snapshot) -> str:
     assert searched.result is not None
     result, nodes, fen = searched.result, tree.nodes, searched.position.fen
-    set_to = " ".join(f"{name}={value}" for name, value in tree.params.changes().items())
+    settings = " ".join(f"{name}={value}" for name, value in tree.params.changes().items())
     shown = sum(node.visits > 0 for node in nodes)
     subtitle = (
         fen
         + _played(searched.position)
-        + (f"; {set_to}" if set_to else "")
+        + (f"; {settings}" if settings else "")
         + (f"; the {shown:,} most visited of {tree.size:,} positions" if shown < tree.size else "")
     )
     root = "".join(f"<p>{escape(line)}</p>\n" for line in root_lines(searched, result))
@@ -126,7 +126,7 @@ def _page(searched: Searched, tree: Snapshot) -> str:
 
 
 def _played(position: Position) -> str:
-    """The moves that led to a position, as text to follow its FEN."""
+    """The moves that led to a position, as text that follows its FEN."""
     if not position.moves:
         return ""
     start = chess.Board(position.start_fen)
@@ -135,9 +135,9 @@ def _played(position: Position) -> str:
 
 
 def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence[str]) -> str:
-    """All nodes below the root as elements that unfold; the expected line is open."""
+    """HTML of all nodes below the root, as elements that unfold; the expected line is unfolded."""
     sans = _sans(board, nodes)
-    below: list[list[int]] = [[] for _ in nodes]
+    below: list[list[int]] = [[] for _ in nodes]  # the children of each node
     for i, node in enumerate(nodes[1:], 1):
         assert node.parent is not None
         below[node.parent].append(i)
@@ -151,28 +151,28 @@ def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence
         inner = "".join(parts[child] for child in below[i]) + _rest(nodes, below[i], i)
         side = "mover" if nodes[i].depth % 2 else "opponent"
         depth, state = f'style="--depth:{nodes[i].depth}"', " open" if i in opened else ""
-        unfolds = f'<details class="{side}" {depth}{state}><summary>{cells}</summary>\n{inner}</details>\n'
-        parts[i] = unfolds if inner else f'<div class="leaf {side}" {depth}>{cells}</div>\n'
+        details = f'<details class="{side}" {depth}{state}><summary>{cells}</summary>\n{inner}</details>\n'
+        parts[i] = details if inner else f'<div class="leaf {side}" {depth}>{cells}</div>\n'
         for child in below[i]:
             parts[child] = ""
     return "".join(parts[child] for child in below[0]) + _rest(nodes, below[0], 0)
 
 
 def _line(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], moves: Sequence[str]) -> Iterator[int]:
-    """The nodes that a line of moves goes through."""
+    """The nodes along a line of moves, as far as the tree has them."""
     at = 0
     for move in moves:
-        following = next((i for i in below[at] if nodes[i].move == move), None)
-        if following is None:
+        child = next((i for i in below[at] if nodes[i].move == move), None)
+        if child is None:
             return
-        yield (at := following)
+        yield (at := child)
 
 
 def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
-    """A note on the visits below a node that are not shown, if there are any."""
+    """A note on the visits below a node whose children are not shown; empty without any."""
     own = int(not nodes[node].forced and not math.isnan(nodes[node].net_q))
     hidden = nodes[node].visits - own - sum(nodes[i].visits for i in children)
-    # A settled node has visits of its own, except for the root.
+    # Visits of a proven node, except for the root, end in it and not below it.
     if hidden <= 0 or (nodes[node].kind != "open" and node > 0):
         return ""
     return f'<p class="rest">and {quantity(hidden, "visit")} to positions with few</p>\n'

@@ -1,8 +1,8 @@
-"""The house style of every plot: one palette, one way to title, one way to write a file.
+"""The style of all plots: the palette, titles, and how a plot is written to a file.
 
 The colours are those of Okabe and Ito, which people with any common kind of colour blindness can distinguish (M. Okabe,
 K. Ito, "Color Universal Design", 2008); important marks also differ in shape. Figures are made without pyplot, which
-would need a display and keep them in memory.
+would need a display and keep every figure in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ORANGE, SKY, GREEN, BLUE, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#0072B2
 INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
 
 DPI = 150
-_SMALL = 7.5  # points, of the lines below a title
+_SMALL = 7.5  # font size (points) of the lines below a title
 RC: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, SKY]),
     "font.size": 9,
@@ -49,7 +49,7 @@ RC: dict[Any, Any] = {
     "ytick.color": INK,
     "legend.frameon": False,
     "legend.fontsize": 8,
-    # Text stays text, so that a reader can search it, and the same figure is the same file.
+    # Keep text searchable, and write the same bytes for the same figure.
     "svg.fonttype": "none",
     "svg.hashsalt": "valuerepair",
     "pdf.fonttype": 42,
@@ -58,7 +58,7 @@ RC: dict[Any, Any] = {
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Everything drawn within has the house style; outer settings return afterwards."""
+    """Gives everything drawn within it the style of this project; restores the settings afterwards."""
     with rc_context():
         rcdefaults()  # a user's matplotlibrc must not change the project's plots
         rcParams.update(RC)
@@ -66,25 +66,25 @@ def house_style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure of that size in inches, with one pair of axes. Call it, and draw, within `house_style`."""
+    """An empty figure of this size in inches, with one pair of axes. Call it, and draw, within `house_style`."""
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     return figure, figure.add_subplot()
 
 
 def in_percent(axis: Axis) -> None:
-    """Labels the ticks of an axis of shares in per cent."""
+    """Labels the ticks of an axis in per cent; its values are shares."""
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
 
 
 def title(axes: Axes, text: str, *lines: str) -> None:
-    """The title at the left, and below it smaller lines on the plot's data.
+    """Sets the title at the left and, below it, smaller lines about the plot's data.
 
-    Wraps lines that are wider than the figure: they would be cut, and narrow the plot.
+    Wraps lines that are wider than the figure, which would be cut off and make the plot narrower.
     """
-    fitting = [part for line in lines for part in _wrapped(line, axes.figure.bbox.width / axes.figure.dpi * 72)]
-    axes.set_title(text, pad=8 + 11 * len(fitting))
-    for i, line in enumerate(reversed(fitting)):
-        words = axes.annotate(
+    wrapped = [part for line in lines for part in _wrapped(line, axes.figure.bbox.width / axes.figure.dpi * 72)]
+    axes.set_title(text, pad=8 + 11 * len(wrapped))
+    for i, line in enumerate(reversed(wrapped)):
+        annotation = axes.annotate(
             line,
             (0, 1),
             xytext=(0, 5 + 11 * i),
@@ -92,11 +92,11 @@ def title(axes: Axes, text: str, *lines: str) -> None:
             textcoords="offset points",
             fontsize=_SMALL,
         )
-        words.set_in_layout(False)  # the title's pad keeps their place, and their length must not widen the plot
+        annotation.set_in_layout(False)  # the title's pad makes room for it; its length must not change the plot
 
 
 def _wrapped(line: str, figure_width: float) -> list[str]:
-    """A small line in parts that fit a figure of that width (points), broken at blanks, after punctuation if possible.
+    """A small line in parts that fit a figure of this width (points), broken at blanks, after punctuation if possible.
 
     The space to the left of the axes (their labels) is a tenth of the figure and rarely more than an inch.
     """
@@ -104,17 +104,17 @@ def _wrapped(line: str, figure_width: float) -> list[str]:
     parts: list[str] = []
     while _width(line) > room:
         blanks = [i for i, letter in enumerate(line) if letter == " " and _width(line[:i]) <= room]
-        good = [i for i in blanks if line[i - 1] in "·,;:"]
+        after_marks = [i for i in blanks if line[i - 1] in "·,;:"]
         if not blanks:
             break  # one long word stays whole
-        at = max(good or blanks)
+        at = max(after_marks or blanks)
         parts.append(line[:at].removesuffix(" ·"))
         line = line[at + 1 :]
     return [*parts, line]
 
 
 def _width(line: str) -> float:
-    """In points, as a small line below a title."""
+    """The width in points of a small line below a title."""
     return float(TextPath((0, 0), line, size=_SMALL).get_extents().width) if line.strip() else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What a net would look at beside the games (`archives.aside`): moves by its policy, and nodes of short searches."""
+"""The positions beside games that a net would look at (`archives.aside`): by its policy, and in short searches."""
 
 from __future__ import annotations
 
@@ -20,34 +20,33 @@ from valuerepair.mcts.forest import Forest, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, NetFacts
 
-# The policy's 3rd to 6th move; and how many visits the root of a short search has at most.
+# The ranks of the policy's moves that are taken; and the most visits of the root of a short search.
 BEST, WORST = 3, 6
 NODES = 30
-_TREES = 256  # at once, of a stream
+_TREES = 256  # searched at once by each stream
 _NO_MOVES: Moves = np.empty(0, np.uint16)
 
 
 @runtime_checkable
 class SearchingNet(Protocol):
-    """A net elsewhere, beside which a short search can run: a cluster's."""
+    """A net on other machines (a cluster) that runs the short searches there."""
 
     def search_lines(self, batch: PositionBatch, draws: U64) -> list[Moves]:
         """As `searched_lines`."""
 
 
 def lines_of(net: NetFacts | None, options: SampleOptions) -> NetLines | None:
-    """What the net would look at, where the options ask for it; else None.
+    """The lines of the net, if the options ask for kinds of positions that need them; else None.
 
-    Raises UsageError where they do, and the net has no policy.
+    Raises UsageError if they do and the net has no policy.
     """
-    wanted = [kind for kind in OF_NET if kind in options.shares_beside]
-    if not wanted:
+    kinds = [kind for kind in OF_NET if kind in options.shares_beside]
+    if not kinds:
         return None
     if not isinstance(net, PolicyNet) or not isinstance(net, (Net, SearchingNet)):
-        kinds = " and ".join(wanted)
         raise UsageError(
-            f"--aside: the kinds {kinds} go by the policy of a net, and an engine has none: --aside aside:SHARE takes "
-            "positions after a random legal move"
+            f"--aside: the kinds {' and '.join(kinds)} need the policy of a net, and an engine has none: --aside "
+            "aside:SHARE takes positions after a random legal move"
         )
     return LinesOfNet(net)
 
@@ -59,7 +58,7 @@ class LinesOfNet:
         self._net = net
 
     def policy(self, batch: PositionBatch, draws: U64) -> list[Moves]:
-        """[n] the policy's 3rd to 6th move, one of these as the draw says; none where there are fewer than three."""
+        """[n] one of the policy's 3rd to 6th moves, by the draw; no move if there are fewer than three."""
         moves, offsets, p = self._net.priors(batch)
         chosen = list[Moves]()
         for begin, end, draw in zip(offsets[:-1].tolist(), offsets[1:].tolist(), draws.tolist(), strict=True):
@@ -81,32 +80,33 @@ class LinesOfNet:
 
 
 def searched_lines(net: Net, batch: PositionBatch, draws: U64) -> list[Moves]:
-    """[n] the moves to a node below the root of a search of `NODES` nodes of each position, all that the net evaluated
-    with the same chance, as the draw says; none where there is no such node, or the position cannot be searched.
+    """[n] the moves to a random node below the root of a search of `NODES` nodes from each position.
 
-    The search is as `vr search` has it by default. It ends at the node that is drawn, after half of it on the average.
+    The draw picks one of the nodes that the net evaluated, all with equal probability. There are no moves if there is
+    no such node or the position cannot be searched. The search has the defaults of `vr search`; it stops at the node
+    that is drawn, halfway on average.
     """
     evaluator, params = NetEvaluator(net), SearchParams()
     warm_up(evaluator, params, evaluator.input_format)
     parts = [rows for rows in np.array_split(np.arange(len(batch)), evaluator.streams) if len(rows)]
     with ThreadPoolExecutor(max(1, len(parts)), thread_name_prefix="beside") as pool:
-        found = pool.map(lambda rows: _searched(evaluator, params, batch.take(rows), draws[rows]), parts)
-        return [line for lines in found for line in lines]
+        results = pool.map(lambda rows: _searched(evaluator, params, batch.take(rows), draws[rows]), parts)
+        return [line for lines in results for line in lines]
 
 
 def _searched(evaluator: NetEvaluator, params: SearchParams, batch: PositionBatch, draws: U64) -> list[Moves]:
-    """The same by one thread."""
+    """`searched_lines` of one thread."""
     form, left = evaluator.input_format, evaluator.moves_left
     trees = min(len(batch), _TREES)
     forest = Forest(evaluator, params, input_format=form, moves_left=left, trees=trees, nodes=NODES)
-    lines, busy = [_NO_MOVES] * len(batch), dict[int, int]()  # rows, by their tree's slot
+    lines, busy = [_NO_MOVES] * len(batch), dict[int, int]()  # busy: slot of the tree -> row
     orders, waiting = [_order(draw) for draw in draws.tolist()], list(range(len(batch)))[::-1]
     while waiting or busy:
         while waiting and forest.free:
             row = waiting.pop()
             try:
                 busy[forest.add(batch[row], int(orders[row][0]) + 1)] = row
-            except ValueRepairError:  # it is no legal position, or the game is over
+            except ValueRepairError:  # the position is illegal, or the game is over
                 continue
         if busy:
             forest.play_round()
@@ -119,21 +119,21 @@ def _searched(evaluator: NetEvaluator, params: SearchParams, batch: PositionBatc
 
 
 def _order(draw: int) -> NDArray[np.int64]:
-    """The nodes below the root, from 1, in an order drawn at random: the first that there is has been drawn."""
+    """The numbers of the nodes below the root, from 1, in random order: the first one that the tree has is drawn."""
     return 1 + np.random.default_rng(draw).permutation(NODES - 1)
 
 
 def _line(forest: Forest, slot: int, order: Sequence[int] | NDArray[np.int64]) -> Moves | None:
-    """The moves to the node drawn, once the tree has it; none where it has no such node. Else it grows on: None."""
-    wanted, visits = int(order[0]), forest.visits(slot)
-    line = forest.evaluated_line(slot, wanted)
+    """The moves to the node that is drawn, no moves if the finished tree has none of `order`; None: it grows on."""
+    drawn, visits = int(order[0]), forest.visits(slot)
+    line = forest.evaluated_line(slot, drawn)
     if line is not None:
         return line
-    there = forest.evaluated(slot)
+    evaluated = forest.evaluated(slot)
     if visits < NODES and not forest.is_proven(slot):  # some visits ended where the game does
-        forest.go_on(slot, min(NODES, visits + wanted - there))
+        forest.go_on(slot, min(NODES, visits + drawn - evaluated))
         return None
-    number = next((int(number) for number in order if number <= there), 0)
-    found = forest.evaluated_line(slot, number) if number else _NO_MOVES
-    assert found is not None
-    return found
+    number = next((int(number) for number in order if number <= evaluated), 0)
+    line = forest.evaluated_line(slot, number) if number else _NO_MOVES
+    assert line is not None
+    return line

@@ -1,4 +1,4 @@
-"""What second looks came to: verdicts, the worst cases of each, and the text of both."""
+"""The results of second looks: verdicts, the worst cases of each, and the text of both."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from valuerepair.text import finite, formatted
 if TYPE_CHECKING:
     import pandas as pd
 
-# What the search got wrong is worth more attention than what it got right.
+# In the order of the text: what the search got wrong deserves more attention than what it got right.
 _RESOLVED = (verdict.NET_RIGHT, verdict.SEARCH_RIGHT)
 _Q_OF_FRAME = ("net_q", "calibrated_q", "deep_q", "disagreement")
 
 
 @dataclass(frozen=True)
 class ConfirmSummary:
-    """What one run of second looks did.
+    """The figures of one run of second looks.
 
-    `searches` were made in `seconds`, with `nodes` in all, `workers` at once; `failed` looks could not be made, now or
-    before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    It made `searches` in `seconds`, with `nodes` in all, `workers` at once; `failed` second looks have failed, in this
+    run or before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     state: str
@@ -41,7 +41,7 @@ class ConfirmSummary:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What came of second looks: the `summary` of this run, and the `report` on all there are, JSON-able."""
+    """The results of second looks: the `summary` of this run, and the `report` on those of all runs, JSON-able."""
 
     summary: ConfirmSummary
     report: dict[str, Any]
@@ -49,15 +49,15 @@ class Confirmed:
     @property
     def verdicts(self) -> dict[str, Any]:
         """How often the search is right about the candidates, as `judge.verdict.figures` counts it."""
-        found: dict[str, Any] = self.report["verdicts"]
-        return found
+        verdicts: dict[str, Any] = self.report["verdicts"]
+        return verdicts
 
     def as_json(self) -> dict[str, Any]:
         """The report."""
         return self.report
 
     def lines(self) -> list[str]:
-        """The report as text for a terminal, with what to do next."""
+        """The report as text for a terminal, with the next command."""
         report = self.report
         first = report["alpha_of_first"]
         source = values.Alpha(**first).source(report["q_from"])
@@ -70,43 +70,46 @@ class Confirmed:
             f"{format_duration(seconds)}{speed}",
             *verdict.lines(report["verdicts"]),
         ]
-        for each in _RESOLVED:
-            worst = [case for case in report["cases"] if case["verdict"] == each]
+        for resolved in _RESOLVED:
+            worst = [case for case in report["cases"] if case["verdict"] == resolved]
             if worst:
-                shown += ["", f"{each}, the largest disagreements (Q of the side to move; in brackets after the move)"]
+                shown += [
+                    "",
+                    f"{resolved}, the largest disagreements (Q of the side to move; in brackets after the move)",
+                ]
                 shown += [line for case in worst for line in _case_lines(case)]
         return [*shown, "", *_next(report)]
 
 
-def confirm_cases(frame: pd.DataFrame, found: pd.DataFrame, count: int) -> list[dict[str, Any]]:
+def confirm_cases(frame: pd.DataFrame, evidence: pd.DataFrame, count: int) -> list[dict[str, Any]]:
     """The `count` worst candidates of each resolved verdict, by disagreement; *net right* first.
 
-    `found` is `verdict.evidence` of `frame`. Values are Q of the candidate's mover, those after moves too, None where
-    nothing is known; moves are UCI.
+    `evidence` is `verdict.evidence` of `frame`. Values are Q of the candidate's side to move, also those after a move,
+    None if unknown; moves are UCI.
     """
     order = frame["disagreement"].abs().sort_values(ascending=False, kind="stable").index
-    picked: list[dict[str, Any]] = []
-    for each in _RESOLVED:
-        worst = [row for row in order if found["verdict"][row] == each][:count]
-        picked += [_case(each, frame.loc[row], found.loc[row]) for row in worst]
-    return picked
+    cases: list[dict[str, Any]] = []
+    for resolved in _RESOLVED:
+        worst = [row for row in order if evidence["verdict"][row] == resolved][:count]
+        cases += [_case(resolved, frame.loc[row], evidence.loc[row]) for row in worst]
+    return cases
 
 
-def _case(verdict: str, row: pd.Series[Any], found: pd.Series[Any]) -> dict[str, Any]:
+def _case(verdict: str, row: pd.Series[Any], evidence: pd.Series[Any]) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "fen": row["fen"],
         **{name: finite(row[name]) for name in _Q_OF_FRAME if name in row},
-        **{name: finite(found[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
+        **{name: finite(evidence[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
         **{name: row[name] for name in ("net_best", "deep_best")},
-        "second_best": found["second_best"],
+        "second_best": evidence["second_best"],
     }
 
 
 def confirm_report(
     store: Store, frame: pd.DataFrame, threshold: float, summary: ConfirmSummary, second: str, count: int
 ) -> dict[str, Any]:
-    """All there is to say after a run, JSON-able; `second` is the digest of the oracle that looked."""
+    """The report after a run, JSON-able; `second` is the digest of the oracle of the second looks."""
     return {
         "store": store.path,
         "pair_options": store.pair_options(*store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])),
@@ -143,7 +146,7 @@ def _next(report: dict[str, Any]) -> list[str]:
         return ["done for this --limit: give a larger one, or none, to look at the other candidates"]
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
         alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
-        asked = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
-        how = {"calibrated": calibrated, "expanded": report["expanded"], "split": report["split"]}
-        return [f"next: {next_command('vr books', *asked, **how)} --confirmed"]
+        question = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
+        options = {"calibrated": calibrated, "expanded": report["expanded"], "split": report["split"]}
+        return [f"next: {next_command('vr books', *question, **options)} --confirmed"]
     return [f"next: vr stats{option}"]

@@ -1,4 +1,4 @@
-"""The neighbours that the net has evaluated and that wait for a search."""
+"""The neighbours of candidates that the net has evaluated and that wait for a deep search."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.nets.net import NetValues
 from valuerepair.runs.allocation import RANDOM_SHARE, choose
 
-# More would be remembered for nothing: of so many the best ones last for hours.
-MOST = 16_384
+# The best of this many keep the search busy for hours, so that keeping more would bring nothing.
+CAPACITY = 16_384
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """n neighbours as columns: what they are, what the net says (`judged`: its Q as the question takes it), how they
-    were reached, their `kind` (`allocation.kinds_of`), and whether they are `drawn`."""
+    """n neighbours as columns: their positions (`batch`), the net's `values`, its Q as the question has it (`judged`,
+    float64[n], calibrated or not), their `kind` (`allocation.kinds_of`), whether they were `drawn` at random, and how
+    they were reached (`root` to `round`, as in the store's table ``expanded``)."""
 
     batch: PositionBatch
     values: NetValues
@@ -53,54 +54,55 @@ class Waiting:
 _COLUMNS = [field.name for field in fields(Waiting)][2:]
 
 
-def take_values(found: NetValues, rows: NDArray[np.int64]) -> NetValues:
+def take_values(values: NetValues, rows: NDArray[np.int64]) -> NetValues:
     """The net's values of the given rows."""
-    return NetValues(*(getattr(found, name)[rows] for name in NetValues.__slots__))
+    return NetValues(*(getattr(values, name)[rows] for name in NetValues.__slots__))
 
 
 class Frontier:
-    """The neighbours that wait; those that were chosen or have a value by now are gone."""
+    """The neighbours that wait, without those that were chosen or have a value by now."""
 
     def __init__(self) -> None:
         self._waiting: Waiting | None = None
-        self._there = np.empty(0, np.bool_)
-        self.families: Counter[int] = Counter()  # by root: searches, and candidates that needed none
+        self._is_waiting = np.empty(0, np.bool_)
+        self.families: Counter[int] = Counter()  # by root: searches, and candidates found without one
 
     def __len__(self) -> int:
-        return int(self._there.sum())
+        return int(self._is_waiting.sum())
 
-    def add(self, found: Waiting, expected: NDArray[np.float64]) -> None:
-        """Adds neighbours. Where they are too many, the kinds with the least `expected` yield are left out."""
+    def add(self, neighbours: Waiting, expected: NDArray[np.float64]) -> None:
+        """Adds neighbours. Beyond `CAPACITY`, drops those of the kinds with the least `expected` yield."""
         if self._waiting is None:
-            self._waiting, self._there = found, np.ones(len(found), np.bool_)
+            self._waiting, self._is_waiting = neighbours, np.ones(len(neighbours), np.bool_)
         else:
-            self._waiting = Waiting.concat([self._waiting.take(np.flatnonzero(self._there)), found])
-            self._there = np.ones(len(self._waiting), np.bool_)
-        if len(self._waiting) > MOST:
+            still_waiting = self._waiting.take(np.flatnonzero(self._is_waiting))
+            self._waiting = Waiting.concat([still_waiting, neighbours])
+            self._is_waiting = np.ones(len(self._waiting), np.bool_)
+        if len(self._waiting) > CAPACITY:
             self._drop_least(expected)
 
     def _drop_least(self, expected: NDArray[np.float64]) -> None:
         assert self._waiting is not None
-        drawn = np.flatnonzero(self._waiting.drawn)[: round(RANDOM_SHARE * MOST)]
+        drawn = np.flatnonzero(self._waiting.drawn)[: round(RANDOM_SHARE * CAPACITY)]
         best = np.flatnonzero(~self._waiting.drawn)
-        best = best[np.argsort(-expected[self._waiting.kind[best]], kind="stable")][: MOST - len(drawn)]
+        best = best[np.argsort(-expected[self._waiting.kind[best]], kind="stable")][: CAPACITY - len(drawn)]
         self._waiting = self._waiting.take(np.sort(np.concatenate([drawn, best])))
-        self._there = np.ones(len(self._waiting), np.bool_)
+        self._is_waiting = np.ones(len(self._waiting), np.bool_)
 
     def choose(
         self, expected: NDArray[np.float64], count: int, met: set[int], affordable: Callable[[NDArray[np.int64]], int]
     ) -> Waiting | None:
-        """Takes the neighbours to search now, at most `count`, in the order of the searches; none whose key is `met`.
+        """Takes out the next neighbours to search, at most `count`, in order; those whose key is in `met` are dropped.
 
-        `expected` are the candidates a node of every kind; `affordable` says how many of neighbours of these kinds may
-        be searched, the first ones. None when there is none.
+        `expected` are the candidates per node, by kind. `affordable` takes the kinds of the chosen neighbours and says
+        how many of them, from the first on, may be searched. Returns None if that leaves no neighbour.
         """
         if self._waiting is None or count < 1:
             return None
-        rows = np.flatnonzero(self._there)
+        rows = np.flatnonzero(self._is_waiting)
         for row in rows[[key in met for key in self._waiting.batch.key[rows].tolist()]].tolist():
-            self._there[row] = False
-        rows = np.flatnonzero(self._there)
+            self._is_waiting[row] = False
+        rows = np.flatnonzero(self._is_waiting)
         if not len(rows):
             return None
         root = self._waiting.root[rows]
@@ -110,7 +112,7 @@ class Frontier:
         chosen = chosen[: affordable(self._waiting.kind[chosen])]
         if not len(chosen):
             return None
-        self._there[chosen] = False
+        self._is_waiting[chosen] = False
         taken = self._waiting.take(chosen)
         self.families.update(taken.root.tolist())
         return taken

@@ -30,7 +30,7 @@ def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
     """The net files at hand by SHA-256: those given, those that the store's values came from, and the known ones that
     were pulled."""
     at_hand = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
-    return at_hand | files.found_nets(store) | {read_net_file(path).sha256: path for path in given}
+    return at_hand | files.existing_nets(store) | {read_net_file(path).sha256: path for path in given}
 
 
 def open_same(
@@ -87,7 +87,7 @@ def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
     sha256, digest = store.names(net_id, oracle_id)
     oracle = oracle_of(store.connection, digest)
     is_at_hand = not kind_of(oracle.kind).searches or bool(stored_specs(oracle))
-    return is_at_hand and files.net_words(store, sha256) is not None
+    return is_at_hand and files.net_option(store, sha256) is not None
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def _net_path(
     kind = kind_of(first.kind)
     if depth.deep is None and kind.searches:
         wanted = kind.net_of(first) or ""
-    for name in (net_file, files.net_words(store, wanted)):
+    for name in (net_file, files.net_option(store, wanted)):
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
             path = Path(locate(name))
             if read_net_file(path).sha256 == wanted:
@@ -159,7 +159,7 @@ def _net_path(
     if not kind.searches:
         return None
     raise UsageError(
-        f"the second look searches with a net, and {files.why_not(store, wanted[:12], wanted)}; "
+        f"the second look searches with a net, and {files.reason_missing(store, wanted[:12], wanted)}; "
         "give its file by --net FILE, or as weights=FILE in --deep"
     )
 

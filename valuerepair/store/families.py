@@ -1,4 +1,4 @@
-"""Families: the positions that were reached from one sampled candidate, as columns of all, and one family by itself."""
+"""Families, the positions that were reached from a sampled candidate: all of them as columns, or one as a list."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from valuerepair.store.rows import EXPANDED, INFERRED, is_value
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
-# How a position was reached, in the order in which they are told.
+# How a position was reached, in the order of tables and trees.
 STEPS = ("line", "parent", "child", "game")
 ANY_REACHED = "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = ? AND oracle_id = ?)"
 _SCORE = ("cp", "mate", "w", "d", "l", "q")
 _SEARCHED = is_value("searched", "e.position_id", "s")
-# A search that another net's run made counts with its nodes: somebody spent them.
+# A search made by a run for another net counts with its nodes here, too.
 REACHED = f"""
 SELECT e.position_id, e.root_id, {" ".join(f"CASE e.step WHEN '{step}' THEN {i} ELSE" for i, step in enumerate(STEPS))}
 NULL {"END " * len(STEPS)}, e.distance, e.round, e.drawn, e.cut_at, e.probability, e.run_id,
@@ -47,25 +47,25 @@ def any_reached(store: Store, net_id: int, oracle_id: int) -> bool:
 def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]]:
     """All positions that were reached from candidates, by position, as columns [n].
 
-    position_id, root_id, `step` (an index into `STEPS`), distance, round, `drawn` (bool), `cut_at` (NaN: nowhere),
-    probability, run_id, nodes, `net_q`; `searched` and `inferred` (bool): which values there are, and these as
-    `search_` and `line_` with cp, mate, w, d, l, q; NaN where there is nothing.
+    position_id, root_id, `step` (an index into `STEPS`), distance, round, `drawn` (bool), `cut_at` (NaN: not cut),
+    probability, run_id, nodes, `net_q`; `searched` and `inferred` (bool): whether there is a value by a search and one
+    inferred from a line. Their cells are the columns `search_` and `line_` with cp, mate, w, d, l, q; NaN if missing.
     """
     width = len(_NAMES) + 2 * (1 + len(_SCORE))
     cells = store.connection.numbers(REACHED, {"net": net_id, "oracle": oracle_id}, width)
     names = [*_NAMES, "searched", *(f"search_{n}" for n in _SCORE), "inferred", *(f"line_{n}" for n in _SCORE)]
-    found: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
-    if np.isnan(found["step"]).any():  # none of `STEPS`: which, says the column itself
+    columns: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
+    if np.isnan(columns["step"]).any():  # not one of `STEPS`: reading the cell raises an error that names it
         store.connection.execute("SELECT step FROM expanded").fetchall()
     for name in ("position_id", "root_id", "step", "distance", "round", "run_id", "nodes"):
-        found[name] = found[name].astype(np.int64)
+        columns[name] = columns[name].astype(np.int64)
     for name in ("drawn", "searched", "inferred"):
-        found[name] = found[name] != 0
-    return found
+        columns[name] = columns[name] != 0
+    return columns
 
 
-def went_everywhere(store: Store, run_ids: Sequence[int]) -> bool:
-    """Whether these runs ended because nothing was left to search: then nothing was chosen before anything else."""
+def left_nothing(store: Store, run_ids: Sequence[int]) -> bool:
+    """Whether these runs searched everything that they could reach, so that no choice affects their rates."""
     query = """
         SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?))
         AND state = 'finished' AND json_extract(counts, '$.why') = 'everything'
@@ -75,10 +75,10 @@ def went_everywhere(store: Store, run_ids: Sequence[int]) -> bool:
 
 
 class Member(NamedTuple):
-    """One position of a family; of the root itself parent, step, distance and round are None.
+    """A position of a family; parent, step, distance and round are None for the root itself.
 
-    `moves` lead from `start_fen` to `fen`. `stage` is that of the value that counts (`store.rows`), None without one,
-    `deep` its cp, mate, w, d, l, q. `failure`: why its search failed.
+    `moves` lead from `start_fen` to `fen`. `stage` is the stage of its deep value (`store.rows.is_value`), None without
+    one; `deep` has the value's cp, mate, w, d, l, q. `failure` is the reason why its search failed.
     """
 
     root_id: int
@@ -119,21 +119,21 @@ FROM json_each(:ids) j WHERE found NOT NULL
 
 
 def roots_of(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, int]:
-    """The roots of the families that positions are in: of one that others were reached from it is itself.
+    """The root of each position's family, by position, in the order of `ids`; positions without a family are left out.
 
-    In the order of `ids`; those without a family are left out.
+    A position that others were reached from is its own root.
     """
-    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
-    return dict(store.connection.execute(_ROOTS_OF, asked).fetchall())
+    parameters = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
+    return dict(store.connection.execute(_ROOTS_OF, parameters).fetchall())
 
 
 def members(store: Store, net_id: int, oracle_id: int, roots: Sequence[int]) -> dict[int, list[Member]]:
-    """The families of some roots, each with the root first and the others as they were reached."""
-    asked = {"net": net_id, "oracle": oracle_id, "roots": json.dumps([*roots])}
-    found: dict[int, list[Member]] = {root: [] for root in roots}
-    for row in store.connection.execute(_MEMBERS, asked):
+    """The families of `roots`, by root; the root comes first, the others follow by position_id."""
+    parameters = {"net": net_id, "oracle": oracle_id, "roots": json.dumps([*roots])}
+    by_root: dict[int, list[Member]] = {root: [] for root in roots}
+    for row in store.connection.execute(_MEMBERS, parameters):
         moves = decode_moves(np.frombuffer(row[9], "<u2"))
-        found[row[0]].append(Member(*(*row[:9], moves, *row[10:14], tuple(row[14:]))))
-    for root, each in found.items():
-        each.sort(key=lambda member: (member.position_id != root, member.position_id))
-    return found
+        by_root[row[0]].append(Member(*(*row[:9], moves, *row[10:14], tuple(row[14:]))))
+    for root, family in by_root.items():
+        family.sort(key=lambda member: (member.position_id != root, member.position_id))
+    return by_root

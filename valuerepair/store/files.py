@@ -1,8 +1,8 @@
-"""Where the files lie that a store's values came from: nets, and the split of what is held out.
+"""The paths of the files that a store was made with: nets, and the split of held-out games.
 
-A path is where a file lay when it was last used. It is believed only as far as the content agrees: a net that was
-trained anew under the same name is another one. Engines are not among them, as a store may come from anybody: what it
-names is read, and never run.
+A path says where a file was when it was last used. A net's file is used only if its content is still the same, as
+another net may have been saved under that name. Engines are not recorded: a store may come from anybody, so the files
+it names may be read, but never run.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ NET, SPLIT = "net", "split"
 
 
 def keep_path(connection: StoreConnection, role: str, sha256: str, path: str) -> None:
-    """Records where the file with this content lies."""
+    """Records the path of the file with this content."""
     connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (role, sha256, os.path.abspath(path)))
 
 
 def kept_path(store: Store, role: str, sha256: str = "") -> str | None:
-    """Where the file lay when it was last used, whatever is there now; None where that is not known."""
+    """Where the file was when it was last used, whether or not it still is; None if unknown."""
     query = "SELECT path FROM files WHERE role = ? AND sha256 = ?"
     row = store.connection.execute(query, (role, sha256)).fetchone()
     return None if row is None else str(row[0])
 
 
 def places(store: Store, role: str, sha256: str = "") -> Iterator[str]:
-    """Files that may be the one: where it lay, then those of its name beside the store and in the current folder."""
+    """Existing files that may be this one: at its path, then of its name beside the store and in the current folder."""
     path = kept_path(store, role, sha256)
     if path is not None:
         name = os.path.basename(path)
         beside = os.path.join(os.path.dirname(os.path.abspath(store.path)), name)
-        yield from (each for each in dict.fromkeys((path, beside, os.path.abspath(name))) if os.path.isfile(each))
+        candidates = dict.fromkeys((path, beside, os.path.abspath(name)))
+        yield from filter(os.path.isfile, candidates)
 
 
 def find_file(store: Store, role: str, sha256: str) -> str | None:
-    """The file with this content; None where it is not known, or gone."""
+    """The file with this content; None if its path is unknown or it is no longer there."""
     for path in places(store, role, sha256):
         with suppress(ValueRepairError):
             if file_sha256(path) == sha256:
@@ -54,33 +55,35 @@ def find_file(store: Store, role: str, sha256: str) -> str | None:
     return None
 
 
-def found_nets(store: Store) -> dict[str, str]:
-    """The files of all nets that are still where they lay, by SHA-256."""
+def existing_nets(store: Store) -> dict[str, str]:
+    """The files of all nets that can still be found, by SHA-256."""
     rows = store.connection.execute("SELECT sha256 FROM files WHERE role = ?", (NET,)).fetchall()
     files = {sha256: find_file(store, NET, sha256) for (sha256,) in rows}
     return {sha256: path for sha256, path in files.items() if path is not None}
 
 
-def net_words(store: Store, key: str) -> str | None:
-    """What a ``--net`` opens the net of this key by: its name where that is known everywhere, else its file; None where
-    that is not known, or gone."""
+def net_option(store: Store, key: str) -> str | None:
+    """The value of ``--net`` that opens the net with this key: its name if it is one of `KNOWN_NETS`, else its file.
+
+    None if that is unknown or no longer there.
+    """
     sha256, _ = split_key(key)
-    known = next((net.name for net in KNOWN_NETS.values() if net.sha256 == sha256), None)
-    if known is not None:
-        return known
+    name = next((net.name for net in KNOWN_NETS.values() if net.sha256 == sha256), None)
+    if name is not None:
+        return name
     path = find_file(store, NET, sha256)
     return None if path is None else from_here(path)
 
 
-def why_not(store: Store, net: str, sha256: str) -> str:
-    """Why the file of a net of this name is not at hand, in words."""
+def reason_missing(store: Store, net: str, sha256: str) -> str:
+    """Why the file of the net with this name cannot be found, in words."""
     path = kept_path(store, NET, sha256)
     if path is None:
-        return f"the store does not know where the net {net} lies"
-    return f"{path} is not the net {net} any more" if os.path.isfile(path) else f"the net {net} is not at {path}"
+        return f"the store does not know where the net {net} is"
+    return f"{path} is no longer the net {net}" if os.path.isfile(path) else f"the net {net} is not at {path}"
 
 
 def from_here(path: str) -> str:
-    """A path as one types it: from the current folder where the file is in that, else from the root."""
+    """A path as a user would type it: relative if the file is below the current folder, else absolute."""
     inside = os.path.relpath(path)
     return path if inside.startswith(os.pardir) else inside

@@ -1,4 +1,4 @@
-"""Whether a store is whole as a database: what SQLite, the schema and plain arithmetic say of its rows."""
+"""Whether a store is intact as a database: checks by SQLite, by the schema, and by arithmetic on its rows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from valuerepair.store.rows import AFTER, CHOSEN, EXPANDED, FULL, INFERRED, REJU
 from valuerepair.store.store import Store
 
 _SHOWN = 100
-# Sums of probabilities that a net gave in float32, and of per mille that engines round one by one.
+# How far sums may be off: of a net's float32 probabilities, and of per mille that engines round one by one.
 _SUM_OFF, _PER_MILLE_OFF = 1e-3, 3
 
 
 FORM, WHOLE = "tables, indices and version", "SQLite: the file is whole"
-KINDS = "cells are of the kind of their column"
-# A store that one of these finds wrong is asked no further: readers take for granted what they say, and what stands in
-# the place of a table may run without end.
+KINDS = "cells have the type of their column"
+# If one of these fails, no other check is run: queries rely on them, and something else in the place of a table (a
+# view) might run without end.
 FATAL = (FORM, WHOLE, KINDS)
 
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """One thing that was checked: of how many rows, how many are wrong, and one of these."""
+    """The result of a check: the rows checked, how many of them are wrong, and an example."""
 
     name: str
     checked: int
@@ -46,8 +46,8 @@ class StoreCheck:
 
 
 _OF_CELLS = re.compile(r"(NULL|TEXT|NUMERIC|non-\w+) value in ")
-_NO_OBJECT = "CASE WHEN json_valid({0}) THEN json_type({0}) <> 'object' ELSE 1 END"
-# Name, rows that are looked at, condition of a wrong one, what is shown of it.
+_NOT_OBJECT = "CASE WHEN json_valid({0}) THEN json_type({0}) <> 'object' ELSE 1 END"
+# Name; the rows to check; the SQL condition of a wrong row; the SQL text that shows it.
 _RULES = (
     ("net values: W + D + L is 1, Q is W - L", "net_values WHERE coalesce(w, d, l) NOT NULL",
      f"NOT coalesce(abs(w + d + l - 1) <= {_SUM_OFF} AND abs(w - l - q) <= {_SUM_OFF} "
@@ -60,13 +60,13 @@ _RULES = (
     ("deep values: W + D + L is 1000", "deep_values WHERE coalesce(w, d, l) NOT NULL",
      f"NOT coalesce(abs(w + d + l - 1000) <= {_PER_MILLE_OFF} AND min(w, d, l) >= 0, 0)",
      "'position ' || position_id || coalesce(': ' || w || ' ' || d || ' ' || l, ': not all')"),
-    ("deep values: a score, of a stage that there is", "deep_values WHERE 1",
+    ("deep values: a score and a known stage", "deep_values WHERE 1",
      "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
      "coalesce(abs(q), 0) <= 1.000001 OR min(nodes, depth, seldepth, time_ms) < 0 OR NOT (stage IN "
      f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}', '{CHOSEN}', '{REJUDGED}') "
      f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
-    ("positions: kinds, and whole searches of the archive's positions are of those of games", "positions WHERE 1",
+    ("positions: known kinds; beside games there are no full searches", "positions WHERE 1",
      f"coalesce(kind, 'game') NOT IN ({', '.join(map(repr, origins.KINDS))}) OR (kind IS NOT 'game' AND EXISTS ("
      "SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full' "
      "AND v.position_id = positions.id))",
@@ -74,32 +74,32 @@ _RULES = (
     ("a value or a failure, not both", "failures f WHERE 1",
      "EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
      "AND v.position_id = f.position_id)", "'position ' || position_id || ': ' || reason"),
-    ("priors: probabilities of values that are there", "priors WHERE 1",
+    ("priors: probabilities, with net values", "priors WHERE 1",
      "NOT p BETWEEN 0 AND 1.000001 OR rank < 1 OR NOT EXISTS (SELECT 1 FROM net_values n "
      "WHERE n.net_id = priors.net_id AND n.position_id = priors.position_id)", "'position ' || position_id"),
-    ("screening: chances, and searches that are there", "screened WHERE 1",
+    ("screening: chances, with searches", "screened WHERE 1",
      "NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR min(nodes, "
      "coalesce(cut_at, 0)) < 0 OR searched NOT IN (0, 1) OR (NOT searched AND cut_at IS NULL) OR (searched "
      "AND NOT EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = screened.oracle_id "
      "AND v.stage = 'full' AND v.position_id = screened.position_id))", "'position ' || position_id"),
-    ("expanded: steps, chances, and searches that are there", "expanded WHERE 1",
+    ("expanded: steps and chances, with searches", "expanded WHERE 1",
      "step NOT IN ('line', 'parent', 'child', 'game') OR distance < 1 OR round < 1 OR drawn NOT IN (0, 1) "
      "OR NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR nodes < 0 "
      "OR searched NOT IN (0, 1) OR (searched AND NOT EXISTS (SELECT 1 FROM deep_values v "
      "WHERE v.oracle_id = expanded.oracle_id AND v.stage IN ('full', 'expanded') "
      "AND v.position_id = expanded.position_id))", "'position ' || position_id"),
     ("calibrations", "calibrations WHERE 1", f"NOT alpha > 0 OR q_from NOT IN ('cp', 'wdl') OR n < 2 OR games < 2 OR "
-     f"{_NO_OBJECT.format('curve')}", "'of net ' || net_id"),
+     f"{_NOT_OBJECT.format('curve')}", "'of net ' || net_id"),
     ("alpha fits", "alpha_fits WHERE 1", "NOT alpha > 0 OR n < 2 OR low > alpha OR high < alpha", "'alpha ' || alpha"),
     ("games played: result and z", "plays WHERE 1",
      "result NOT IN ('1-0', '0-1', '1/2-1/2', '*') OR plies < 0 OR (result = '1/2-1/2' AND z IS NOT 0) "
      "OR (result = '*') <> (z IS NULL) OR NOT coalesce(abs(z), 0) <= 1 "
      "OR (result IN ('1-0', '0-1') AND z IS NOT CASE WHEN (result = '1-0') = (fen LIKE '% w %') THEN 1 ELSE -1 END)",
      "'game ' || number || ': ' || result || ', z ' || coalesce(z, 'missing')"),
-    ("runs: JSON", "runs WHERE 1", " OR ".join(_NO_OBJECT.format(name) for name in ("options", "versions", "counts")),
+    ("runs: JSON", "runs WHERE 1", " OR ".join(_NOT_OBJECT.format(name) for name in ("options", "versions", "counts")),
      "'run ' || id"),
-    ("games: headers are JSON", "games WHERE 1", _NO_OBJECT.format("headers"), "source || ' ' || number"),
-    ("oracles: JSON", "oracles WHERE 1", f"{_NO_OBJECT.format('limits')} OR {_NO_OBJECT.format('options')}", "label"),
+    ("games: headers are JSON", "games WHERE 1", _NOT_OBJECT.format("headers"), "source || ' ' || number"),
+    ("oracles: JSON", "oracles WHERE 1", f"{_NOT_OBJECT.format('limits')} OR {_NOT_OBJECT.format('options')}", "label"),
     ("files: nets and the split", "files WHERE 1",
      "role NOT IN ('net', 'split') OR (length(sha256) <> CASE role WHEN 'net' THEN 64 ELSE 0 END) OR path = ''",
      "role || ' ' || path"),
@@ -111,15 +111,15 @@ _RULES = (
 
 
 def integrity_checks(store: Store) -> Iterator[StoreCheck]:
-    """The checks that need the database only, in order; the last one is that of `FATAL` which finds something wrong."""
+    """The checks that need only the database, in order; a failed one of `FATAL` is the last."""
     connection = store.connection
     form = _form(connection)
     yield form
     if form.wrong:
         return
-    told = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
-    wrong = [line for line in told if line != "ok"]
-    # SQLite says these of cells too, without naming them.
+    messages = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
+    wrong = [line for line in messages if line != "ok"]
+    # `_kinds` finds these, too, and says in which column.
     damaged = [line for line in wrong if not _OF_CELLS.match(line)]
     yield StoreCheck(WHOLE, 1, len(damaged), damaged[0] if damaged else "")
     if damaged:
@@ -136,7 +136,7 @@ def integrity_checks(store: Store) -> Iterator[StoreCheck]:
 
 
 def _form(connection: sqlite3.Connection) -> StoreCheck:
-    """Whether the store has the tables, columns and indices of its version, and nothing that runs beside them."""
+    """Whether the store has the tables, columns and indices of its version, and no views or triggers."""
     different = schema.differences(connection, schema.SCHEMA_VERSION)
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -147,27 +147,29 @@ def _form(connection: sqlite3.Connection) -> StoreCheck:
 
 
 def _kinds(connection: sqlite3.Connection) -> StoreCheck:
-    """Whether cells are what the schema calls them: SQLite would keep a text in a column of numbers."""
+    """Whether cells have the type of their column; SQLite itself accepts a text in a column of numbers."""
     checked, wrong, example = 0, 0, ""
     with schema.empty_store() as fresh:
         tables = [name for (name,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {table: fresh.execute(f"PRAGMA table_info({table})").fetchall() for table in tables}
     for table, described in columns.items():
-        other = {
+        wrong_type = {
             name: f"typeof({name}) NOT IN ('{kind.lower()}', '{kind.lower() if needed or key else 'null'}')"
             for _, name, kind, needed, _, key in described
         }
-        first = " ".join(f"WHEN {condition} THEN '{name}: ' || typeof({name})" for name, condition in other.items())
-        count, odd, shown = connection.execute(
+        first = " ".join(
+            f"WHEN {condition} THEN '{name}: ' || typeof({name})" for name, condition in wrong_type.items()
+        )
+        count, wrong_cells, shown = connection.execute(
             f"SELECT count(*), count(odd), min(odd) FROM (SELECT CASE {first} END AS odd FROM {table})"
         ).fetchone()
-        checked, wrong = checked + count, wrong + odd
-        example = example or (f"{table}.{shown}" if odd else "")
+        checked, wrong = checked + count, wrong + wrong_cells
+        example = example or (f"{table}.{shown}" if wrong_cells else "")
     return StoreCheck(KINDS, checked, wrong, example)
 
 
 def _references(connection: sqlite3.Connection) -> StoreCheck:
-    """Rows that point to a position, run, net, game, oracle or screen that is not there."""
+    """Rows whose position, run, net, game, oracle or screen is missing."""
     wrong, example = 0, ""
     for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         wrong, example = wrong + 1, example or f"a row of {table} without its row in {parent}"

@@ -1,4 +1,4 @@
-"""Merging row by row: runs, nets and oracles; positions; then the values that belong to them."""
+"""Merges the rows of stores: runs, nets and oracles first; then positions; then the values that belong to them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _RUN = "identity, command, options, seed, versions, started, finished, state, co
 _NET = "name, sha256, history_fill, value_head, input_format, size"
 _ORACLE = "digest, label, kind, engine, sha256, limits, options"
 _SCREEN = "expanded, threshold, alpha, alpha_given, q_from, recall, model, fitted"
-# Of what both stores have: the source's alias is s, that of the merged store d.
-_MAPS = {
+# When a row of the source (alias s) and one of the merged store (alias d) are the same.
+_SAME_ROW = {
     "runs": "d.identity = s.identity",
     "nets": "d.sha256 = s.sha256 AND d.history_fill = s.history_fill",
     "oracles": "d.digest = s.digest",
@@ -26,9 +26,9 @@ _MAPS = {
 
 
 class Parts:
-    """The sources, of which one at a time is attached to the merged store's connection, as ``part``.
+    """The sources of a merge; one at a time is attached to the merged store's connection, as ``part``.
 
-    Another one cannot come within a transaction.
+    SQLite attaches and detaches only outside of a transaction.
     """
 
     def __init__(self, connection: StoreConnection, sources: Sequence[SourceStore]) -> None:
@@ -36,7 +36,7 @@ class Parts:
         self._attached: int | None = None
 
     def use(self, number: int) -> str:
-        """Attaches a source; gives its name in SQL."""
+        """Attaches a source; returns its name in SQL."""
         if self._attached != number:
             if self._attached is not None:
                 self.connection.execute("DETACH part")
@@ -63,7 +63,7 @@ def add_catalogue(parts: Parts) -> None:
         for row in connection.execute(f"SELECT {_ORACLE} FROM {schema}.oracles"):
             oracles[row[0]] = min(oracles.get(row[0], row), row)
         for row in _screen_rows(connection, schema):
-            screens.setdefault((row[-1], _digest(row)), (number, row[0]))
+            screens.setdefault((row[-1], _screen_digest(row)), (number, row[0]))
     _insert(connection, "runs", _RUN, sorted(runs.values(), key=lambda run: (run[5], run[0])), "identity")
     _insert(connection, "nets", _NET, sorted(nets.values()), "sha256, history_fill")
     _insert(connection, "oracles", _ORACLE, sorted(oracles.values(), key=lambda row: (row[1], row[0])), "digest")
@@ -71,7 +71,7 @@ def add_catalogue(parts: Parts) -> None:
 
 
 def _run_order(run: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of two states of one run the one that came further is kept."""
+    """Sorts two records of one run; the one that got further comes last and is kept."""
     state, finished = run[7], run[6] or ""
     return (_STATES.index(state) if state in _STATES else -1, finished, len(run[8]), *map(str, run))
 
@@ -90,7 +90,7 @@ def _insert(connection: StoreConnection, table: str, columns: str, rows: Sequenc
 
 
 def _screen_rows(connection: StoreConnection, schema: str, number: int | None = None) -> sqlite3.Cursor:
-    """id, net's hash and fill, oracle's digest and the rest of all screens, or of one."""
+    """Rows of all screens, or of one: id, the net's hash and history fill, the oracle's digest, and `_SCREEN`."""
     return connection.execute(
         f"SELECT c.id, n.sha256, n.history_fill, o.digest, {', '.join('c.' + n for n in _SCREEN.split(', '))} "
         f"FROM {schema}.screens c JOIN {schema}.nets n ON n.id = c.net_id "
@@ -99,15 +99,15 @@ def _screen_rows(connection: StoreConnection, schema: str, number: int | None = 
     )
 
 
-def _digest(row: tuple[Any, ...]) -> str:
-    """A digest of a screen without its number: models are long, and only need to be told apart."""
+def _screen_digest(row: tuple[Any, ...]) -> str:
+    """A digest of a screen without its id, to recognise equal ones; the models themselves are long."""
     return hashlib.sha256(repr(row[1:]).encode()).hexdigest()
 
 
-def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) -> None:
-    """Adds screens in the order in which they were fitted: the last one stays in use."""
+def _add_screens(parts: Parts, screens: dict[tuple[str, str], tuple[int, int]]) -> None:
+    """Adds screens in the order in which they were fitted; the last one is then in use."""
     connection = parts.connection
-    for _, (source, number) in sorted(found.items()):
+    for _, (source, number) in sorted(screens.items()):
         if source < 0:
             continue
         row = _screen_rows(connection, parts.use(source), number).fetchone()
@@ -123,16 +123,16 @@ def _add_screens(parts: Parts, found: dict[tuple[str, str], tuple[int, int]]) ->
 
 
 def map_numbers(connection: StoreConnection) -> None:
-    """Fills ``work.runs``, ``nets``, ``oracles``, ``games`` and ``screens``: the source's numbers and the new ones."""
-    for table, same in _MAPS.items():
+    """Fills ``work.runs``, ``nets``, ``oracles``, ``games`` and ``screens``: the source's ids and the new ones."""
+    for table, same_row in _SAME_ROW.items():
         _empty_map(connection, table)
-        # CROSS: the source is read through, and the merged store asked by its index.
+        # CROSS JOIN has SQLite scan the source and use the index of the merged store.
         connection.execute(
-            f"INSERT INTO work.{table} SELECT s.id, d.id FROM part.{table} s CROSS JOIN main.{table} d ON {same}"
+            f"INSERT INTO work.{table} SELECT s.id, d.id FROM part.{table} s CROSS JOIN main.{table} d ON {same_row}"
         )
     _empty_map(connection, "screens")
-    screens = {_digest(row): row[0] for row in _screen_rows(connection, "main")}
-    rows = [(row[0], screens[_digest(row)]) for row in _screen_rows(connection, "part")]
+    screens = {_screen_digest(row): row[0] for row in _screen_rows(connection, "main")}
+    rows = [(row[0], screens[_screen_digest(row)]) for row in _screen_rows(connection, "part")]
     connection.executemany("INSERT INTO work.screens VALUES (?, ?)", rows)
 
 
@@ -142,12 +142,12 @@ def _empty_map(connection: StoreConnection, table: str) -> None:
 
 
 CHUNK = 20_000
-# What a value depends on.
+# The columns of a position that its values depend on.
 HISTORY = ("fen", "start_fen", "moves", "history_known")
 _OF_GAME = ("played", "eval_cp", "eval_mate")
-# The history that is kept: that of the deepest whole search, not counting audits of what a ladder cut (whether there
-# was one is chance, and a choice by it would bend the weights); then what is known best; then anything that does not
-# depend on the order of the stores.
+# Which of several histories is kept: that of the deepest full search, without audits of cut positions (whether there
+# was one is random, and choosing by it would bias the weights); then the most complete one; then any order that is
+# independent of the order of the stores.
 _ORDER = (
     "nodes DESC, probability DESC, history_known DESC, length(moves) DESC, fen, start_fen, moves, "
     "source, game, digest, played, eval_cp, eval_mate, number"
@@ -178,7 +178,10 @@ _VALUES = ("net_values", "priors", "deep_values", "failures", "screened", "expan
 
 
 def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, str]:
-    """Adds the games and positions of all sources; how many positions had several histories, and the FEN of one."""
+    """Adds the games and positions of all sources.
+
+    Returns how many positions had several histories, and the FEN of one of them.
+    """
     connection = parts.connection
     for statement in _POSITION_TABLES.split(";\n"):
         connection.execute(statement)
@@ -197,7 +200,7 @@ def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, st
 
 
 def id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, int, int]]:
-    """(low, high] ranges of the ids of a table, and how many rows each has."""
+    """Ranges (low, high] of the ids of a table, with the number of rows in each."""
     low = 0
     while True:
         query = f"SELECT max(id), count(*) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT {CHUNK})"
@@ -219,9 +222,9 @@ def _add_games(connection: StoreConnection) -> None:
 
 
 def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -> None:
-    """Adds positions that no store had so far; those that another one has differently are noted."""
+    """Adds positions that are new, and notes those that the merged store has with other cells as contested."""
     columns = [row[1] for row in connection.execute("PRAGMA main.table_info(positions)") if row[1] != "id"]
-    picked = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
+    cells = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
     rows = "part.positions s CROSS JOIN work.games g ON g.src = s.game_id CROSS JOIN work.runs r ON r.src = s.run_id"
     if not first:
         differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in (*HISTORY, *_OF_GAME))
@@ -230,7 +233,7 @@ def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -
             f"ON d.key = s.key WHERE s.id > ? AND s.id <= ? AND (g.dst <> d.game_id OR {differs})",
             (low, high),
         )
-        # Whatever its history is in the end, a position belongs to the oldest run that met it.
+        # Whichever history is kept, a position belongs to the oldest run that reached it.
         connection.execute(
             f"UPDATE main.positions SET run_id = x.run FROM (SELECT s.key AS key, a.id AS run FROM {rows} "
             "CROSS JOIN main.positions d ON d.key = s.key CROSS JOIN main.runs a ON a.id = r.dst "
@@ -239,14 +242,14 @@ def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -
             (low, high),
         )
     connection.execute(
-        f"INSERT OR IGNORE INTO main.positions ({', '.join(columns)}) SELECT {', '.join(picked)} FROM {rows} "
+        f"INSERT OR IGNORE INTO main.positions ({', '.join(columns)}) SELECT {', '.join(cells)} FROM {rows} "
         "WHERE s.id > ? AND s.id <= ? ORDER BY s.id",
         (low, high),
     )
 
 
 def _settle_kinds(connection: StoreConnection) -> None:
-    """What stood in a game by any store did; of other kinds the first of `KINDS` is kept."""
+    """Keeps the first of `KINDS` if stores disagree: a position that occurred in a game of one store is a game's."""
     rank = " ".join(f"WHEN '{kind}' THEN {place}" for place, kind in enumerate(KINDS))
     connection.execute(
         "UPDATE main.positions SET kind = s.kind FROM part.positions s "
@@ -259,12 +262,15 @@ def _settle_kinds(connection: StoreConnection) -> None:
 
 
 def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
-    """Gives each position that stores have differently the row of one of them. `newest` is the last that was there."""
+    """Gives each contested position the row of one store. `newest` is the last id of the merged store before the merge.
+
+    Returns how many positions had several histories, and the FEN of one of them.
+    """
     connection = parts.connection
     if not connection.execute("SELECT EXISTS (SELECT 1 FROM work.contested)").fetchone()[0]:
         return 0, ""
     if newest:
-        # Of the merged store only what was there before is a claim of its own.
+        # Only the rows that the merged store had before are claims of its own.
         connection.execute(_CLAIM.format(s="main") + " WHERE p.id <= :newest", {"number": -1, "newest": newest})
     for number in range(len(parts.sources)):
         schema = parts.use(number)
@@ -288,7 +294,7 @@ def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
 
 
 def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
-    """Gives the positions that this source has won its rows; notes those whose values had another history."""
+    """Gives positions the rows of this source where it won; notes those whose old values had another history."""
     won = "work.winners w CROSS JOIN part.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
     differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
     connection.execute(
@@ -306,7 +312,7 @@ def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
 
 
 def map_positions(connection: StoreConnection, low: int, high: int) -> None:
-    """Adds to ``work.positions`` the source's numbers of positions in (low, high] that kept the source's history."""
+    """Adds to ``work.positions`` the ids of the source's positions in (low, high] whose history was kept."""
     same = " AND ".join(f"d.{name} = s.{name}" for name in HISTORY)
     connection.execute(
         "INSERT INTO work.positions SELECT s.id, d.id FROM part.positions s CROSS JOIN main.positions d "
@@ -316,9 +322,9 @@ def map_positions(connection: StoreConnection, low: int, high: int) -> None:
 
 
 def map_origins(connection: StoreConnection) -> None:
-    """Fills the map ``same_key``: the numbers of positions that others were reached from, whichever history was kept.
+    """Fills the map ``same_key``: the ids of positions that others were reached from, whichever history was kept.
 
-    What was found around a position does not depend on how that one came about.
+    The neighbours of a position do not depend on its history.
     """
     _empty_map(connection, "same_key")
     connection.execute(
@@ -328,10 +334,10 @@ def map_origins(connection: StoreConnection) -> None:
     )
 
 
-Found = Callable[[str, int, str], None]
-# A ladder's cut of a position that another store searched in full without the help of chance, where no ladder cut it:
-# such a position stands for itself. Which they are does not depend on who was audited, so the audited ones among the
-# others stand for these others (`screening.settle` does the same within a store).
+OnContradiction = Callable[[str, int, str], None]
+# One store's ladder cut a position that another store searched in full because no ladder cut it there. Such a position
+# stands for itself, as its search was not an audit, and the remaining audits stand for the remaining cuts
+# (`screening.settle` does the same within a store).
 _WHOLE = """
 EXISTS (SELECT 1 FROM {s}.deep_values v
         WHERE v.oracle_id = {oracle} AND v.stage = 'full' AND v.position_id = {position})
@@ -353,7 +359,7 @@ SELECT o.dst, p.dst FROM part.screened c
 CROSS JOIN work.oracles o ON o.src = c.oracle_id CROSS JOIN work.positions p ON p.src = c.position_id
 WHERE c.cut_at NOT NULL AND {_WHOLE.format(s="main", oracle="o.dst", position="p.dst")}
 """
-# Cuts of the merged store that the source searched (net, oracle, position), and the other way round.
+# whole_here: cuts of the merged store that the source searched in full; whole_there: the other way round.
 _VALUE_TABLES = (
     "CREATE TABLE work.whole_here (net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
     "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
@@ -362,36 +368,36 @@ _VALUE_TABLES = (
 )
 
 
-def merge_values(connection: StoreConnection, advance: Callable[[int], None], found: Found) -> None:
-    """Adds all rows of the source that is attached; contradictions are told to `found` (kind, how many, an example)."""
+def merge_values(connection: StoreConnection, advance: Callable[[int], None], contradiction: OnContradiction) -> None:
+    """Adds all rows of the attached source; calls `contradiction` with the kind, number and an example of each."""
     _settle(connection)
-    # Screening first: what it says of whole searches concerns those that are there before this source's come.
+    # Screening first: its rules need the full searches as they are before those of this source come.
     for rule in (SCREENED, *RULES):
         merged = _Merging(connection, rule)
         for low, high, count in _key_ranges(connection, rule):
-            merged.add(low, high, found)
+            merged.add(low, high, contradiction)
             advance(count)
-    _values_beat_failures(connection, found)
+    _values_beat_failures(connection, contradiction)
 
 
 def _settle(connection: StoreConnection) -> None:
-    """Settles the cuts of the merged store that the source searched in full, and notes those of the source.
+    """Drops the cuts of the merged store that the source searched in full, and notes the source's cuts to drop.
 
-    Both are found out before anything of the source is added: what is added changes the answer.
+    Both must be known before rows of the source are added, as these change the answer.
     """
     for name in ("whole_here", "whole_there"):
         connection.execute(f"DROP TABLE IF EXISTS work.{name}")
     for statement in (*_VALUE_TABLES, _WHOLE_HERE, _WHOLE_THERE):
         connection.execute(statement)
-    these = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.whole_here)"
+    whole_here = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.whole_here)"
     connection.execute(
-        f"UPDATE main.screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {these}"
+        f"UPDATE main.screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {whole_here}"
     )
-    connection.execute(f"DELETE FROM main.screened WHERE NOT searched AND {these}")
+    connection.execute(f"DELETE FROM main.screened WHERE NOT searched AND {whole_here}")
 
 
-def _values_beat_failures(connection: StoreConnection, found: Found) -> None:
-    """Takes back failures on what has a value from another store."""
+def _values_beat_failures(connection: StoreConnection, contradiction: OnContradiction) -> None:
+    """Deletes failures of searches that another store has a value of."""
     same = (
         "EXISTS (SELECT 1 FROM main.deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
         "AND v.position_id = f.position_id)"
@@ -401,7 +407,7 @@ def _values_beat_failures(connection: StoreConnection, found: Found) -> None:
         f"JOIN main.positions p ON p.id = f.position_id JOIN main.oracles o ON o.id = f.oracle_id WHERE {same}"
     ).fetchone()
     if count:
-        found("a value here, a failure there", count, example)
+        contradiction("a value here, a failure there", count, example)
         connection.execute(f"DELETE FROM main.failures AS f WHERE {same}")
 
 
@@ -409,7 +415,7 @@ def _values_beat_failures(connection: StoreConnection, found: Found) -> None:
 
 
 def _key_ranges(connection: StoreConnection, rule: Rule) -> Iterator[tuple[Any, Any, int]]:
-    """(low, high] ranges of the keys of a source's table, low None at first, and how many rows each has."""
+    """Ranges (low, high] of the keys of a source's table, with the number of rows; the first low is None."""
     key, low = ", ".join(rule.key), None
     while True:
         beyond = "" if low is None else f"WHERE ({key}) > ({', '.join('?' * len(low))})"
@@ -433,16 +439,16 @@ class _Merging:
         (self._empty,) = connection.execute(f"SELECT NOT EXISTS (SELECT 1 FROM main.{rule.table})").fetchone()
         joins = []
         for column, table in rule.mapped.items():
-            # A passage may have gone by before there was a screen.
+            # Positions were also searched before there was a screen.
             kind = "LEFT" if column == "screen_id" else "CROSS"
             joins.append(f"{kind} JOIN work.{table} AS m_{column} ON m_{column}.src = n.{column}")
         self._from = f"part.{rule.table} n {' '.join(joins)}"
         self._new = {name: f"m_{name}.dst" if name in rule.mapped else f"n.{name}" for name in self._columns}
 
-    def add(self, low: Any, high: Any, found: Found) -> None:
+    def add(self, low: Any, high: Any, contradiction: OnContradiction) -> None:
         """Merges the rows of a range of keys."""
         if not self._empty and self._rule.differs:
-            self._count_contradictions(low, high, found)
+            self._count_contradictions(low, high, contradiction)
         where, values = self._range(low, high)
         new = {**self._new}
         if self._rule is SCREENED:
@@ -461,7 +467,7 @@ class _Merging:
             values,
         )
 
-    def _count_contradictions(self, low: Any, high: Any, found: Found) -> None:
+    def _count_contradictions(self, low: Any, high: Any, contradiction: OnContradiction) -> None:
         rule = self._rule
         where, values = self._range(low, high)
         same = " AND ".join(f"t.{name} = {self._new[name]}" for name in rule.key)
@@ -472,7 +478,7 @@ class _Merging:
             values,
         ).fetchone()
         if count:
-            found(rule.kind, count, named)
+            contradiction(rule.kind, count, named)
 
     def _range(self, low: Any, high: Any) -> tuple[str, tuple[Any, ...]]:
         key = ", ".join(f"n.{name}" for name in self._rule.key)

@@ -1,4 +1,4 @@
-"""Folders of packed training chunks: written in order, in shards that appear whole, and gone on with after a stop."""
+"""Folders of packed training chunks, written in order, in shards that appear whole; a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MANIFEST = "manifest.json"
-UNFINISHED = "unfinished.json"  # what a stopped run goes on from; gone when the manifest is there
+UNFINISHED = "unfinished.json"  # from which a stopped run resumes; removed once the manifest is written
 SHARD_CHUNKS = 10_000
 _LOCK = ".lock"
 _TARS, _LOOSE = "chunks-*.tar", "game_*.gz"
-_MOST_LIST = 64 << 20  # bytes of unfinished.json: it has a line or five for each of 10,000 chunks
+_MOST_UNFINISHED = 64 << 20  # bytes of unfinished.json, which has a few lines for each shard
 
 ChunkForm = Literal["tar", "files"]
 
@@ -69,7 +69,7 @@ class TarShard:
         self._write(head.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE))
 
     def close(self) -> str:
-        """Ends the archive on disk and returns its SHA-256."""
+        """Ends the archive, has it on the disk, and returns its SHA-256."""
         self._write(bytes(2 * tarfile.BLOCKSIZE))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -87,7 +87,7 @@ class TarShard:
 
 
 class _LooseShard:
-    """Chunks as files of a folder, each of which appears whole."""
+    """Chunks as single files in a folder, each of which appears whole."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -102,22 +102,22 @@ class _LooseShard:
         self.bytes += len(content)
 
     def close(self) -> str:
-        """The SHA-256 over those of the files."""
+        """The SHA-256 of the files' SHA-256 digests."""
         return self._sha.hexdigest()
 
     def abandon(self) -> None:
-        """Leaves the files to the run that goes on, which writes them again."""
+        """Leaves the files; the run that resumes writes them again."""
 
 
 class ChunkOutput:
     """Writes packed chunks to a folder in the order in which they are added; a context manager.
 
     `form` is ``tar``: plain tars of `shard_chunks` chunks each, chunks-00000.tar, chunks-00001.tar, ...; or ``files``:
-    loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json says how far the run is, so
-    that the same run goes on after a stop: the caller leaves out the first `chunks` chunks. `finish` writes
-    manifest.json; nothing is added after that.
+    loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json records how far the run is,
+    so that it can resume: the caller then skips the first `chunks` chunks. `finish` writes manifest.json; nothing can
+    be added after that.
 
-    `chunks` and `records` are how many there are, those of earlier attempts included.
+    `chunks` and `records` count those in the folder, including those of earlier attempts.
     """
 
     def __init__(
@@ -131,13 +131,12 @@ class ChunkOutput:
     ) -> None:
         """Makes the folder if needed. `run`, which is JSON-able, and `options` say all that the chunks depend on.
 
-        Raises UsageError for a file, for a folder with other things in it, with chunks of another run or with finished
-        ones; ValueRepairError for shards that are not as they were written, for a folder that another process writes
-        to, and where nothing can be written.
+        Raises UsageError if `folder` is a file, or has finished chunks, chunks of another run or other files in it;
+        ValueRepairError if a shard has changed, another process writes to the folder, or it cannot be written.
         """
         if shard_chunks < 1:
             raise UsageError(f"{shard_chunks} chunks a shard: must be at least 1")
-        self.folder, self._given = Path(os.path.abspath(folder)), os.fspath(folder)
+        self.folder, self._shown_folder = Path(os.path.abspath(folder)), os.fspath(folder)
         self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
         self._options = options
         self._form, self._shard_chunks = form, shard_chunks
@@ -145,14 +144,14 @@ class ChunkOutput:
         self._files: dict[str, _ShardFacts] = {}
         self._shard: TarShard | _LooseShard | None = None
         self._complete = (0, 0)  # chunks and records in complete shards
-        self._held, self._made = ExitStack(), False
+        self._lock, self._made_folder = ExitStack(), False
         try:
             self._open()
         except OSError as error:
-            self._held.close()
+            self._lock.close()
             raise self._unwritable(error) from None
         except BaseException:
-            self._held.close()
+            self._lock.close()
             raise
 
     def __enter__(self) -> ChunkOutput:
@@ -161,25 +160,25 @@ class ChunkOutput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drops the shard that is not full; complete ones stay. Nothing is left of a run that has none."""
+        """Drops an incomplete shard and keeps the complete ones; without any, leaves the folder as it was."""
         if self._shard is not None:
             self._shard.abandon()
             self._shard = None
         self._clear()
         if not self._files and not (self.folder / MANIFEST).exists():
             (self.folder / UNFINISHED).unlink(missing_ok=True)
-        self._held.close()
-        if self._made:
+        self._lock.close()
+        if self._made_folder:
             with suppress(OSError):  # it is not empty
                 self.folder.rmdir()
 
     @property
     def complete(self) -> int:
-        """The chunks that stay, whatever happens: those of complete shards."""
+        """The number of chunks in complete shards, which stay whatever happens."""
         return self._complete[0]
 
     def add(self, packed: bytes, records: int) -> None:
-        """Adds a chunk of so many records. Raises ValueRepairError where it cannot be written."""
+        """Adds a chunk that holds this many `records`. Raises ValueRepairError if it cannot be written."""
         try:
             if self._shard is None:
                 self._shard = TarShard(self._part(self._name)) if self._form == "tar" else _LooseShard(self.folder)
@@ -195,7 +194,7 @@ class ChunkOutput:
     def finish(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         """Ends the last shard and writes the manifest: the run, `counts` (JSON-able) and the files. Returns it.
 
-        It holds no time: the same run gives the same bytes.
+        It has no dates or times, so that the same run writes the same bytes.
         """
         try:
             if self._shard is not None:
@@ -214,27 +213,27 @@ class ChunkOutput:
         return manifest
 
     def _open(self) -> None:
-        """Claims the folder, and takes up what a stopped run left there."""
+        """Locks the folder, and resumes a stopped run that it has."""
         if not (self.folder / UNFINISHED).exists():
             if (self.folder / MANIFEST).exists():
-                raise UsageError(f"{self._given}: holds finished chunks ({MANIFEST}); give a new folder")
-            check_empty(self.folder, self._given)
-            self._made = not self.folder.exists()
+                raise UsageError(f"{self._shown_folder}: holds finished chunks ({MANIFEST}); give a new folder")
+            check_empty(self.folder, self._shown_folder)
+            self._made_folder = not self.folder.exists()
             self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._held.enter_context(claimed(self.folder / _LOCK))
+            self._lock.enter_context(claimed(self.folder / _LOCK))
         except HeldError:
-            raise ValueRepairError(f"{self._given}: another process writes chunks there") from None
+            raise ValueRepairError(f"{self._shown_folder}: another process writes chunks there") from None
         path = self.folder / UNFINISHED
         if path.exists():
-            self._take_up(path)
+            self._resume(path)
         else:
             self._save(UNFINISHED, {"run": self._work, **self._written()})
         self._clear()
 
-    def _take_up(self, path: Path) -> None:
+    def _resume(self, path: Path) -> None:
         try:
-            before = read_json(path, _Unfinished, "list of chunks that a stopped run left", most=_MOST_LIST)
+            before = read_json(path, _Unfinished, "list of chunks that a stopped run left", most=_MOST_UNFINISHED)
         except ValueRepairError as error:
             raise UsageError(f"{error}; give a new folder") from None
         options = before.run.get("options")
@@ -242,11 +241,11 @@ class ChunkOutput:
             before.run["options"] = without_defaults(type(self._options), options)
         if before.run != self._work:
             difference = one_line(_difference(before.run, self._work))
-            raise UsageError(f"{self._given}: holds chunks of another run ({difference}); give a new folder")
+            raise UsageError(f"{self._shown_folder}: holds chunks of another run ({difference}); give a new folder")
         for name, facts in before.files.items():
             shard = self.folder / name
             if self._form == "tar" and not (shard.is_file() and shard.stat().st_size == facts.bytes):
-                raise ValueRepairError(f"{shard}: is not as it was written; give a new folder")
+                raise ValueRepairError(f"{shard}: is missing or has changed; give a new folder")
         self.chunks, self.records = before.chunks, before.records
         self._files, self._complete = before.files, (self.chunks, self.records)
 
@@ -257,7 +256,7 @@ class ChunkOutput:
 
     @property
     def _name(self) -> str:
-        """The open shard in the manifest: its file, or the first of its files."""
+        """The open shard's name in the manifest: its tar, or the first of its loose files."""
         first = self._complete[0]
         return f"chunks-{first // self._shard_chunks:05d}.tar" if self._form == "tar" else chunk_name(first)
 
@@ -283,7 +282,7 @@ class ChunkOutput:
             partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
     def _clear(self) -> None:
-        """Removes what is in no complete shard; the run writes it again."""
+        """Removes files that belong to no complete shard; a resumed run writes them again."""
         for path in self.folder.glob(".*.part"):
             path.unlink(missing_ok=True)
         for path in self.folder.glob(_LOOSE if self._form == "files" else _TARS):
@@ -291,14 +290,14 @@ class ChunkOutput:
                 path.unlink(missing_ok=True)
 
     def _unwritable(self, error: OSError) -> ValueRepairError:
-        where = self._given if error.filename is None else error.filename
+        where = self._shown_folder if error.filename is None else error.filename
         return ValueRepairError(
-            f"{where}: {error.strerror or error}; once chunks can be written there, the same command goes on"
+            f"{where}: {error.strerror or error}; once chunks can be written there, the same command resumes"
         )
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first thing in which two runs differ, in few words."""
+    """The first difference between two runs, in a few words."""
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if old != new:

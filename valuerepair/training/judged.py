@@ -1,4 +1,4 @@
-"""What the judge said of a store's positions: as columns to learn from, and looked up by the board."""
+"""The judge's values of a store's positions: as columns to learn from, and as a table by board."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ Index = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 
-LOW_CLOCK = 20  # plies: the 50-move rule is 80 plies away, beyond what a search sees
-_AT_ONCE = 2048  # positions of a store that are read together
+LOW_CLOCK = 20  # plies: 80 more to the 50-move rule, beyond what a search sees
+_POSITIONS_READ = 2048  # positions of a store that are read together
 
 
 class JudgedPositions:
-    """The positions of a store with a deep Q, by position_id, as training takes them; with a `split` of its `part`.
+    """The positions of a store that have a deep Q, as training uses them; with a `split` only those of its `part`.
 
-    What a ladder cut is there by the value of its last rung, and is no candidate (docs/methods/training.md,
-    "Training"). With it the positions are all that were sampled, so that each has weight 1 and audited ones stand for
-    no others. Positions beside the games (`vr mine --aside`) are positions like the others; those that `vr expand`
-    reached are there, candidates or not, where the question takes them in.
+    A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods/training.md,
+    "Training"). If there are any, all positions have weight 1: every sampled position is there, and audited ones need
+    not stand for those that were cut. Positions beside the games (`vr mine --aside`) are included; those that
+    `vr expand` reached are included, candidates or not, if the question takes them in.
 
-    Columns [n], from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16 the judge's moves as
-    in `chess.positions` (0: it gave none), `nodes` int64 of its search, `games` uint64 of their games, `net_d` the
-    net's draws (NaN: it has none), `deep_q` in [-1, 1], `rung` the nodes of the last rung (NaN: searched in full),
-    `weight` as `queries.frame` has it, or 1, `is_candidate` bool, `kind` object as `queries.frame` has it. `fill` is
-    the net's history fill, `attrs` say whose values these are (`queries.frame`).
+    Columns [n] by position_id, values from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16
+    the judge's moves as in `chess.positions` (0: none), `nodes` int64 of its searches, `games` uint64 keys of games,
+    `net_d` the net's probability of a draw (NaN without W/D/L), `deep_q` in [-1, 1], `rung` the nodes of the last rung
+    (NaN: searched in full), `weight` and `kind` as in `queries.frame`, `is_candidate` bool. `fill` is the net's history
+    fill; `attrs` (`queries.frame`) name the net and the oracle of these values.
     """
 
     def __init__(
         self, store: Store, question: Question, *, split: Split | None = None, part: str = PARTS[TRAIN]
     ) -> None:
-        """Raises ValueRepairError where there are none."""
+        """Raises ValueRepairError if there is no such position."""
         import pandas as pd
 
         self.path = store.path
-        # Positions beside the games are there whatever is asked of those that were reached.
+        # "searched" also reads positions beside the games; those reached by `vr expand` are dropped below if unwanted.
         self.question = question if question.expanded != "no" else replace(question, expanded="searched")
         names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", "deep_best")
         judged = ("deep_w", "deep_d", "deep_l")
         frame = store.frame(self.question, only=(*names, "nodes", *judged, "kind", "step", "inferred"), cut=True)
         self.attrs = frame.attrs
-        asked = frame["kind"].notna() | (question.expanded != "no")
-        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna() & asked]
+        in_question = frame["kind"].notna() | (question.expanded != "no")
+        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna() & in_question]
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
         ids = usable["position_id"].to_numpy(np.int64)
@@ -68,9 +68,9 @@ class JudgedPositions:
             if usable.empty:
                 words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
                 raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
-        # Of a net whose values were recorded nobody knows it.
+        # A net whose values were recorded in an archive has no known history fill.
         fill = self.attrs["net"]["history_fill"]
-        self.fill: HistoryFill = next((known for known in FILLS if known == fill), "fen_only")
+        self.fill: HistoryFill = next((name for name in FILLS if name == fill), "fen_only")
         self.ids = usable["position_id"].to_numpy().astype(np.int64)
         self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
         self.keys, self.net_d, self.deep_q, self.rung, weight = (
@@ -91,25 +91,25 @@ class JudgedPositions:
     def wdl(self, rows: Index) -> NDArray[np.float32]:
         """float32[n, 3] win, draw and loss of these rows, from the side to move: what the value head learns.
 
-        Of `deep_q`, and the net's own draws as far as Q leaves room for them; there are none beside a mate, and none of
-        a net without W/D/L. A question that takes Q from the judge's W/D/L gets these, draws and all, where the judge
-        gave them.
+        They have the Q `deep_q`, and the net's own probability of a draw, limited to what that Q leaves: 0 for a mate,
+        and for a net without W/D/L. If the question takes Q from the judge's W/D/L, they are that W/D/L where the judge
+        gave one.
         """
         by_net = wdl_of(self.deep_q[rows], np.nan_to_num(self.net_d[rows]))
         if self.question.q_from != "wdl":
             return by_net
-        own = self._wdl[rows]
-        total = own.sum(1, keepdims=True)
+        by_judge = self._wdl[rows]
+        total = by_judge.sum(1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(total > 0, own / total, by_net).astype(np.float32)
+            return np.where(total > 0, by_judge / total, by_net).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedBoards:
-    """The judge's values of n boards, by ascending `keys` uint64 (`chess.board.keys`); `attrs` say whose they are.
+    """The judge's values of n boards, by ascending `keys` uint64 (`chess.board.keys`); `attrs` as in `JudgedPositions`.
 
-    `clock` int64 are the plies since a capture or a pawn's move with which a board was judged, `repeated` bool whether
-    it had occurred before. `wdl` float32[n, 3] from the side to move, `best` uint16 the judge's move (0: it gave none),
+    `clock` int64 is the half-move clock with which a board was judged, `repeated` bool whether it had occurred before.
+    `wdl` float32[n, 3] from the side to move, `best` uint16 the judge's move (0: none),
     `nodes` int64 of its search.
     """
 
@@ -125,7 +125,7 @@ class JudgedBoards:
     def of(
         store: Store, question: Question, *, split: Split | None = None, candidates_only: bool = False
     ) -> JudgedBoards:
-        """Those of `JudgedPositions`, or of its candidates alone. Raises ValueRepairError where there are none."""
+        """The boards of `JudgedPositions`, or of its candidates alone. Raises ValueRepairError if there are none."""
         positions = JudgedPositions(store, question, split=split)
         rows = np.flatnonzero(positions.is_candidate) if candidates_only else np.arange(len(positions.ids))
         if not len(rows):
@@ -134,8 +134,8 @@ class JudgedBoards:
             )
         rows = rows[np.argsort(positions.keys[rows])]
         clock, repeated = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_)
-        for begin in range(0, len(rows), _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
+        for begin in range(0, len(rows), _POSITIONS_READ):
+            part = slice(begin, begin + _POSITIONS_READ)
             batch = store.positions(positions.ids[rows[part]])
             clock[part] = [int(fen.split(" ")[4]) for fen in batch.fen]
             late = np.flatnonzero(clock[part] >= 4)  # plies that the quickest repetition takes
@@ -153,8 +153,8 @@ class JudgedBoards:
         )
 
     def rows(self, keys: Keys, clock: Index, repeated: Flags) -> tuple[Index, Flags]:
-        """[n] where these boards are, -1 for those that were not judged; and which of the latter were judged with
-        another history: repeated or not, or with another clock, unless both are low."""
+        """[n] the rows of these boards, -1 where there is no value; and which of the latter were judged with another
+        history: repeated instead of new (or the other way round), or with another clock, unless both are low."""
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         is_judged = self.keys[at] == keys
         is_alike = (self.clock[at] == clock) | (np.maximum(self.clock[at], clock) <= LOW_CLOCK)

@@ -17,16 +17,16 @@ Word = TypeVar("Word", bound=str)
 EMA_DECAY = 0.999
 SWA_FROM = 0.75  # of the steps
 _VALIDATIONS = 20
-PASSES = 6  # over the positions, where the steps follow from these: more would have a net learn them by heart
+PASSES = 6  # over the positions, if no number of steps is given; with more a net overfits
 MOST_STEPS = 2000
 _WARMUP = 100
-# What a store's positions teach the policy where `TrainOptions.policy` does not say (`parse_policy`).
+# The default of `TrainOptions.policy`, the policy target of a store's positions (`parse_policy`).
 POLICY = "net"
 
-# Of repair games among those of a mixture: what others ended at (docs/recipe.md).
+# The share of repair games in a mixture that other projects settled on (docs/recipe.md).
 SHARE_OF_GAMES = 0.10
 
-# Parameters that few trainings change, by their types: `vr train --set NAME=VALUE`.
+# Parameters that few trainings change, with their types: `vr train --set NAME=VALUE`.
 SETTINGS: dict[str, Callable[[str], Any]] = {
     "batch": int,
     "warmup": int,
@@ -42,8 +42,8 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
 
 
 def parse_policy(text: str, usual: Word, *others: Word) -> tuple[Word, float]:
-    """Where a record's policy is from: the `usual` word, whose share is 0, or one of the `others`, as ``judge`` (the
-    share is 1) or ``judge:0.3``. Raises UsageError for anything else.
+    """The source and share of a policy target: the `usual` word (share 0), or another, as ``judge`` (share 1) or
+    ``judge:0.3``. Raises UsageError for any other text.
     """
     word, colon, number = text.partition(":")
     try:
@@ -59,8 +59,8 @@ def parse_policy(text: str, usual: Word, *others: Word) -> tuple[Word, float]:
     raise UsageError(f"--policy {text}: give {usual}, {named}; a share lies between 0 and 1")
 
 
-def _typed(name: str, value: float) -> str:
-    """A value as it is given to `vr train`."""
+def _option_text(name: str, value: float) -> str:
+    """The option of `vr train` that gives this value."""
     return f"--set {name}={value:g}" if name in SETTINGS else f"--{name} {value:g}"
 
 
@@ -68,20 +68,20 @@ def _typed(name: str, value: float) -> str:
 class TrainOptions:
     """How a net is trained.
 
-    `only`: which parameters change: all, those of the heads, or of the value head. `steps` of `batch` positions each,
-    None: as many as make `PASSES` over the positions, at most `MOST_STEPS`; `lr` is the learning rate after `warmup`
-    steps (None: 100, at most a fifth of all), which then falls to 0 by a cosine. `policy` is what a store's positions
-    teach the policy: ``net``, to stay as it is, or ``judge:0.3``, that share of it on the judge's best move and the
-    rest as it is; None: `POLICY`. `policy_kl` is the weight of KL(that policy || new), None: 1 where there is a store,
-    else 0; of chunks it is the old policy. `q_ratio`: how much of the value's target is the search's Q, and not the
-    game's result. `average` of the parameters over the steps is what is judged and written: ``swa``, the mean over the
-    last quarter, or ``ema``. `share`: of candidates among the positions of a store, None: as they come; `candidates`:
-    at most this many of them, None: all; `draw`: a .parquet file by whose weights a store's positions are drawn
-    instead. What is drawn more often or more seldom than it comes has its value weighed back
-    (`training.drawing.StoreDraw`). `holdout`: the share of games that are not trained on but judged by. The net is
-    judged each `every` steps, None: 20 times in all; `patience`: training stops after this many judgements without
-    gain, 0: never. `value_head` and `policy_head`: of a net that has several (`nets.heads`); a trunk that changes
-    changes what the others say.
+    `only`: the parameters that are trained: all, those of the heads, or those of the value head. `steps` of `batch`
+    positions; None: enough for `PASSES` passes over the positions, at most `MOST_STEPS`. `lr`: the learning rate after
+    `warmup` steps (None: 100, at most a fifth of all); it then falls to 0 by a cosine. `policy`: the policy target of a
+    store's positions, ``net`` for the old net's policy or ``judge:0.3`` for a mixture with that share on the judge's
+    best move; None: `POLICY`. `policy_kl`: the weight of KL(policy target || new policy); None: 1 with a store, else 0;
+    for chunks the target is the old policy. `q_ratio`: the share of the search's Q in the value target, the rest is the
+    game's result. `average`: which average of the parameters is judged and written, ``none``, ``swa`` (the mean of the
+    last quarter of the steps) or ``ema``. `share`: the share of candidates among a store's positions; None: as they
+    come. `candidates`: use at most this many candidates; None: all. `draw`: a .parquet file with the weights by which a
+    store's positions are drawn instead. If positions are drawn more or less often than they come, their value loss is
+    weighted back (`training.drawing.StoreDraw`). `holdout`: the share of games that judge the net and do not train it.
+    `every`: the steps between two judgements; None: 20 judgements in all. `patience`: the judgements without gain after
+    which training stops; 0: never. `value_head` and `policy_head`: the heads to train, for a net with several
+    (`nets.heads`); the outputs of the other heads change too if the trunk does.
 
     Raises UsageError for values out of range.
     """
@@ -113,22 +113,22 @@ class TrainOptions:
 
     @property
     def policy_share(self) -> float:
-        """The share of the judge's best move in what a store's positions teach the policy."""
+        """The share of the judge's best move in the policy target of a store's positions."""
         return parse_policy(self.policy or POLICY, "net", "judge")[1]
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "every", "candidates"):
             if (count := getattr(self, name)) is not None and count < 1:
-                raise UsageError(f"{_typed(name, count)}: must be at least 1")
+                raise UsageError(f"{_option_text(name, count)}: must be at least 1")
         for name in ("warmup", "patience", "seed"):
             if (number := getattr(self, name) or 0) < 0:
-                raise UsageError(f"{_typed(name, number)}: must not be negative")
+                raise UsageError(f"{_option_text(name, number)}: must not be negative")
         for name in ("lr", "policy_kl"):
             if not 0 <= (weight := getattr(self, name) or 0.0) < math.inf:
-                raise UsageError(f"{_typed(name, weight)}: must be a number that is not negative")
+                raise UsageError(f"{_option_text(name, weight)}: must be a number that is not negative")
         for name in ("q_ratio", "share", "holdout"):
             if not 0 <= (part := getattr(self, name) or 0.0) <= 1:
-                raise UsageError(f"{_typed(name, part)}: must lie between 0 and 1")
+                raise UsageError(f"{_option_text(name, part)}: must lie between 0 and 1")
         if self.policy is not None and self.policy_share and self.only == "value":
             raise UsageError(f"--policy {self.policy}: --only value leaves the policy as it is")
         if self.holdout == 1:
@@ -139,7 +139,7 @@ class TrainOptions:
             raise UsageError(f"--set average={self.average}: must be one of {', '.join(get_args(Average))}")
 
     def with_settings(self, settings: Mapping[str, str]) -> TrainOptions:
-        """With parameters of `SETTINGS` as text, those of ``--set``. Raises UsageError."""
+        """A copy with these `SETTINGS`, name and text, as ``--set`` gives them. Raises UsageError."""
         changed: dict[str, Any] = {}
         for name, text in settings.items():
             if name not in SETTINGS:
@@ -157,22 +157,22 @@ class TrainOptions:
 
     @property
     def total_steps(self) -> int:
-        """The steps; the most there are by default where they are yet to follow from the positions (`planned`)."""
+        """The number of steps; `MOST_STEPS` as long as it is not known (see `planned`)."""
         return MOST_STEPS if self.steps is None else self.steps
 
     def planned(self, positions: int) -> TrainOptions:
-        """With steps and warm-up for so many positions a pass, where they are not given."""
+        """A copy with steps and warm-up set, from the number of positions in a pass if they were None."""
         steps = self.steps or min(MOST_STEPS, max(1, round(PASSES * positions / self.batch)))
         return replace(self, steps=steps, warmup=min(_WARMUP, steps // 5) if self.warmup is None else self.warmup)
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step, from 0 on."""
+        """The learning rate of a step; the first is step 0."""
         warmup = min(_WARMUP, self.total_steps // 5) if self.warmup is None else self.warmup
-        warm = min(1.0, (step + 1) / warmup) if warmup else 1.0
-        return self.lr * warm * (1 + math.cos(math.pi * step / self.total_steps)) / 2
+        ramp = min(1.0, (step + 1) / warmup) if warmup else 1.0
+        return self.lr * ramp * (1 + math.cos(math.pi * step / self.total_steps)) / 2
 
     def blend(self, step: int) -> float:
-        """How much of the parameters after a step goes into their average: all of it where there is none yet."""
+        """The weight of the parameters after a step in their average; 1 if that step begins the average."""
         if self.average == "swa":
             return 1 / max(1, step + 2 - math.ceil(SWA_FROM * self.total_steps))
         if self.average == "ema":

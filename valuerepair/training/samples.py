@@ -30,18 +30,18 @@ from valuerepair.nets.policy import policy_indices
 Floats = NDArray[np.float32]
 Index = NDArray[np.int64]
 
-MOST_MOVES = 224  # of a batch's rows; no position of chess has more than 218
+MOST_MOVES = 224  # columns of a batch; a position has at most 218 legal moves
 _MIRRORED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder="little")
 
 
 class Batch(NamedTuple):
-    """Positions as a training step takes them; `planes_of` makes the net's input of the first two.
+    """Positions in the form of a training step; `planes_of` makes the net's input from `bits` and `rule50`.
 
-    bits uint32[n, 112, 2], rule50 float32[n]; moves int32[n, 224], places among the 1858 of the policy, and their
-    shares of visits float32[n, 224]: -1 behind the last legal move, 0 where they are not known; wdl float32[n, 3], the
-    value's target; moves_left float32[n], NaN where it is not known; weight float32[n], value_weight float32[n] by
-    which the value's loss is multiplied beside it; judged int32[n], the column of the judge's best move in `moves`, -1
-    where it is not known. key uint64[n] is that of the position, None within what JAX compiles.
+    bits uint32[n, 112, 2]; rule50 float32[n]; moves int32[n, 224], the legal moves as indices into the 1858 policy
+    outputs; shares float32[n, 224], their shares of the visits: 0 where unknown, -1 after the last legal move; wdl
+    float32[n, 3], the value target; moves_left float32[n], NaN where unknown; weight float32[n] of the position;
+    value_weight float32[n], a further factor of its value loss; judged int32[n], the column of the judge's best move in
+    `moves`, -1 where unknown. key uint64[n] is the position's; None in code that JAX compiles.
     """
 
     bits: NDArray[np.uint32]
@@ -58,21 +58,21 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """n positions with what a net is to say of them, all from the side to move.
+    """n positions with the targets of a net's outputs, all from the side to move.
 
     | column       | type             |                                                                            |
     |--------------|------------------|----------------------------------------------------------------------------|
     | masks        | uint64[n, 112]   | input planes as bitboards; that of the half-move clock is ones             |
-    | rule50       | float32[n]       | what the plane of the clock is multiplied by                               |
-    | wdl          | float32[n, 3]    | win, draw, loss that the value head learns                                 |
-    | deep_q       | float32[n]       | what a search thought of it, NaN: not known; the net is judged by it       |
+    | rule50       | float32[n]       | the factor of the half-move clock's plane                                  |
+    | wdl          | float32[n, 3]    | win, draw, loss: the target of the value head                              |
+    | deep_q       | float32[n]       | Q of the search that the net is judged by, NaN: not known                  |
     | moves_left   | float32[n]       | plies, NaN: not known                                                      |
-    | weight       | float32[n]       | how much it counts                                                         |
-    | value_weight | float32[n]       | what the value's loss is multiplied by beside that                         |
+    | weight       | float32[n]       | of the position in the loss                                                |
+    | value_weight | float32[n]       | a further factor of its value loss                                         |
     | judged       | int32[n]         | which of the row's legal moves is the judge's best, -1: not known          |
-    | key          | uint64[n]        | of the position, by its source: what is equal has equal planes             |
+    | key          | uint64[n]        | of the position; rows of one source with equal keys have equal planes      |
     | cuts         | int64[n + 1]     | row i's legal moves are ``moves[cuts[i]:cuts[i + 1]]``                     |
-    | moves        | uint16[cuts[n]]  | places among the 1858 outputs                                              |
+    | moves        | uint16[cuts[n]]  | indices into the 1858 policy outputs                                       |
     | shares       | float32[cuts[n]] | of visits; 0 where there was no search                                     |
     """
 
@@ -111,25 +111,25 @@ class Samples:
         return Samples(**{**joined, "cuts": cuts})
 
     def batch(self, rows: int | None = None) -> Batch:
-        """As a step takes them; with `rows` filled up to so many by rows that weigh nothing."""
+        """In the form of a training step; with `rows`, rows of weight 0 are added up to that number."""
         n, lengths = rows or len(self), np.diff(self.cuts)
         moves, shares = np.zeros((n, MOST_MOVES), np.int32), np.full((n, MOST_MOVES), -1, np.float32)
-        at = np.repeat(np.arange(len(self)), lengths)
-        place = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
-        moves[at, place], shares[at, place] = self.moves, self.shares
+        row = np.repeat(np.arange(len(self)), lengths)
+        column = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
+        moves[row, column], shares[row, column] = self.moves, self.shares
         columns = (self.rule50, self.wdl, self.moves_left, self.weight, self.value_weight)
-        rule50, wdl, moves_left, weight, value_weight = (_filled(column, n) for column in columns)
-        judged, key = _filled(self.judged, n), _filled(self.key, n)
-        bits = _filled(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
+        rule50, wdl, moves_left, weight, value_weight = (_padded(column, n) for column in columns)
+        judged, key = _padded(self.judged, n), _padded(self.key, n)
+        bits = _padded(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
         return Batch(bits, rule50, moves, shares, wdl, moves_left, weight, value_weight, judged, key)
 
 
-def _filled(column: NDArray[Any], n: int) -> NDArray[Any]:
+def _padded(column: NDArray[Any], n: int) -> NDArray[Any]:
     if len(column) == n:
         return np.ascontiguousarray(column)
-    found = np.zeros((n, *column.shape[1:]), column.dtype)
-    found[: len(column)] = column
-    return found
+    padded = np.zeros((n, *column.shape[1:]), column.dtype)
+    padded[: len(column)] = column
+    return padded
 
 
 # -- of training records ----------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def _filled(column: NDArray[Any], n: int) -> NDArray[Any]:
 def of_records(
     records: NDArray[np.void], q_ratio: float, weight: NDArray[np.float64] | None = None, game: int = 0
 ) -> Samples:
-    """Records of one game, v6.RECORD[n]; the value's target is the game's result, or as much as `q_ratio` says of it
-    the value of the best move that the search found. `deep_q` is the latter's Q. `game` is a 64-bit key of it."""
+    """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game. The value target is the
+    game's result, mixed with the share `q_ratio` of the value of the search's best move, whose Q is `deep_q`."""
     n = len(records)
     row, moves = np.nonzero(records["probabilities"] >= 0)
     result, best = (wdl_of(records[f"{name}_q"], records[f"{name}_d"]) for name in ("result", "best"))
@@ -148,7 +148,7 @@ def of_records(
     return Samples(
         _masks_of_records(records, form),
         rule50,
-        # Of a value that is not known nothing is taken, whatever it is.
+        # With a q_ratio of 0 the search's value may be NaN.
         np.where(q_ratio > 0, np.float32(q_ratio) * best, 0) + np.float32(1 - q_ratio) * result,
         records["best_q"].astype(np.float32),
         records["plies_left"].astype(np.float32),
@@ -163,7 +163,7 @@ def of_records(
 
 
 def wdl_of(q: NDArray[np.floating], draw: NDArray[np.floating]) -> Floats:
-    """[n, 3] win, draw and loss of Q and the probability of a draw, which is bounded by what Q leaves of it."""
+    """[n, 3] win, draw and loss from Q and the probability of a draw, which is limited to 1 - |Q|."""
     q32, d = np.clip(np.asarray(q, np.float32), -1, 1), np.asarray(draw, np.float32)
     d = np.clip(d, 0, 1 - np.abs(q32))
     return np.stack([(1 - d + q32) / 2, d, (1 - d - q32) / 2], 1).astype(np.float32)
@@ -172,19 +172,20 @@ def wdl_of(q: NDArray[np.floating], draw: NDArray[np.floating]) -> Floats:
 def sampled_results(wdl: Floats, chance: NDArray[np.float64]) -> Floats:
     """[n] 1, 0 or -1 with the probabilities of win, draw and loss [n, 3]; `chance` [n] lies in [0, 1).
 
-    lc0's rescorer takes no other results (src/trainingdata/rescorer.cc, ResultForData).
+    lc0's rescorer accepts only these results (src/trainingdata/rescorer.cc, ResultForData).
     """
     win, draw, _ = wdl.T
     return np.where(chance < win, 1, np.where(chance < win + draw, 0, -1)).astype(np.float32)
 
 
 def chances(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """[n] numbers in [0, 1), each by its 64-bit key."""
+    """[n] pseudo-random numbers in [0, 1), each determined by its 64-bit key."""
     return np.asarray((scrambled(keys) >> np.uint64(11)) * 2.0**-53)
 
 
 def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64]:
-    """The inverse of `records.write_boards`: bytes of the history planes are turned round, the others made of facts."""
+    """The input planes of records, the inverse of `records.write_boards`: bytes of the history planes have their bits
+    reversed, the auxiliary planes follow from the other fields."""
     n = len(records)
     masks = np.zeros((n, PLANES), np.uint64)
     history = np.ascontiguousarray(records["planes"])
@@ -192,14 +193,15 @@ def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64
     us_long, us, them_long, them = (
         records[f"castling_{name}"].astype(np.uint64) for name in ("us_ooo", "us_oo", "them_ooo", "them_oo")
     )
-    said, info = records["side_to_move_or_enpassant"].astype(np.uint64), records["invariance_info"]
+    side_or_ep, info = records["side_to_move_or_enpassant"].astype(np.uint64), records["invariance_info"]
     ones, none, top = np.uint64(ALL), np.uint64(0), np.uint64(56)
     if form == CLASSICAL:
         for plane, right in enumerate((us_long, us, them_long, them), AUXILIARY):
             masks[:, plane] = np.where(right > 0, ones, none)
     else:  # the files of the rooks
         masks[:, AUXILIARY], masks[:, AUXILIARY + 1] = us_long | them_long << top, us | them << top
-    masks[:, AUXILIARY + 4] = np.where(said > 0, ones, none) if form in (CLASSICAL, CASTLING_PLANE) else said << top
+    has_side = form in (CLASSICAL, CASTLING_PLANE)  # the side to move; later formats have the en-passant file
+    masks[:, AUXILIARY + 4] = np.where(side_or_ep > 0, ones, none) if has_side else side_or_ep << top
     masks[:, CLOCK_PLANE] = masks[:, CLOCK_PLANE + 2] = ones
     if form >= ARMAGEDDON:
         masks[:, CLOCK_PLANE + 1] = np.where(info & v6.BLACK_TO_MOVE, ones, none)
@@ -217,8 +219,8 @@ def of_positions(
     form: int,
     best: Moves | None = None,
 ) -> Samples:
-    """Positions whose value is to be `wdl` [n, 3]; the search's Q, that the net is judged by, is `deep_q` [n], its move
-    is `best` uint16[n] as in `chess.positions`; a move that is not legal, as 0, counts as not known."""
+    """Positions as samples: the value target `wdl` [n, 3], and of the search that the net is judged by Q `deep_q` [n]
+    and the best move `best` uint16[n], as in `chess.positions`; a move that is not legal, such as 0, means unknown."""
     planes = encode(batch, fill, form)
     bits = np.packbits(planes.reshape(len(batch), PLANES, 64) != 0, axis=2, bitorder="little")
     masks = bits.view("<u8").reshape(len(batch), PLANES)
@@ -235,7 +237,7 @@ def of_positions(
         np.full(len(batch), np.nan, np.float32),
         np.ones(len(batch), np.float32),
         np.ones(len(batch), np.float32),
-        _places(moves, cuts, best),
+        _move_columns(moves, cuts, best),
         scrambled(batch.key),
         cuts,
         indices.astype(np.uint16),
@@ -243,11 +245,11 @@ def of_positions(
     )
 
 
-def _places(moves: Moves, cuts: Index, best: Moves | None) -> NDArray[np.int32]:
-    """int32[n]: which of its legal moves each row's `best` is, -1 where it is none of them."""
-    found = np.full(len(cuts) - 1, -1, np.int32)
+def _move_columns(moves: Moves, cuts: Index, best: Moves | None) -> NDArray[np.int32]:
+    """int32[n] the number of each row's `best` among its legal moves, -1 if it is not legal."""
+    columns = np.full(len(cuts) - 1, -1, np.int32)
     if best is not None:
-        row = np.repeat(np.arange(len(found)), np.diff(cuts))
-        at = np.flatnonzero(moves == best[row])
-        found[row[at]] = at - cuts[row[at]]
-    return found
+        row = np.repeat(np.arange(len(columns)), np.diff(cuts))
+        matches = np.flatnonzero(moves == best[row])
+        columns[row[matches]] = matches - cuts[row[matches]]
+    return columns
