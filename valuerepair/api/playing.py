@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 def selfplay(
     book: Path,
-    output: Path = "games.pgn",
+    output: Path = "selfplay.pgn",
     store: Path | None = "valuerepair.db",
     options: SelfplayOptions | None = None,
     *,
