@@ -28,7 +28,7 @@ FAKE = str(Path(__file__).with_name("fake_engine.py"))
 # Modules where the same words mean something else.
 ANOTHER_QUESTION = {
     "archives/kept.py": "the name of an option",
-    "cli/doctor.py": "a part of the installation",
+    "doctor.py": "a part of the installation",
     "cli/selfplay.py": "the program that plays games against itself",
     "engines/find.py": "which Stockfish the environment names",
     "mcts/uci_server.py": "a command of UCI",

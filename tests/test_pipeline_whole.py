@@ -345,6 +345,12 @@ def wait_for(process: subprocess.Popen[str], stage: str) -> None:
     raise AssertionError(f"ended before {stage}, with {process.wait()}")
 
 
+def mine_long(folder: Path) -> None:
+    """Plans so many positions that mining is not done when a signal comes."""
+    settings = folder / toml.FILE
+    settings.write_text(settings.read_text("utf-8").replace("positions = 2000 ", "positions = 25000 "), "utf-8")
+
+
 def kill(process: subprocess.Popen[str]) -> None:
     """All of it at once, as when the machine stops."""
     family = psutil.Process(process.pid).children(recursive=True)
@@ -391,9 +397,7 @@ def test_killed_in_every_stage_it_comes_to_the_same(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_stage_cleanly_and_says_how_to_go_on(begun: Path, number: int) -> None:
-    settings = begun / toml.FILE
-    # So many that the stage is not done when the signal comes.
-    settings.write_text(settings.read_text("utf-8").replace("positions = 2000 ", "positions = 25000 "), "utf-8")
+    mine_long(begun)
     process = start(begun)
     wait_for(process, "mine")
     time.sleep(2.5)
@@ -410,6 +414,7 @@ def test_a_signal_ends_the_stage_cleanly_and_says_how_to_go_on(begun: Path, numb
 
 
 def test_a_stage_that_outlives_its_parent_keeps_others_out(begun: Path) -> None:
+    mine_long(begun)
     process = start(begun)
     wait_for(process, "mine")
     stages = psutil.Process(process.pid).children()

@@ -263,7 +263,7 @@ def test_the_store_is_sound_and_other_commands_do_not_take_it_for_a_judge(db: Pa
     with Store.open(db) as store:
         assert len(store.frame()) == before
     checked = CliRunner().invoke(cli, ["store", "check", "--db", str(db)]).output.splitlines()
-    assert [line.split()[-1] for line in checked if "of a stage that there is" in line] == ["ok"]
+    assert [line.split()[-1] for line in checked if "a known stage" in line] == ["ok"]
     shown = CliRunner().invoke(cli, ["stats", "--db", str(db)])
     assert shown.exit_code == 0
     assert "key-net against key 1.0 nodes=100, alpha" in shown.output

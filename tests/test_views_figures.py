@@ -172,7 +172,7 @@ def test_rates_by_men_cover_every_position(db: Path, frame: pd.DataFrame) -> Non
         assert rate == pytest.approx((frame["disagreement"][members].abs() >= THRESHOLD).mean())
         found += members.sum()
     assert found == len(frame)
-    assert line(figure, "every")[0][0] == pytest.approx((frame["disagreement"].abs() >= THRESHOLD).mean())
+    assert line(figure, "overall")[0][0] == pytest.approx((frame["disagreement"].abs() >= THRESHOLD).mean())
 
 
 def test_shares_of_labels(db: Path, frame: pd.DataFrame) -> None:

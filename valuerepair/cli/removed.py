@@ -32,8 +32,6 @@ INSTEAD = {
     "--test-deep": "is gone: it is test_deep of DIR/repair.toml, which vr repair --plan writes",
     "--total": "is gone: a mixture has as many games as the share allows",
     "--white": "is gone: the side to move is at the bottom",
-    "split --alpha": "is gone here: vr split counts by the stored alpha; vr stats --save-alpha stores another",
-    "split --calibration": "is gone here: vr split counts candidates by the net's own Q",
     "books --json": "is gone: it is manifest.json in the folder",
     "chunks --json": "is gone: it is manifest.json in the folder",
     "mix --json": "is gone: it is manifest.json in the folder",

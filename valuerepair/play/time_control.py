@@ -98,7 +98,10 @@ def parse_time_control(text: str, margin: int = MARGIN_MS) -> TimeControl:
 
 
 def parse_control(nodes: str | None, movetime: str | None, clock: str | None, margin: int) -> TimeControl | None:
-    """A match's time control from the texts of --nodes, --movetime and --tc; None without one, UsageError for two."""
+    """A match's time control from the texts of --nodes, of a side's movetime and of --tc; None without one.
+
+    Raises UsageError for two of them.
+    """
     texts = {"nodes": nodes, "movetime": movetime, "tc": clock}
     limits = {name: text for name, text in texts.items() if text is not None}
     if len(limits) > 1:
