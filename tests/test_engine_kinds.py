@@ -18,6 +18,7 @@ import valuerepair
 from tests.vr_runs import here
 from valuerepair.engines.kinds import KINDS, SSH, STOCKFISH, kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import file_sha256
 from valuerepair.oracles.open import open_oracle
 from valuerepair.play.lineup import parse_side
 from valuerepair.store.rows import OracleIdentity
@@ -159,6 +160,19 @@ def test_a_store_names_an_engine_there_but_does_not_run_it(ssh: Path) -> None:
     hostile = OracleIdentity("ssh", "S", "", {"nodes": 5}, {"host": "-oProxyCommand=x", "engine": "stockfish"})
     with pytest.raises(UsageError, match="is not a host"):
         SSH.again(hostile)
+
+
+def test_a_file_of_this_machine_is_not_what_an_engine_there_reads(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tables").write_text("of this machine")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for kind in ("ssh:ab,engine=", "uci:"):
+        text = f"{kind}{sys.executable},arg={FAKE},nodes=9,option.Book Path=tables"
+        with open_oracle(text, net_path=None, workers=1) as oracle:
+            names[kind] = oracle.identity.options["Book Path"]
+    assert names == {"ssh:ab,engine=": "tables", "uci:": f"tables#{file_sha256(str(tmp_path / 'tables'))[:12]}"}
 
 
 def test_mine_confirm_expand_check_and_match_on_another_machine(tmp_path: Path, ssh: Path, stockfish: str) -> None:

@@ -101,6 +101,7 @@ class EngineKind:
     were recorded. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
     that the text does not name. `own_q`: it gives Q itself, so that no alpha plays a role. `in_package`: screening
     begins with searches of this very kind; others borrow them, and cut nothing before they have searches of their own.
+    `here`: it runs on this machine, so a file that an option or argument names counts by its content.
     `first_word`: what a text begins with, as in an example, where that is no setting. `pace`: seconds before the first
     search counts as hung, and the fewest nodes a second that are expected beside.
     """
@@ -110,6 +111,7 @@ class EngineKind:
     install = ""
     searches = True
     built_in = takes_net = own_q = in_package = False
+    here = True
     first_word = ""
     pace = (600.0, 1_000)
 
@@ -244,7 +246,7 @@ class EngineKind:
         hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")
         usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
         # An engine that an interpreter runs is one of its arguments.
-        named = [by_content(word, "") for word in spec.arguments]
+        named = [by_content(word, "") if self.here else word for word in spec.arguments]
         program = " ".join(new for new, old in zip(named, spec.arguments, strict=True) if new != old)
         identity = {"program": program} if program else {}
         setup = self.launch(spec, usual)
@@ -309,6 +311,7 @@ class _Ssh(EngineKind):
     """
 
     settings = ("engine",)
+    here = False
     first_word = "HOST"
     install = "apt-get install openssh-client"
     usual_engine = "stockfish"
@@ -354,8 +357,7 @@ class _Ssh(EngineKind):
     def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
         setup = super().judge(spec, net_path, hash_mb)
         identity = {"host": spec.path, "engine": shlex.join(spec.arguments)}
-        plain = {name: value for name, value in setup.plain.items() if name != "program"}
-        return replace(setup, identity_options=identity, plain={**plain, "engine": self.usual_engine})
+        return replace(setup, identity_options=identity, plain={**setup.plain, "engine": self.usual_engine})
 
     def again(self, oracle: KnownOracle) -> EngineSpec:
         try:

@@ -127,9 +127,13 @@ class UciOracle(Oracle):
     def _make_identity(self, path: str) -> OracleIdentity:
         setup, pool = self._setup, self._pool
         folder = os.path.dirname(path)
-        options: dict[str, str | None] = {name: by_content(value, folder) for name, value in pool.settings.items()}
+
+        def named_by_content(value: str) -> str:
+            return by_content(value, folder) if setup.kind.here else value
+
+        options: dict[str, str | None] = {name: named_by_content(value) for name, value in pool.settings.items()}
         for offered in pool.offered.values():
-            named = by_content(offered.default, folder)
+            named = named_by_content(offered.default)
             if offered.kind == "string" and offered.name not in options and named != offered.default:
                 options[offered.name] = named
         for name in setup.recorded_defaults:
