@@ -28,10 +28,10 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
 class EngineSpec:
     """An engine as text, read.
 
-    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; `host` the machine that it
-    runs on, None for this one. `weights` is a net's name or
-    file (mcts, lc0), None for the default. `options` are UCI options by name, for mcts parameters of the search.
-    `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are good.
+    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; of the kind ssh it is the
+    host. `weights` is a net's name or file (mcts, lc0), None for the default. `options` are UCI options by name, for
+    mcts parameters of the search. `arguments` are given to the program; of the kind ssh the program is the first of
+    them. `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are good.
     `name` is for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
     """
 
