@@ -31,8 +31,8 @@ class EngineSpec:
     `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; of the kind ssh it is the
     host. `weights` is a net's name or file (mcts, lc0), None for the default. `options` are UCI options by name, for
     mcts parameters of the search. `arguments` are given to the program; of the kind ssh the program is the first of
-    them. `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are good.
-    `name` is for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
+    them. `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are
+    good. `name` is for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
     """
 
     kind: EngineKind
