@@ -59,7 +59,8 @@ def store(folder: Path, name: str = "mined.db") -> Any:
 def games(name: str) -> Callable[[Path], Any]:
     def of(folder: Path) -> list[str]:
         text = re.sub(r"\[(Date|Chunk) .*\]\n|\{[^}]*\}", "", (folder / name).read_text())
-        return sorted(" ".join(game.split()) for game in text.split("\n\n[Event "))
+        # On a busy machine games end in another order, so any may be the first.
+        return sorted(" ".join(game.split()) for game in f"\n\n{text}".split("\n\n[Event ")[1:])
 
     return of
 
