@@ -346,7 +346,7 @@ def wait_for(process: subprocess.Popen[str], stage: str) -> None:
 
 
 def mine_long(folder: Path) -> None:
-    """Plans so many positions that mining is not done when a signal comes."""
+    """Plans enough positions for mining to last until a signal comes."""
     settings = folder / toml.FILE
     settings.write_text(settings.read_text("utf-8").replace("positions = 2000 ", "positions = 25000 "), "utf-8")
 

@@ -54,16 +54,16 @@ def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame
 
     rows = list(_positions(positions))
     with _opened(net) as used:
-        found = used.evaluate(PositionBatch.from_positions(rows))
+        values = used.evaluate(PositionBatch.from_positions(rows))
         about = {"name": used.identity.name, "sha256": used.identity.key, "history_fill": used.history_fill}
-    best = [decode_move(move) if move else None for move in found.best_move.tolist()]
+    best = [decode_move(move) if move else None for move in values.best_move.tolist()]
     table: pd.DataFrame = pd.DataFrame(
         {
             "fen": [row.fen for row in rows],
-            "q": found.q,
-            **{name: found.wdl[:, i] for i, name in enumerate("wdl")},
+            "q": values.q,
+            **{name: values.wdl[:, i] for i, name in enumerate("wdl")},
             "best": pd.Series(best, dtype=object),
-            **{name: getattr(found, name) for name in ("best_p", "entropy", "moves_left")},
+            **{name: getattr(values, name) for name in ("best_p", "entropy", "moves_left")},
         }
     )
     if isinstance(positions, pd.DataFrame):
@@ -124,14 +124,14 @@ def evaluate_each(
     and the `device` it runs on hold where it is opened here. Raises as `evaluate`, for a wrong first position before
     the net is opened.
     """
-    coming = _positions(positions)
-    some = list(islice(coming, 1))
+    unread = _positions(positions)
+    batch = list(islice(unread, 1))
     with _opened(net, heads, device) as used:
         about = used.identity
         log.info(f"{about.name} ({about.value_head} value head) on {used.where}; from the side to move")
-        while some:
-            yield from _evaluated(used, some, top)
-            some = list(islice(coming, _AT_ONCE))
+        while batch:
+            yield from _evaluated(used, batch, top)
+            batch = list(islice(unread, _AT_ONCE))
 
 
 def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[EvaluatedPosition]:
@@ -167,7 +167,7 @@ def search(
     `positions` and `net` are as in `evaluate`. Each search ends at `nodes` visits of its root (800 where neither limit
     is given) or after `seconds`. `params` are lc0's parameters and those of this project, as in
     ``SearchParams(certainty=True, cpuct=2.5)``. Many positions without `seconds` grow at once, in common batches; with
-    `tree_nodes` one after the other, and `tree` keeps so many nodes of each, the most visited ones (`write_tree`).
+    `tree_nodes` one after the other, and `tree` keeps the `tree_nodes` most visited nodes of each (`write_tree`).
 
     Of each, `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
     move (`q` of the best move, ±1 where it is proven to win or lose; `root_q` the mean over all visits), or None where

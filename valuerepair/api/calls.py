@@ -30,7 +30,7 @@ Stored: TypeAlias = "Store | Path"
 Asked: TypeAlias = "Question | Worst | None"
 Result = TypeVar("Result")
 
-# Rounded down to so many, a threshold that is printed finds the same positions when it is given.
+# A threshold is rounded down to this many parts of 1, so that the printed number finds the same positions again.
 _DECIMALS = 10_000
 
 

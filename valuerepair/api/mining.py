@@ -59,7 +59,7 @@ def mine(
     `deep` a deep search as ``stockfish:nodes=100000``, None what this machine has. `screen` is that of
     `vr mine`, as in ``"auto,recall=0.99"``; `question`: what counts as a candidate; its net and oracle
     are not looked at. `heads` of the net and the `device` it runs on; `cluster` is where Dask mines, as
-    ``tcp://HOST:8786``. `limit`: at most so many deep searches this time; `retry_failed`: search positions again on
+    ``tcp://HOST:8786``. `limit`: the most deep searches to make this time; `retry_failed`: search positions again on
     which the engine failed. `workers`: searches at once. `quiet`: no progress on standard error.
 
     The store is made if it is not there; the same call goes on with what an interrupted one has left. An interruption

@@ -151,7 +151,7 @@ def experiment_selfplay(
     sweep = [setting_of(text) for text in dict.fromkeys(settings or USUAL_SETTINGS)]
     target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):
-        raise UsageError(f"--match {match}: is none of the settings of the sweep")
+        raise UsageError(f"--match {match}: is not one of the settings of the sweep")
     experiment = _experiment(folder, options, quiet)
     rows = [experiment.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
     lines = selfplay_lines(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path as Folder
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,8 @@ def repair(
     from valuerepair.pipeline.run import run
 
     given: dict[str, object] = {"net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
-    given |= {"threshold": threshold, "seed": seed, "store": store and os.fspath(store)}
-    planned = _planned(archives, normal, output, given, cluster, quiet)
+    given |= {"threshold": threshold, "seed": seed}
+    planned = _planned(archives, normal, store, output, given, cluster, quiet)
     for line in planned.lines():
         log.info(line)
     try:
@@ -86,15 +86,16 @@ def plan_repair(
     are what `vr repair --plan` says. Raises UsageError and ValueRepairError for what will not run.
     """
     given: dict[str, object] = {"net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
-    given |= {"threshold": threshold, "seed": seed, "store": store and os.fspath(store)}
-    return _planned(archives, normal, output, given, cluster, quiet, to_look_at=True)
+    given |= {"threshold": threshold, "seed": seed}
+    return _planned(archives, normal, store, output, given, cluster, quiet, to_look_at=True)
 
 
 def _planned(
     archives: Path | Iterable[Path],
     normal: Path | Iterable[Path],
+    store: Path | None,
     output: Path,
-    given: dict[str, object],
+    given: Mapping[str, object],
     cluster: str | None,
     quiet: bool,
     *,
@@ -102,9 +103,10 @@ def _planned(
 ) -> Repair:
     from valuerepair.pipeline.run import planned, read_settings
 
-    given |= {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
+    inputs = {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
+    chosen = {**given, **inputs, "store": store and os.fspath(store)}
     folder = Folder(output)
-    settings = read_settings(folder, {name: value for name, value in given.items() if value not in (None, ())})
+    settings = read_settings(folder, {name: value for name, value in chosen.items() if value not in (None, ())})
     if cluster is not None and settings.store:
         raise UsageError("--cluster: is for mining, and with --store nothing is mined")
     return planned(folder, settings, cluster=cluster, quiet=quiet, to_look_at=to_look_at)

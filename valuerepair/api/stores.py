@@ -144,15 +144,16 @@ class MinedStore(Store):
         """The tree of the root that a position was reached from by `vr expand`, or that it is itself: a row a position.
 
         In the order of the tree, the root first: position_id, parent_id, step, distance, round, move (SAN), fen, net_q,
-        deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. Empty where there is none.
+        deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. The frame is
+        empty if there is no such tree.
         """
         import pandas as pd
 
         from valuerepair.report.family import COLUMNS, family_of, told
 
         rows = told(family_of(self, position_id, question or Question()))
-        whole = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
-        table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(whole)
+        with_missing = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
+        table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(with_missing)
         return table
 
     def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, results: bool) -> pd.DataFrame:
@@ -170,12 +171,11 @@ class MinedStore(Store):
 
             joined = joined.join(verdict.evidence(self, frame))
         if results:
-            found = plays.outcomes(self)
-            ids = frame["position_id"]
-            joined = joined.assign(
-                z=ids.map(dict(zip(found.ids.tolist(), found.z.tolist(), strict=True))).astype(np.float64),
-                z_games=ids.map(dict(zip(found.ids.tolist(), found.games.tolist(), strict=True))).fillna(0).astype(int),
-            )
+            played = plays.outcomes(self)
+            ids, positions = frame["position_id"], played.ids.tolist()
+            mean_z = dict(zip(positions, played.z.tolist(), strict=True))
+            games = dict(zip(positions, played.games.tolist(), strict=True))
+            joined = joined.assign(z=ids.map(mean_z).astype(np.float64), z_games=ids.map(games).fillna(0).astype(int))
         joined.attrs.update(frame.attrs)
         return joined
 
