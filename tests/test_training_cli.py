@@ -176,7 +176,26 @@ def test_the_curve_has_the_keys_of_its_documentation(trained: tuple[Path, Any]) 
 def test_a_net_that_is_there_is_not_written_over(trained: tuple[Path, Any], maia_file: str, capsys: Captured) -> None:
     code, _, err = train(maia_file, trained[0], capsys, *STORE)
     assert (code, err.count("\n")) == (2, 1)
-    assert "new.pb.gz: is there already" in err
+    assert "new.pb.gz: is there already, of a training that differs in --" in err
+
+
+def test_a_training_that_is_finished_says_its_result_again(
+    small: str, chunks: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """Also where a signal came right after the net was written; of another file there it says that it is in the way."""
+    out, words = tmp_path / "new.pb.gz", (*QUICK, "--lr", "1e-3")
+    _, first, _ = train(small, out, capsys, str(chunks), *words)
+    net, curve = out.read_bytes(), out.with_name("new.training.json").read_bytes()
+    code, again, err = train(small, out, capsys, str(chunks), *words)
+    assert (code, again) == (0, first)
+    assert "this training was finished before" in err
+    assert (out.read_bytes(), out.with_name("new.training.json").read_bytes()) == (net, curve)
+    code, _, err = train(small, out, capsys, str(chunks), *QUICK, "--lr", "1e-2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{out}: is there already, of a training that differs in --lr; remove it" in err
+    shutil.copy(small, out)
+    code, _, err = train(small, out, capsys, str(chunks), *words)
+    assert (code, err) == (2, f"vr: {out}: is there already; remove it, or give another -o\n")
 
 
 def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -98,12 +98,15 @@ def options_by_name(options: TrainOptions) -> dict[str, Any]:
     return {f"--{name.replace('_', '-')}": value for name, value in asdict(options).items()}
 
 
-def _check_identity(path: Path, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """The names of what differs between a training and an earlier one, of which `ours` may be a part; or nothing."""
     # A training that was begun before an option existed has its default.
     theirs = {**options_by_name(TrainOptions()), **theirs}
-    other = [name for name in ours if ours[name] != theirs.get(name)]
-    if other:
+    return ", ".join(one_line(name) for name in ours if ours[name] != theirs.get(name))
+
+
+def _check_identity(path: Path, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    if names := differences(ours, theirs):
         raise UsageError(
-            f"{path}: is of a training that differs in {', '.join(map(one_line, other))}; remove it to begin anew, or "
-            "give another -o"
+            f"{path}: is of a training that differs in {names}; remove it to begin anew, or give another -o"
         )

@@ -137,8 +137,9 @@ def train(
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
 
     Of the store a `split` leaves its part ``train``; a question without an alpha gets that of `Store.for_training`. The
-    same call goes on with what an interrupted one has left. The written file is read by lc0 and compared with the
-    trained parameters before it gets its name. Raises ValueRepairError and UsageError.
+    same call goes on with what an interrupted one has left, and returns a finished one's result again. The written file
+    is read by lc0 and compared with the trained parameters before it gets its name. Raises ValueRepairError and
+    UsageError.
     """
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
@@ -161,9 +162,8 @@ def train(
     assert file.header is not None
     try:
         with _claimed(path):
-            if path.exists() and not _checkpoint(path).exists():
-                raise UsageError(f"{output}: is there already; remove it, or give another -o")
-            _check_checkpoint(path, file, options)
+            finished = _finished(path)
+            _check_before(path, finished, file, options)
             # By the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
@@ -179,7 +179,7 @@ def train(
             if stores and options.draw is None:
                 options = replace(options, share=stores[0].draw.share)
                 log.info(_shares(stores[0].draw))
-            return _train(file, path, sources, store is not None, question, options, split, quiet)
+            return _train(file, path, finished, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
 
@@ -187,6 +187,7 @@ def train(
 def _train(
     file: NetFile,
     path: Path,
+    finished: Training | None,
     sources: Sequence[TrainingSource],
     has_store: bool,
     question: Question,
@@ -204,6 +205,13 @@ def _train(
     options = options.planned(stream.positions)
     for line in _learns(sources, held, stream, options):
         log.info(line)
+    asked = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
+    identity = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
+    identity |= {**checkpoint.options_by_name(options), **asked}
+    if finished is not None:
+        _check_finished(path, finished, identity)
+        log.info(f"{path}: this training was finished before")
+        return finished
     about: dict[str, Any] = {
         "version": f"valuerepair {__version__}",
         "output": str(path),
@@ -217,9 +225,8 @@ def _train(
             "judged": sum(len(each.samples) for each in held),
         },
         "positions": stream.positions,
+        "identity": identity,
     }
-    asked = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
-    identity = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
     fitted = fit(
         graph,
         stream,
@@ -228,12 +235,13 @@ def _train(
         policy_kl=policy_kl,
         threshold=question.threshold,
         checkpoint=_checkpoint(path),
-        identity={**identity, **checkpoint.options_by_name(options), **asked},
+        identity=identity,
         on_curve=lambda rows: write_curve(path, Training(about, json_fields(rows))),
         quiet=quiet,
     )
     amplitude = _amplitude(fitted)
     written = _write(file, path, graph, fitted, _some_planes(stream, held), about)
+    written["sha256"] = read_net_file(path).sha256
     ending = {"stopped": fitted.stopped, "amplitude": amplitude, "written": written}
     found = Training({**about, **ending}, json_fields(fitted.curve))
     write_curve(path, found)
@@ -310,14 +318,41 @@ def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) 
     return file
 
 
-def _check_checkpoint(output: Path, file: NetFile, options: TrainOptions) -> None:
-    """Raises UsageError where another training's checkpoint is in the way, before anything is read to learn from.
+def _finished(output: Path) -> Training | None:
+    """The training that wrote `output`; None where there is none, or one that a checkpoint goes on with.
+
+    Raises UsageError where the file is anything else.
+    """
+    if not output.exists() or _checkpoint(output).exists():
+        return None
+    try:
+        training = read_curve(output)
+        if training.about["written"]["sha256"] == read_net_file(output).sha256:
+            return training
+    except (ValueRepairError, KeyError, TypeError):
+        pass
+    raise UsageError(f"{output}: is there already; remove it, or give another -o")
+
+
+def _check_before(output: Path, finished: Training | None, file: NetFile, options: TrainOptions) -> None:
+    """Raises UsageError where another training is in the way, finished or not, before anything is read to learn from.
 
     What follows from that, such as steps and shares that were not given, is compared when the training begins.
     """
     given = {name: value for name, value in checkpoint.options_by_name(options).items() if value is not None}
     given.pop("--share", None)  # what is taken may be less than was asked for
-    checkpoint.check(_checkpoint(output), {"the net": file.sha256, **given})
+    ours = {"the net": file.sha256, **given}
+    checkpoint.check(_checkpoint(output), ours)
+    if finished is not None:
+        _check_finished(output, finished, ours)
+
+
+def _check_finished(output: Path, finished: Training, ours: Mapping[str, Any]) -> None:
+    """Raises UsageError where the training that wrote `output` differs in one of `ours`, a part of its identity."""
+    if names := checkpoint.differences(ours, finished.about.get("identity") or {}):
+        raise UsageError(
+            f"{output}: is there already, of a training that differs in {names}; remove it, or give another -o"
+        )
 
 
 @contextmanager
@@ -465,6 +500,7 @@ class _Steps(msgspec.Struct):
 
 class _Written(msgspec.Struct):
     step: Count
+    sha256: str | None = None
 
 
 class _Amplitude(msgspec.Struct, rename={"factor": "lambda"}):
@@ -478,6 +514,7 @@ class _Curve(msgspec.Struct):
     net: _Named
     options: _Steps
     curve: Annotated[list[dict[str, Count | Number | None]], msgspec.Meta(min_length=1)]
+    identity: dict[str, Any] | None = None
     written: _Written | None = None
     amplitude: _Amplitude | None = None
 
