@@ -206,7 +206,7 @@ def _train(
     for line in _learns(sources, held, stream, options):
         log.info(line)
     asked = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
-    identity = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
+    identity: dict[str, Any] = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
     identity |= {**checkpoint.options_by_name(options), **asked}
     if finished is not None:
         _check_finished(path, finished, identity)
