@@ -90,7 +90,7 @@ def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
     asked = (*ASKED, "--net", maia_file)
     lost = here("expand", *asked, cwd=tmp_path)
     assert lost.returncode == 2
-    assert "the store does not know where this engine lies: give it by --deep" in lost.stderr
+    assert "the store does not know where this engine lies; give it: --deep uci:/path" in lost.stderr
     other = here("expand", *asked, "--deep", FAKE.replace("nodes=50", "nodes=60"), cwd=tmp_path)
     assert other.returncode == 2
     assert "what is here is another" in other.stderr

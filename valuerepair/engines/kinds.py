@@ -298,10 +298,7 @@ class _Uci(EngineKind):
         return [spec.path or "", *super().words(replace(spec, path=None))]
 
     def again(self, oracle: KnownOracle) -> EngineSpec:
-        raise UsageError(
-            f"{oracle.label}: the store does not know where this engine lies; say which engine looks again: "
-            "--deep uci:/path/engine,nodes=N"
-        )
+        raise UsageError("the store does not know where this engine lies; give it: --deep uci:/path/engine,nodes=N")
 
 
 class _Ssh(EngineKind):
@@ -368,8 +365,8 @@ class _Ssh(EngineKind):
         text = replace(spec, arguments=command or (self.usual_engine,)).text
         if command != (self.usual_engine,):  # as of programs on this machine: only one that is known by its name
             raise UsageError(
-                f"{oracle.label}: a store may come from anybody, and what it names is not run; if you know the engine, "
-                f"say it: --deep {shlex.quote(f'{text},nodes=N')}"
+                "a store may come from anybody, and what it names is not run; if you know the engine, give it: "
+                f"--deep {shlex.quote(f'{text},nodes=N')}"
             )
         limits = [f"{name}={value}" for name, value in oracle.limits.items()]
         return parse_spec(",".join([text, *limits]))
@@ -515,8 +512,7 @@ class _OwnSearch(_WithNet):
     def again(self, oracle: KnownOracle) -> EngineSpec:
         if "syzygy" in oracle.options:
             raise UsageError(
-                f"{oracle.label}: the store does not know where its tablebases lie; "
-                f"say it: --deep {self}:nodes=N,syzygy=FOLDER"
+                f"the store does not know where its tablebases lie; give them: --deep {self}:nodes=N,syzygy=FOLDER"
             )
         return super().again(oracle)
 
@@ -552,7 +548,7 @@ class _Recorded(EngineKind):
         return options.get("kind") in (CHUNKS, SELFPLAY)  # of searches with a net
 
     def again(self, oracle: KnownOracle) -> EngineSpec:
-        raise UsageError(f"{oracle.label}: the values were recorded in archives, nothing was searched")
+        raise UsageError("the values were recorded in archives, nothing was searched")
 
 
 STOCKFISH, OWN_SEARCH, LC0, UCI = _Stockfish("stockfish"), _OwnSearch("mcts"), _Lc0("lc0"), _Uci("uci")

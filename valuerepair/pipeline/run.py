@@ -215,7 +215,7 @@ def judge_of(path: str, net: str, deep: str | None) -> str:
     Raises UsageError for a store without values of the net, for another judge than `deep`, and for one that cannot be
     asked for more.
     """
-    from valuerepair.runs.same_oracle import stored_specs
+    from valuerepair.runs.same_oracle import stored_spec
     from valuerepair.store.second_looks import oracle_of
     from valuerepair.store.store import Store
 
@@ -227,10 +227,12 @@ def judge_of(path: str, net: str, deep: str | None) -> str:
         if deep is not None and store.pick(str(locate(net)), deep) != pair:
             raise UsageError(f"--deep {deep}: {path} has more positions that another judged; leave --deep out")
         oracle = oracle_of(store.connection, store.names(*pair)[1])
-        specs = [deep] if deep is not None else stored_specs(oracle)
-    if not specs:
-        raise UsageError(f"--store {path}: {oracle.label} judged it, which cannot be asked for more; give --deep")
-    return specs[0]
+    if deep is not None:
+        return deep
+    try:
+        return stored_spec(oracle)
+    except UsageError as error:
+        raise UsageError(f"--store {path}: {oracle.label} judged it, which cannot be asked for more: {error}") from None
 
 
 def planned(

@@ -37,7 +37,7 @@ from valuerepair.question import Question
 from valuerepair.runs.after_move import after
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.loop import SearchLoop, stored_run
-from valuerepair.runs.same_oracle import net_files, open_same, stored_specs
+from valuerepair.runs.same_oracle import net_files, open_same
 from valuerepair.store import second_looks
 from valuerepair.store.rows import AFTER, CHOSEN, DeepResult, Run, RunRecord
 from valuerepair.store.store import Store
@@ -292,7 +292,7 @@ def _opened_judge(store: Store, oracle: AskedOracle, deep: str | None) -> Iterat
             yield given
         return
     stored = second_looks.oracle_of(store.connection, oracle.digest)
-    same, why = open_same(stored, net_files(store, []), stored_specs(stored))
+    same, why = open_same(stored, net_files(store, []), None)
     if same is None:
         raise UsageError(
             f"--regret: {stored.label} judges the moves, and it cannot be asked for more: {why}; "

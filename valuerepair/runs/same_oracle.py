@@ -36,14 +36,15 @@ def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
 def open_same(
     oracle: StoredOracle,
     files: Mapping[str, str],
-    specs: Sequence[str],
+    deep: str | None,
     *,
     net: Net | None = None,
     workers: int | None = None,
 ) -> tuple[Oracle | None, str]:
     """The same oracle, running; or why it cannot be had.
 
-    `specs` are ``--deep`` texts to try; `net` is shared where the oracle searches with it.
+    `deep` says how it is opened where the store does not know (`stored_spec`); `net` is shared where the oracle
+    searches with it.
     """
     kind = kind_of(oracle.kind)
     if not kind.searches:
@@ -53,28 +54,20 @@ def open_same(
     if kind.takes_net and path is None:
         return None, f"no file of its net, SHA-256 {wanted[:12]}, at hand: give it by --net"
     shared = net if net is not None and net.identity.sha256 == wanted else None
-    why = "the store does not know where this engine lies: give it by --deep"
-    for text in specs:
-        try:
-            with without_remarks("oracles"):
-                found = open_oracle(text, net_path=path, net=shared, workers=workers)
-        except ValueRepairError as error:
-            why = str(error)
-            continue
-        if found.identity.digest == oracle.digest:
-            return found, ""
-        why = f"what is here is another: {found.identity.label}, program or net {found.identity.sha256[:12]}"
-        found.close()
-    return None, why
-
-
-def stored_specs(oracle: StoredOracle) -> list[str]:
-    """The ``--deep`` text of an oracle; none of an engine that the store does not know the place of."""
     try:
-        return [kind_of(oracle.kind).again(oracle).text]
-    except UsageError as error:
-        log.debug(str(error))
-        return []
+        with without_remarks("oracles"):
+            opened = open_oracle(deep or stored_spec(oracle), net_path=path, net=shared, workers=workers)
+    except ValueRepairError as error:
+        return None, str(error)
+    if opened.identity.digest == oracle.digest:
+        return opened, ""
+    opened.close()
+    return None, f"what is here is another: {opened.identity.label}, program or net {opened.identity.sha256[:12]}"
+
+
+def stored_spec(oracle: StoredOracle) -> str:
+    """The ``--deep`` text of an oracle. Raises UsageError for an engine that the store does not know the place of."""
+    return kind_of(oracle.kind).again(oracle).text
 
 
 def net_file(question: Question) -> str | None:
@@ -86,8 +79,12 @@ def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
     """Whether the store knows where to find the net, and what runs the oracle, so that `open_found` needs no help."""
     sha256, digest = store.names(net_id, oracle_id)
     oracle = oracle_of(store.connection, digest)
-    is_at_hand = not kind_of(oracle.kind).searches or bool(stored_specs(oracle))
-    return is_at_hand and files.net_option(store, sha256) is not None
+    if kind_of(oracle.kind).searches:
+        try:
+            stored_spec(oracle)
+        except UsageError:
+            return False
+    return files.net_option(store, sha256) is not None
 
 
 @contextmanager
@@ -104,8 +101,7 @@ def open_found(
     file = net_file(question)
     with open_stored(store, attrs["net"], file, **net_options) as net:
         at_hand = net_files(store, [file] if file else [])
-        specs = stored_specs(oracle) if deep is None else [deep]
-        found, why = open_same(oracle, at_hand, specs, net=net, workers=workers)
+        found, why = open_same(oracle, at_hand, deep, net=net, workers=workers)
         if found is None:
             raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be asked for more: {why}")
         with found:

@@ -63,7 +63,10 @@ def second_spec(first: StoredOracle, depth: Depth) -> str | None:
     kind = kind_of(first.kind)
     if not kind.searches:
         return _of_recorded(depth)
-    spec = kind.again(first)
+    try:
+        spec = kind.again(first)
+    except UsageError as error:
+        raise UsageError(f"{first.label}: {error}") from None
     return replace(spec, limits=_deeper(first, spec.limits, depth)).text
 
 
