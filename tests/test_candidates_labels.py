@@ -95,6 +95,12 @@ def test_wdl_divergence_of_what_is_missing() -> None:
         assert np.isnan(labels.wdl_divergence(*pair)).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_shares_a_little_below_0_are_0() -> None:
+    rounded, exact = np.array([[-3.0, 1000, 0]]), np.array([[0.0, 1000, 0]])
+    np.testing.assert_array_equal(labels.wdl_divergence(rounded, exact), [0.0])
+
+
 # -- expected lines ---------------------------------------------------------------------------------------------------
 
 

@@ -139,3 +139,11 @@ def test_a_text_among_numbers_is_said_in_one_line(path: Path) -> None:
         other.execute("UPDATE net_values SET q = 'much' WHERE position_id % 7 = 0")
     with Store.open(path) as store, pytest.raises(ValueRepairError, match="vr store check"):
         store.frame(text=False)
+
+
+@pytest.mark.parametrize("keys", [[np.nan], [1, np.nan], [np.nan, 2], [2, 1], [1, 1]])
+def test_keys_out_of_order_or_missing_are_damage(memory: StoreConnection, keys: list[float]) -> None:
+    memory.check_ascending(np.array([], np.float64))
+    memory.check_ascending(np.array([1.0, 2.0]))
+    with pytest.raises(ValueRepairError, match="out of order"):
+        memory.check_ascending(np.array(keys))

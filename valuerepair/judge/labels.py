@@ -263,6 +263,7 @@ def _wdl(frame: pd.DataFrame, whose: str) -> Floats:
 
 
 def _shares(wdl: Floats) -> Floats:
+    wdl = np.maximum(wdl, 0)  # engines and means of 32 bits round a 0 to a little below
     total = wdl.sum(1, keepdims=True)
     return np.asarray(wdl / np.where(total > 0, total, np.nan))
 

@@ -309,9 +309,8 @@ class _Reader:
         """The ids of positions, ascending, and columns by name, of the `rows` of a table."""
         query = rows if rows is CUTS else f"SELECT {', '.join([id_column, *(cells[name] for name in names)])} {rows}"
         ids, *columns = self._connection.numbers(query, self._pair, 1 + len(names))
-        numbers = ids.astype(np.int64)
-        self._connection.check_ascending(numbers)
-        return numbers, dict(zip(names, columns, strict=True))
+        self._connection.check_ascending(ids)
+        return ids.astype(np.int64), dict(zip(names, columns, strict=True))
 
 
 def _rows_of(connection: StoreConnection, numbers: Ids, ids: Ids) -> NDArray[np.intp]:

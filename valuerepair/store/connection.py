@@ -212,9 +212,12 @@ class StoreConnection(sqlite3.Connection):
             names, (condition, bounds) = ", ".join(column.name for column in described), rows_in_doubt(table)
             self.execute(f"SELECT {names} FROM {self.schema}.{table} WHERE {condition} LIMIT 1", bounds).fetchall()
 
-    def check_ascending(self, numbers: NDArray[np.int64]) -> None:
-        """Raises ValueRepairError where rows do not come in the order of their key, each once, as of a whole table."""
-        if (numbers[1:] <= numbers[:-1]).any():
+    def check_ascending(self, numbers: NDArray[Any]) -> None:
+        """Raises ValueRepairError where rows do not come in the order of their key, each once, as of a whole table.
+
+        A key that is missing, NaN among floats, is out of order too.
+        """
+        if not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers[:1]).any():
             raise ValueRepairError(explained(self.path, "malformed: rows are out of order"))
 
     def damaged(self, column: Column, cell: object, why: str) -> ValueRepairError:
