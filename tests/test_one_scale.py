@@ -26,6 +26,7 @@ _OTHER_DECISIONS = {
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _NUMBER = re.compile(r"(?:np\.float32\()?-?[\d.]+\)?")
 _ABOUT = re.compile(r"threshold\b|abs.*disagreement|disagreement.*abs")
+_IN_SCRIPT = re.compile(r"[<>]=?\s*-?(?:this\.)?threshold\b|\bthreshold\s*[<>]=?(?!=)")
 _SQL = re.compile(r"\b(?:SELECT|WHERE|HAVING)\b.*(?:[<>]=?\s*[:{?(]*\w*threshold|threshold\w*\s*[<>])", re.I | re.S)
 
 
@@ -59,6 +60,13 @@ def test_the_comparison_stands_in_one_place() -> None:
         for function, line in _decisions(path.read_text("utf-8")):
             allowed = name == _HOME or f"{name}:{function}" in _OTHER_DECISIONS
             assert allowed, f"valuerepair/{name}:{line}: question.is_candidate decides this"
+
+
+def test_the_pages_scripts_compare_in_one_place_too() -> None:
+    """The reader of a page moves the threshold, so its scripts compare: `Points.isCandidate`."""
+    scripts = {path.name: path.read_text("utf-8") for path in (_HOUSE / "report" / "page_template").glob("*.js")}
+    comparing = {name: len(_IN_SCRIPT.findall(text)) for name, text in scripts.items() if _IN_SCRIPT.search(text)}
+    assert comparing == {"data.js": 1}
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ export function drawHistogram(points, rows, threshold) {
   const [inside, outside] = [new Float64Array(bins), new Float64Array(bins)];
   for (const row of rows) {
     const bin = Math.min(Math.max(Math.floor((points.off[row] + 2) / BIN + 1e-9), 0), bins - 1);
-    (points.size[row] >= threshold ? outside : inside)[bin] += points.weight[row];
+    (points.isCandidate(row, threshold) ? outside : inside)[bin] += points.weight[row];
   }
   const { grey, optimistic, pessimistic } = colours();
   const x = Array.from(inside, (_, i) => -2 + (i + 0.5) * BIN);
@@ -74,7 +74,7 @@ export function ratesBy(points, rows, threshold, name) {
   const words = points.words[name];
   const found = words.map(() => new Rate());
   const { [name]: column, game } = points.columns;
-  for (const row of rows) found[column[row]].add(points.size[row] >= threshold, points.weight[row], game[row]);
+  for (const row of rows) found[column[row]].add(points.isCandidate(row, threshold), points.weight[row], game[row]);
   const groups = words.map((word, i) => ({ word: word || "unknown", found: found[i] })).filter((each) => each.found.total);
   if (words.length > 3) groups.sort((a, b) => b.found.total - a.found.total);
   return groups.slice(0, MOST_GROUPS);
@@ -86,7 +86,7 @@ export function ratesOfLabels(points, rows, threshold) {
   const blindness = labels.reduce((mask, label, i) => (of_policy.includes(label) ? mask | (1 << i) : mask), 0);
   const found = labels.map(() => new Rate());
   for (const row of rows) {
-    if (points.size[row] < threshold) continue;
+    if (!points.isCandidate(row, threshold)) continue;
     const has = points.columns.labels[row];
     labels.forEach((_, i) => {
       if (blindness & (1 << i) && !(has & blindness)) return;

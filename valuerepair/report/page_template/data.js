@@ -46,6 +46,11 @@ export class Points {
     this.size = this.off.map(Math.abs);
   }
 
+  /** As `question.is_candidate` in Python. @param {number} row @param {number} threshold */
+  isCandidate(row, threshold) {
+    return this.size[row] >= threshold;
+  }
+
   /** The game of a position by field. @param {number} row */
   game(row) {
     const cells = this.games[this.columns.game[row]];

@@ -27,7 +27,7 @@ export class List {
   draw(visible, threshold, selected) {
     const { size } = this.points;
     const worst = (rows) => Array.from(rows).sort((a, b) => size[b] - size[a] || a - b);
-    this.candidates = worst(visible.filter((row) => size[row] >= threshold));
+    this.candidates = worst(visible.filter((row) => this.points.isCandidate(row, threshold)));
     this.rows = selected ? worst(visible.filter((row) => selected.has(row))) : this.candidates;
     const what = selected ? "selected positions" : "candidates";
     element("list-what").textContent = `${counted(this.rows.length)} ${what}${this.rows.length > 1 ? ", the largest disagreement first" : ""}`;

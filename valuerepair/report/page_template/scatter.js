@@ -51,11 +51,11 @@ export class Scatter {
     this.rows = rows;
     this.whole = whole;
     this.threshold = threshold;
-    const { off } = this.points;
+    const candidates = rows.filter((row) => this.points.isCandidate(row, threshold));
     this.traces = [
-      rows.filter((row) => off[row] < threshold && off[row] > -threshold),
-      rows.filter((row) => off[row] >= threshold),
-      rows.filter((row) => off[row] <= -threshold),
+      rows.filter((row) => !this.points.isCandidate(row, threshold)),
+      candidates.filter((row) => this.points.off[row] > 0),
+      candidates.filter((row) => this.points.off[row] < 0),
     ];
     if (!this.webgl) this.traces = this.traces.map((rows) => rows.filter((_, i) => i % Math.ceil(rows.length / (MOST_WITHOUT_WEBGL / 3)) === 0));
     this.current = null;
