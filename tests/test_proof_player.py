@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import valuerepair as vr
 from benchmarks.proof import games, page, player
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
-from benchmarks.proof.player import CHOSEN, MATCHES, MIXTURES, PLAYER, Player, best_of
+from benchmarks.proof.player import AGAIN, CHOSEN, MATCHES, MIXTURES, PLAYER, Player, best_of
 from tests.cli_tree import SAMPLE, parse
 from valuerepair.archives.aside import parse_shares
 from valuerepair.cli import cli
 from valuerepair.judge.by_kind import rows_by_kind
+from valuerepair.nets.net import open_net
 from valuerepair.play.openings import read_openings
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -35,7 +37,8 @@ def there(tmp_path: Path) -> Player:
     found = Player(tmp_path / "data", tmp_path / "out", 0.5)
     for folder in (found.out / "nets", found.out / "tried-old", found.out / "tried-new"):
         folder.mkdir(parents=True)
-    (found.out / "openings-level.db").touch()
+    for name in ("openings-level.db", f"{PLAYER}.db"):
+        (found.out / name).touch()
     return found
 
 
@@ -44,7 +47,9 @@ def said(scales: list[float]) -> str:
 
 
 def steps(there: Player) -> list[Step]:
-    phases = (*there.mixing(there.out), *there.playing(there.out))
+    phases = (
+        *there.mixing(there.out), *there.playing(there.out), *there.surprised(there.out), *there.second_round(there.out)
+    )  # fmt: skip
     return [step for phase in phases for step in phase]
 
 
@@ -82,9 +87,33 @@ def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:
     assert all(len(files) == 1 for files in by.values())
     for step in steps(there):
         if step.command[0] == "mine":
-            learned = any(name in step.command[3] for name in (*MIXTURES, f"{PLAYER}.db"))
+            learned = any(name in step.command[3] for name in (*MIXTURES, f"{PLAYER}.db", f"{AGAIN}.db"))
             assert ("train.pgn" in step.command[1]) == learned, step.name
     assert parse_shares(MIXTURES[CHOSEN]) == {"aside": 0.25, "search": 0.25}
+
+
+def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:
+    there.judged(AGAIN).write_text(said([0.6]))
+    found = {step.name: list(step.command) for phase in there.second_round(there.out) for step in phase}
+    base = str(there.net(PLAYER))
+    for name in (f"mine-{AGAIN}", f"{AGAIN}.pb.gz", f"judge-{AGAIN}"):
+        assert found[name][found[name].index("--net") + 1] == base
+    assert found[f"match-{AGAIN}-100"][2] == f"net={base},nodes=100,q_scale=1.000"
+
+
+def test_half_is_drawn_evenly_and_half_by_what_surprises_the_policy(maia_file: str) -> None:
+    """Surprise is -ln of the prior that `vr eval` shows of the judge's move."""
+    with Store.open(SAMPLE) as store:
+        rows = store.frame(Question()).head(40)
+    with open_net(maia_file) as net:
+        surprise = player.surprise_of(net, rows)
+        for one, best, position in zip(surprise, rows["deep_best"], vr.evaluate_each(rows, net, top=300), strict=True):
+            priors = {move: prior for move, _, prior in position.top}
+            assert one == pytest.approx(-np.log(priors[best]), abs=1e-4)
+    weights = player.by_surprise(surprise)
+    assert weights.mean() == pytest.approx(1)
+    assert weights.min() >= 0.5
+    assert np.corrcoef(weights, surprise)[0, 1] == pytest.approx(1)
 
 
 def test_openings_are_level_and_early(tmp_path: Path) -> None:
@@ -126,7 +155,10 @@ def test_tables_are_what_the_commands_said(there: Player, shared_data: Path) -> 
     done = CliRunner().invoke(player.command, ["tables", str(there.out), "-o", str(there.out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert page.player_matches(there.out)[2] == "| `player-100` | 4 | 2 | 1 | 1 | 3.40, 3.50 | +1.0 (-1.0 to +3.0) |"
-    assert page.player_regret(there.out)[2] == "| in games | 9 | 4 | 0.2000 | 0.1000 | -0.1000 (-0.2000 to +0.0000) |"
+    assert (
+        page.player_regret(there.out)[2]
+        == "| `player` | in games | 9 | 4 | 0.2000 | 0.1000 | -0.1000 (-0.2000 to +0.0000) |"
+    )
     shown = page.player_kinds(there.out)
     assert len(shown) == 6
     first, deeper = shown[2], shown[4]

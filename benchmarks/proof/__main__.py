@@ -55,6 +55,8 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "labels": lambda data, out, scale, results: Labels(data, out, scale).phases(results),
     "mixture": lambda data, out, scale, results: Player(data, out, scale).mixing(results),
     "player": lambda data, out, scale, results: Player(data, out, scale).playing(results),
+    "surprise": lambda data, out, scale, results: Player(data, out, scale).surprised(results),
+    "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),
 }
 # Trained by the store's alpha; by others are scale, which only plays, and results.
 _TRAINED = ("main", "value", "further", "ways", "aside", "games", "long")

@@ -244,9 +244,9 @@ def player_matches(folder: Path) -> list[str]:
 
 def player_regret(folder: Path) -> list[str]:
     """The Q that both nets' moves lose where they differ."""
-    found = _head(["positions", "number", "judged", "old", "new", "new less old"])
+    found = _head(["net", "positions", "number", "judged", "old", "new", "new less old"])
     for row in _read(folder, "player-regret").to_dict("records"):
-        cells = [WORDS[row["kind"]], f"{row['positions']:,}", f"{row['judged']:,}"]
+        cells = [f"`{row['net']}`", WORDS[row["kind"]], f"{row['positions']:,}", f"{row['judged']:,}"]
         found.append(_row([*cells, f"{row['old']:.4f}", f"{row['new']:.4f}", _points(row, "", 1, "+.4f")]))
     return found
 

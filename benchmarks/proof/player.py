@@ -1,8 +1,9 @@
-"""A better judge and a better player (docs/proof.md, B1): what is mined, trained, judged and played, in this order.
+"""A better judge and a better player (docs/proof.md, B1, B5 and B6): what is mined, trained, judged and played.
 
 First the mixture of positions of games and beside them; then a net that learned by it from as many positions as time
 allows, with the judge's moves as policy targets; then what it is worth: by a deeper judge on games that it never saw,
-for each kind of position, and in matches at equal breadth and with each net's own best settings.
+for each kind of position, and in matches at equal breadth and with each net's own best settings. After it a net that
+learned from the same positions, drawn by how much the judge's move surprises the policy, and one of a second round.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.proof import tables
 from benchmarks.proof.arms import NET, Step
@@ -22,10 +25,13 @@ from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.lines import write_level
 from valuerepair import mine
 from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import Position, PositionBatch, encode_move
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.q_scale import for_both
+from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
+from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +52,7 @@ _PILOT_STEPS, _STEPS = 1_000, 4_000
 _POLICY = "judge:0.3"
 ALPHA = 113.0  # of the results of these games (docs/proof.md): (112 to 115)
 _SEED = 34
+_AT_ONCE = 4_096  # positions of a batch for the net
 # Games, by nodes of a move.
 MATCHES = {100: 3_300, 400: 1_000}
 _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
@@ -53,7 +60,7 @@ _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 _TRIED = tuple(
     f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
-PLAYER = "player"
+PLAYER, SURPRISE, AGAIN = "player", "surprise", "again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +107,55 @@ class Player:
             yield [self._match(f"{PLAYER}-best", PLAYER, 100, MATCHES[100], **settings)]
             yield self.telling(results)
 
+    def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
+        """A net of the same positions as that of `playing`, drawn by policy surprise."""
+        yield self.testing()
+        yield [self._mined(PLAYER, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES)]
+        weights = self.out / "surprise.parquet"
+        words = ["surprise", str(self.out / f"{PLAYER}.db"), "-o", str(weights)]
+        yield [Step(PLAYER, "surprise-weights", weights, words, "benchmarks.proof.player")]
+        yield [self._trained(SURPRISE, PLAYER, _STEPS, "--draw", str(weights))]
+        yield self.judging(SURPRISE, [SURPRISE], ("--regret", "100"))
+        if self.judged(SURPRISE).exists():
+            yield [self._at_equal_breadth(SURPRISE, 0, SURPRISE, 100, MATCHES[100])]
+            yield self.telling(results)
+
+    def second_round(self, results: Path) -> Iterator[Iterable[Step]]:
+        """A net that began as that of `playing`, of positions that were mined with that one; against that one."""
+        yield self.testing()
+        base = str(self.net(PLAYER))
+        yield [self._mined(AGAIN, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES, "--net", base, seed=_SEED + 1)]
+        yield [self._trained(AGAIN, AGAIN, _STEPS, base=base)]
+        yield self.judging(AGAIN, [AGAIN], (), base)
+        if self.judged(AGAIN).exists():
+            yield [self._at_equal_breadth(AGAIN, 0, AGAIN, nodes, games, base) for nodes, games in MATCHES.items()]
+            yield self.telling(results)
+
     def testing(self) -> Iterator[Step]:
         """Games that are held out: positions of four kinds by a deep judge, and openings."""
         yield dividing(self.data, self.out)
-        held_out, db = str(self.out / TEST), str(self.out / "openings-level.db")
+        db = str(self.out / "openings-level.db")
         # Fewer plies than that, and many of the positions would stand in games that are learned from.
-        yield self._mined("player-test", held_out, _TEST_KINDS, _JUDGED, _TEST_NODES, "--min-ply", "16")
-        early = ["early", held_out, db, str(self._sized(_OPENED, 20))]
+        yield self._mined("player-test", TEST, _TEST_KINDS, _JUDGED, _TEST_NODES, "--min-ply", "16")
+        early = ["early", str(self.out / TEST), db, str(self._sized(_OPENED, 20))]
         yield Step(PLAYER, "mine-openings", self.out / "done" / "mine-openings", early, "benchmarks.proof.player")
         words = ["openings", db, "-o", str(self.openings)]
         yield Step(PLAYER, "openings", self.openings, words, "benchmarks.proof.player")
 
     def learning(self, name: str, aside: str, positions: int, steps: int) -> Iterator[Step]:
         """A net that learned from such a mixture."""
-        yield self._mined(name, str(self.out / TRAIN), aside, positions, _NODES)
-        db = str(self.out / f"{name}.db")
-        count = str(self._sized(steps, 20))
-        words = ["train", "--net", NET, "--store", db, "-o", str(self.net(name)), "--policy", _POLICY]
-        words += ["--alpha", f"{ALPHA:g}"]
-        yield Step(PLAYER, f"{name}.pb.gz", self.net(name), [*words, "--steps", count, "--seed", str(_SEED)])
+        yield self._mined(name, TRAIN, aside, positions, _NODES)
+        yield self._trained(name, name, steps)
 
-    def judging(self, name: str, nets: Iterable[str], more: Iterable[str]) -> Iterator[Step]:
+    def _trained(self, name: str, store: str, steps: int, *more: str, base: str = NET) -> Step:
+        """A net that began as `base` and learned from a store."""
+        words = ["train", "--net", base, "--store", str(self.out / f"{store}.db"), "-o", str(self.net(name))]
+        words += ["--policy", _POLICY, "--alpha", f"{ALPHA:g}", "--steps", str(self._sized(steps, 20)), *more]
+        return Step(PLAYER, f"{name}.pb.gz", self.net(name), [*words, "--seed", str(_SEED)])
+
+    def judging(self, name: str, nets: Iterable[str], more: Iterable[str], base: str = NET) -> Iterator[Step]:
         """The old net and these on what is held out, by kind of position."""
-        words = ["remeasure", "--db", str(self.out / "player-test.db"), "--alpha", f"{ALPHA:g}", "--net", NET]
+        words = ["remeasure", "--db", str(self.out / "player-test.db"), "--alpha", f"{ALPHA:g}", "--net", base]
         words += [word for net in nets for word in ("--net", str(self.net(net)))]
         yield Step(PLAYER, f"judge-{name}", self.judged(name), [*words, *more, "--json"], saves=True)
 
@@ -130,15 +163,15 @@ class Player:
         words = [str(self.out), "-o", str(results)]
         yield Step("measure", "player-tables", results / "player.done", ["tables", *words], "benchmarks.proof.player")
 
-    def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int) -> Step:
+    def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int, base: str = NET) -> Step:
         """With the Q of both as steep; the net's place is that among those that were judged together."""
         scales = for_both(float(_read(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
         new, old = (f",q_scale={scale:.3f}" for scale in scales)
-        return self._match(f"{net}-{nodes}", net, nodes, games, new=new, old=old)
+        return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
-    def _match(self, name: str, net: str, nodes: int, games: int, *, new: str, old: str) -> Step:
+    def _match(self, name: str, net: str, nodes: int, games: int, base: str = NET, *, new: str, old: str) -> Step:
         """Against the old net, with more settings of each side."""
-        sides = [f"net={self.net(net)},nodes={nodes}{new}", f"net={NET},nodes={nodes}{old}"]
+        sides = [f"net={self.net(net)},nodes={nodes}{new}", f"net={base},nodes={nodes}{old}"]
         words = ["match", *sides, "--games", str(self._sized(games, 4) // 2 * 2), "--openings", str(self.openings)]
         words += ["-o", str(self.out / f"match-{name}.pgn"), "--json"]
         return Step(PLAYER, f"match-{name}", self.out / f"match-{name}.json", words, saves=True)
@@ -152,10 +185,13 @@ class Player:
         words = ["experiment", "match", *_TRIED, "--net", net, "--nodes", "100", "--lines", str(games // 2)]
         return self._done(f"tried-{side}", [*words, "--games", str(games), "-o", str(self._tried(side))])
 
-    def _mined(self, name: str, games: str, aside: str, positions: int, nodes: int, *more: str) -> Step:
-        words = ["mine", games, "--db", str(self.out / f"{name}.db"), "--positions", str(self._sized(positions, 100))]
+    def _mined(
+        self, name: str, games: str, aside: str, positions: int, nodes: int, *more: str, seed: int = _SEED
+    ) -> Step:
+        count = str(self._sized(positions, 100))
+        words = ["mine", str(self.out / games), "--db", str(self.out / f"{name}.db"), "--positions", count]
         words += [*(("--aside", aside) if aside else ()), "--screen", "off", "--deep", f"stockfish:nodes={nodes}"]
-        return self._done(f"mine-{name}", [*words, *more, "--seed", str(_SEED)])
+        return self._done(f"mine-{name}", [*words, *more, "--seed", str(seed)])
 
     def _sized(self, size: int, least: int) -> int:
         return max(least, round(self.scale * size))
@@ -183,7 +219,7 @@ def _read(path: Path) -> Any:
 
 
 def kinds(out: Path) -> pd.DataFrame:
-    """The rows of `vr remeasure` by kind of position, of the mixtures and of the net, by both judges.
+    """The rows of `vr remeasure` by kind of position, of the mixtures and of each net, by both judges.
 
     Columns: `net`, `sha256`, `judge` (``first`` or ``deeper``), `kind`, `positions`, `old` and `new` (squared errors,
     each net's Q times one number; NaN of the deeper judge, who judged a sample), `change`, `low`, `high`, and the
@@ -192,7 +228,7 @@ def kinds(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     player, rows = Player(Path(), out), list[dict[str, Any]]()
-    for name, nets in (("mixture", list(MIXTURES)), (PLAYER, [PLAYER])):
+    for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in (PLAYER, SURPRISE, AGAIN))):
         if not player.judged(name).exists():
             continue
         found = _read(player.judged(name))
@@ -234,18 +270,47 @@ def matches(out: Path) -> pd.DataFrame:
 
 
 def regrets(out: Path) -> pd.DataFrame:
-    """The regret of the net's moves against the old one's, by kind of position; nothing where it was not measured."""
+    """The regret of a net's moves against the old one's, by kind of position; nothing where it was not measured."""
     import pandas as pd
 
-    path = Player(Path(), out).judged(PLAYER)
-    found = _read(path)["comparisons"][0]["regret"]["rows"] if path.exists() else []
-    rows = [
-        {"kind": row["kind"], "positions": row["positions"], "judged": row["judged"]}
-        | {"old": row["regret"][0], "new": row["regret"][1], **_interval(row["change"], "")}
-        for row in found
-    ]
+    rows = []
+    for name in (PLAYER, SURPRISE):
+        path = Player(Path(), out).judged(name)
+        if not path.exists():
+            continue
+        for row in _read(path)["comparisons"][0]["regret"]["rows"]:
+            cells = {"net": name, "kind": row["kind"], "positions": row["positions"], "judged": row["judged"]}
+            rows.append(cells | {"old": row["regret"][0], "new": row["regret"][1], **_interval(row["change"], "")})
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+def by_surprise(surprise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[n] how often each position is drawn: half of all evenly, half in proportion to its surprise, [n] in nats."""
+    weights: NDArray[np.float64] = 0.5 + 0.5 * surprise / surprise.mean()
+    return weights
+
+
+def surprise_of(net: Net, rows: pd.DataFrame) -> NDArray[np.float64]:
+    """[n] KL(the judge's move, the net's policy) in nats, which is -ln of that move's prior; 0 without a move."""
+    surprise = np.zeros(len(rows))
+    columns = (rows[name].tolist() for name in ("fen", "start_fen", "moves", "ply", "history_known"))
+    positions = [
+        Position(fen, start_fen, tuple(moves.split()), ply, history_known=bool(known))
+        for fen, start_fen, moves, ply, known in zip(*columns, strict=True)
+    ]
+    for begin in range(0, len(rows), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        moves, offsets, priors = net.priors(PositionBatch.from_positions(positions[part]))
+        for i, best in enumerate(rows["deep_best"].tolist()[part]):
+            if isinstance(best, str):
+                of = slice(offsets[i], offsets[i + 1])
+                [prior] = priors[of][moves[of] == encode_move(best)].tolist()
+                surprise[begin + i] = -np.log(max(prior, 1e-6))
+    return surprise
 
 
 # -- from the command line --------------------------------------------------------------------------------------------
@@ -272,6 +337,19 @@ def mine_early(games: str, db: str, positions: int) -> None:
 def write_openings(db: str, output: Path) -> None:
     """Write the positions of a store that are about level, with their moves from the beginning."""
     write_level(db, Question(net=NET), output)
+
+
+@command.command("surprise")
+@click.argument("db", type=click.Path(exists=True, dir_okay=False))
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Parquet.")
+def write_surprise(db: str, output: Path) -> None:
+    """Write how often `vr train --draw` draws each position of a store, by the surprise of the judge's move."""
+    import pandas as pd
+
+    with Store.open(db) as store, open_net(NET) as net:
+        rows = store.frame(Question(net=NET, expanded="searched"))
+        weights = by_surprise(surprise_of(net, rows))
+    pd.DataFrame({"position_id": rows["position_id"], "weight": weights}).to_parquet(output)
 
 
 @command.command("tables")
