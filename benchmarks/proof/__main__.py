@@ -26,6 +26,7 @@ from benchmarks.proof.labels import Labels
 from benchmarks.proof.lines import write_openings, write_ordinary
 from benchmarks.proof.player import Player
 from benchmarks.proof.positions import VALIDATION, read_positions
+from benchmarks.proof.starts import Starts
 from benchmarks.proof.tables import ask, places, read_index, validation_rates
 from valuerepair.files import written_whole
 from valuerepair.question import Question
@@ -56,6 +57,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "mixture": lambda data, out, scale, results: Player(data, out, scale).mixing(results),
     "player": lambda data, out, scale, results: Player(data, out, scale).playing(results),
     "surprise": lambda data, out, scale, results: Player(data, out, scale).surprised(results),
+    "starts": lambda data, out, scale, results: Starts(data, out, scale).phases(results),
     "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),
 }
 # Trained by the store's alpha; by others are scale, which only plays, and results.

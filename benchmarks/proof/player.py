@@ -165,7 +165,7 @@ class Player:
 
     def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int, base: str = NET) -> Step:
         """With the Q of both as steep; the net's place is that among those that were judged together."""
-        scales = for_both(float(_read(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
+        scales = for_both(float(read_json(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
         new, old = (f",q_scale={scale:.3f}" for scale in scales)
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
@@ -211,7 +211,8 @@ def best_of(folder: Path) -> str:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """What a command said. Raises ValueRepairError for what cannot be read."""
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -231,17 +232,18 @@ def kinds(out: Path) -> pd.DataFrame:
     for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in (PLAYER, SURPRISE, AGAIN))):
         if not player.judged(name).exists():
             continue
-        found = _read(player.judged(name))
+        found = read_json(player.judged(name))
         pairs = [("first", net, pair) for net, pair in zip(nets, found["comparisons"], strict=True)]
         if found.get("rejudged"):
             pairs += [("deeper", nets[0], found["rejudged"]["comparisons"][0])]
         for judge, net, pair in pairs:
-            rows += [_kind_row(net, player.net(net), judge, row) for row in pair["by_kind"]]
+            rows += [kind_row(net, player.net(net), judge, row) for row in pair["by_kind"]]
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
 
 
-def _kind_row(net: str, file: Path, judge: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def kind_row(net: str, file: Path, judge: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `kinds`, of one that `vr remeasure --json` has in `by_kind`."""
     old, new = row["squared_error"] if judge == "first" else (float("nan"),) * 2
     cells = {"net": net, "sha256": read_net_file(file).sha256[:12], "judge": judge, "kind": row["kind"]}
     cells |= {"positions": row["positions"], "old": old, "new": new} | _interval(row["change"], "")
@@ -260,7 +262,7 @@ def matches(out: Path) -> pd.DataFrame:
 
     rows = []
     for path in sorted(out.glob("match-*.json")):
-        found = _read(path)
+        found = read_json(path)
         elo = next(each for each in found["elo"] if each["level"] == 0.95)
         new, old = found["effective_root_moves"]
         cells = {"match": path.stem.removeprefix("match-"), "games": found["games"], **found["score"]}
@@ -278,7 +280,7 @@ def regrets(out: Path) -> pd.DataFrame:
         path = Player(Path(), out).judged(name)
         if not path.exists():
             continue
-        for row in _read(path)["comparisons"][0]["regret"]["rows"]:
+        for row in read_json(path)["comparisons"][0]["regret"]["rows"]:
             cells = {"net": name, "kind": row["kind"], "positions": row["positions"], "judged": row["judged"]}
             rows.append(cells | {"old": row["regret"][0], "new": row["regret"][1], **_interval(row["change"], "")})
     table: pd.DataFrame = pd.DataFrame(rows)
