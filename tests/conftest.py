@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -41,6 +43,31 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Where several processes collect all files, each imports another part of them first: what it compiles on the way
+    the others find on disk."""
+    if session.config.pluginmanager.has_plugin("dsession"):
+        return  # it starts these processes and collects nothing
+    # Collecting makes a million objects that stay, and each garbage collection would go through all of them.
+    gc.disable()
+    process = getattr(session.config, "workerinput", None)
+    if process is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    names = [f"tests.{path.stem}" for path in sorted(Path(__file__).parent.glob("test_*.py"))]
+    begin = len(names) * int(process["workerid"].removeprefix("gw")) // process["workercount"]
+    for name in names[begin:] + names[:begin]:
+        # What is wrong with a file is said when it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
 
 # With several processes (`pytest -n 3`) the tests of a file run one after the other in one of them, and so do the files
 # of each line here: one browser, one set of Dask's processes, and one test at a time that looks at the clock.

@@ -280,11 +280,18 @@ def test_another_file_is_no_checkpoint(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [npz(), npz(bits=1), npz(packed=zipfile.ZIP_DEFLATED), npz(packed=zipfile.ZIP_LZMA), bytes(20 << 20)]
+    "content",
+    [
+        npz,
+        lambda: npz(bits=1),
+        lambda: npz(packed=zipfile.ZIP_DEFLATED),
+        lambda: npz(packed=zipfile.ZIP_LZMA),
+        lambda: bytes(20 << 20),
+    ],
 )
-def test_archives_and_bombs_are_no_checkpoints(content: bytes, tmp_path: Path) -> None:
+def test_archives_and_bombs_are_no_checkpoints(content: Callable[[], bytes], tmp_path: Path) -> None:
     path = tmp_path / "new.checkpoint"
-    path.write_bytes(content)
+    path.write_bytes(content())
     assert_refused(load_a_checkpoint, path)
 
 
@@ -452,15 +459,15 @@ def net_of(blocks: int) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("gigabytes of zeros", gzip.compress(LC0_MAGIC + bytes(300 << 20), 1), "unpacks to more than"),
-        ("nothing but empty members", gzip.compress(b"") * 100_000, "is no net"),
-        ("100,000 empty blocks", gzip.compress(net_of(100_000)), "it has 100,000 blocks, which no net has"),
-        ("100,000 empty blocks, not packed", net_of(100_000), "it has 100,000 blocks, which no net has"),
+        ("gigabytes of zeros", lambda: gzip.compress(LC0_MAGIC + bytes(300 << 20), 1), "unpacks to more than"),
+        ("nothing but empty members", lambda: gzip.compress(b"") * 100_000, "is no net"),
+        ("100,000 empty blocks", lambda: gzip.compress(net_of(100_000)), "it has 100,000 blocks, which no net has"),
+        ("100,000 empty blocks, not packed", lambda: net_of(100_000), "it has 100,000 blocks, which no net has"),
     ],
 )
-def test_a_packed_net_that_is_none(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+def test_a_packed_net_that_is_none(name: str, content: Callable[[], bytes], said: str, tmp_path: Path) -> None:
     path = tmp_path / "net.pb.gz"
-    path.write_bytes(content)
+    path.write_bytes(content())
     begun = time.process_time()
     assert said in assert_refused(read_net_file, path)
     assert time.process_time() - begun < 10
