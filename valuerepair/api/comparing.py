@@ -56,12 +56,13 @@ def remeasure(
     from valuerepair.judge.compare import compare, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
     from valuerepair.judge.split import HeldPart
-    from valuerepair.report import style
     from valuerepair.store.export import format_of, write_file
 
     # What is wrong with the call is said before a net runs.
     kind = None if output is None else format_of(os.fspath(output), None)
     if plot is not None:
+        from valuerepair.report import style
+
         style.format_of(plot)
     path, held_out = os.fspath(store), split_of(split)
     command = recorded_command("remeasure", *(f"--net={net}" for net in nets))
