@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import chess
@@ -14,6 +15,7 @@ import chess.polyglot
 import numpy as np
 import pytest
 
+from tests import random_nets
 from tests.lc0_oracle import backend, game_state
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from tests.vr_runs import here
@@ -154,10 +156,19 @@ def test_searches_lead_to_nodes_of_these_and_the_net_says_the_same_there(net: Ne
     assert len({tuple(batch.key.tolist()) for batch in reached}) == 4
 
 
+@pytest.fixture(scope="module")
+def small_net(tmp_path_factory: pytest.TempPathFactory) -> Net:
+    """One for many searches, where it matters not which."""
+    kind = replace(random_nets.BY_NAME["se-dense-policy"], blocks=1)
+    path = random_nets.write(kind, tmp_path_factory.mktemp("net") / "small.pb.gz")
+    return open_net(str(path), device="cpu", threads=1, batch=32)
+
+
 @pytest.mark.parametrize("fen", [MATE_IN_ONE, "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"])
-def test_all_nodes_that_the_net_evaluated_are_drawn_evenly(net: Net, fen: str) -> None:
+def test_all_nodes_that_the_net_evaluated_are_drawn_evenly(small_net: Net, fen: str) -> None:
     """Over 1,500 draws chi-square with at most 28 degrees of freedom is below 56.9 in 999 of 1,000. With a mate some
     visits end where the net is not asked."""
+    net = small_net
     position = batch_of(fen)
     (nodes,) = nodes_of(net, position)
     many = position.take(np.zeros(1_500, np.int64))
