@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePath
@@ -89,7 +88,7 @@ def told(db: Path) -> list[Row]:
             code = (
                 eco
                 if eco in ECOS and eco != "no code"
-                else last_named(start, decode_moves(np.frombuffer(moves, "<u2")))
+                else after(start, tuple(decode_moves(np.frombuffer(moves, "<u2"))))[1]
             )
             of = frozenset(map(int, (roots or "").split(",") if roots else ()))
             rows.append(Row(number, key, game, PurePath(source).name, family(code), kinds(chess.Board(fen)), of))
@@ -114,12 +113,15 @@ def named() -> dict[str, str]:
     return found
 
 
-def last_named(start: str, moves: Iterable[str]) -> str:
-    board, found = chess.Board(start), ""
-    for move in moves:
-        board.push_uci(move)
-        found = named().get(" ".join(board.epd(en_passant="legal").split()[:4]), found)
-    return found
+@cache
+def after(start: str, moves: tuple[str, ...]) -> tuple[chess.Board, str]:
+    """The board after these moves, and the last name on the way; the positions of a game share most of theirs."""
+    if not moves:
+        return chess.Board(start), ""
+    before, found = after(start, moves[:-1])
+    board = before.copy(stack=False)
+    board.push_uci(moves[-1])
+    return board, named().get(" ".join(board.epd(en_passant="legal").split()[:4]), found)
 
 
 def parts_of(db: Path, split: Split) -> dict[int, str]:
@@ -341,32 +343,35 @@ def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near
         numbers = set(store.candidates(question)["position_id"])
     candidates = [row.key for row in _told(path) if row.id in numbers]
     book, holdout = (entries(tmp_path / name) for name in ("book.pgn", "holdout.pgn"))
-    own = [key for key, headers in book if "ParentOf" not in headers or "NetQ" in headers]
+    own = [each.key for each in book if "ParentOf" not in each.headers or "NetQ" in each.headers]
     assert {parts[key] for key in own} == {"train"}
-    assert {headers["Part"] for _, headers in holdout} == {"games", "families", "archives"}
-    assert all(parts[key] == headers["Part"] for key, headers in holdout)
-    assert not any("Part" in headers for _, headers in book)
+    assert {each.headers["Part"] for each in holdout} == {"games", "families", "archives"}
+    assert all(parts[each.key] == each.headers["Part"] for each in holdout)
+    assert not any("Part" in each.headers for each in book)
     # No parent is what is held out, nor of a held-out material family.
-    assert not {key for key, _ in book} & {key for key, _ in holdout}
-    assert not {kinds(board) for board in boards(tmp_path / "book.pgn")} & set(split.materials)
+    assert not {each.key for each in book} & {each.key for each in holdout}
+    assert not {kinds(each.board) for each in book} & set(split.materials)
     assert manifest.left_out["neither train nor held out"] == sum(parts[key] == "neither" for key in candidates)
     assert len(own) + len(holdout) + sum(manifest.left_out.values()) == len(candidates)
     assert json.loads((tmp_path / "manifest.json").read_text())["split"]["materials"] == list(split.materials)
     lines = (tmp_path / "holdout.epd").read_text().splitlines()
-    assert [headers["Part"] for _, headers in holdout] == [line.split('c3 "part ')[1].split('"')[0] for line in lines]
+    assert [each.headers["Part"] for each in holdout] == [line.split('c3 "part ')[1].split('"')[0] for line in lines]
 
 
-def boards(file: Path) -> list[chess.Board]:
+class Entry(NamedTuple):
+    """Of a book: the key of its position, as the store has it, its tags, and the position."""
+
+    key: int
+    headers: chess.pgn.Headers
+    board: chess.Board
+
+
+def entries(file: Path) -> list[Entry]:
     with file.open() as text:
-        return [game.end().board() for game in iter(lambda: chess.pgn.read_game(text), None) if game is not None]
-
-
-def entries(file: Path) -> list[tuple[int, chess.pgn.Headers]]:
-    """The key of the position of each entry, as the store has it, and its tags."""
-    with file.open() as text:
-        headers = [game.headers for game in iter(lambda: chess.pgn.read_game(text), None) if game is not None]
-    found = keys(parse_fens([board.fen(en_passant="fen") for board in boards(file)])).view(np.int64).tolist()
-    return list(zip(found, headers, strict=True))
+        games = [game for game in iter(lambda: chess.pgn.read_game(text), None) if game is not None]
+    boards = [game.end().board() for game in games]
+    found = keys(parse_fens([board.fen(en_passant="fen") for board in boards])).view(np.int64).tolist()
+    return [Entry(*each) for each in zip(found, (game.headers for game in games), boards, strict=True)]
 
 
 def test_a_book_needs_train_but_no_holdout(path: Path, tmp_path: Path, capsys: Captured) -> None:
