@@ -82,6 +82,7 @@ def move_of(batch: PositionBatch, i: int) -> int:
     return int(moves[0]) if len(moves) else 0
 
 
+@cache
 def line_of(fen: str, plies: int) -> tuple[str, ...]:
     """A line that changes neither men nor pawns."""
     board, line = chess.Board(fen), []
