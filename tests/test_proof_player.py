@@ -138,6 +138,11 @@ def test_tables_are_what_the_commands_said(there: Player, shared_data: Path) -> 
     pair = {"by_kind": rows, "q_scale": {"value": 0.7}, "regret": regret}
     there.judged(PLAYER).write_text(json.dumps({"comparisons": [pair], "rejudged": {"comparisons": [pair]}}))
     there.net(PLAYER).write_bytes((shared_data / "nets" / "maia-1100.pb.gz").read_bytes())
+    about = {
+        "output": "", "net": {"name": ""}, "options": {"steps": 9}, "positions": 1234, "written": {"step": 7},
+        "amplitude": {"lambda": 0.93}, "curve": [{"step": 0, "train_loss": None}],
+    }  # fmt: skip
+    there.net(PLAYER).with_name(f"{PLAYER}.training.json").write_text(json.dumps(about))
     table = player.kinds(there.out)
     assert list(table["judge"]) == ["first"] * 2 + ["deeper"] * 2
     assert list(table["kind"]) == ["game", "aside"] * 2
@@ -154,6 +159,7 @@ def test_tables_are_what_the_commands_said(there: Player, shared_data: Path) -> 
     assert (match["match"], match["low"], match["high"], match["moves"]) == ("player-100", -1.0, 3, 3.4)
     done = CliRunner().invoke(player.command, ["tables", str(there.out), "-o", str(there.out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
+    assert page.player_nets(there.out)[2].endswith("| 1,234 | 7 | 0.93 |")
     assert page.player_matches(there.out)[2] == "| `player-100` | 4 | 2 | 1 | 1 | 3.40, 3.50 | +1.0 (-1.0 to +3.0) |"
     assert (
         page.player_regret(there.out)[2]

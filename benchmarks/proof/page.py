@@ -220,6 +220,15 @@ def labels_compared(folder: Path) -> list[str]:
     return found
 
 
+def player_nets(folder: Path) -> list[str]:
+    """The nets that were trained, and how much of what they learned was kept."""
+    found = _head(["net", "SHA-256", "positions", "step", "λ"])
+    for row in _read(folder, "player-nets").to_dict("records"):
+        cells = [f"`{row['net']}`", f"`{row['sha256'][:12]}`", f"{row['positions']:,}", f"{row['step']:,}"]
+        found.append(_row([*cells, f"{row['lambda']:.2f}"]))
+    return found
+
+
 def player_kinds(folder: Path) -> list[str]:
     """A net against the old one by kind of position: squared errors, and candidates at both thresholds."""
     found = _head(["net", "judge", "positions", "number", "error, old and new", "change",
@@ -282,6 +291,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "amplitude": by_amplitude,
     "labels": lambda folder: labels(folder / SECOND),
     "labels-compared": lambda folder: labels_compared(folder / SECOND),
+    "player-nets": lambda folder: player_nets(folder / SECOND),
     "player-kinds": lambda folder: player_kinds(folder / SECOND),
     "player-matches": lambda folder: player_matches(folder / SECOND),
     "player-regret": lambda folder: player_regret(folder / SECOND),

@@ -32,6 +32,7 @@ from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.training.train import curve_path, read_curve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,6 +257,22 @@ def _interval(found: Mapping[str, Any], ending: str) -> dict[str, Any]:
     return {f"{name}{ending}": found[key] for name, key in (("change", "difference"), ("low", "low"), ("high", "high"))}
 
 
+def nets(out: Path) -> pd.DataFrame:
+    """The nets that were trained: `net`, `sha256`, `positions` of a pass, the `step` that was written, `lambda`."""
+    import pandas as pd
+
+    rows = []
+    for name in (*MIXTURES, PLAYER, SURPRISE, AGAIN):
+        if not curve_path(file := Player(Path(), out).net(name)).exists():
+            continue
+        about = read_curve(file).about
+        cells = {"net": name, "sha256": read_net_file(file).sha256, "positions": about["positions"]}
+        amplitude = about["amplitude"] or {"lambda": float("nan")}
+        rows.append(cells | {"step": about["written"]["step"], "lambda": amplitude["lambda"]})
+    table: pd.DataFrame = pd.DataFrame(rows)
+    return table
+
+
 def matches(out: Path) -> pd.DataFrame:
     """A row for each match that was played, from the new net's side: games, results, Elo, effective root moves."""
     import pandas as pd
@@ -358,9 +375,10 @@ def write_surprise(db: str, output: Path) -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def write_tables(folder: Path, output: Path) -> None:
-    """Write player-kinds.csv, player-matches.csv and player-regret.csv, of what is there of FOLDER."""
+    """Write player-nets.csv, player-kinds.csv, player-matches.csv and player-regret.csv, of what is there of FOLDER."""
     output.mkdir(parents=True, exist_ok=True)
-    for name, found in (("kinds", kinds(folder)), ("matches", matches(folder)), ("regret", regrets(folder))):
+    for name, of in {"nets": nets, "kinds": kinds, "matches": matches, "regret": regrets}.items():
+        found = of(folder)
         if len(found):
             tables.write_table(found, output / f"player-{name}.csv")
             click.echo(f"{found.to_string(index=False)}\n")
