@@ -28,6 +28,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch, encode_move
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.q_scale import for_both
+from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
@@ -56,6 +57,7 @@ _SEED = 34
 _AT_ONCE = 4_096  # positions of a batch for the net
 # Games, by nodes of a move.
 MATCHES = {100: 3_300, 400: 1_000}
+_OTHER_GAMES = 600
 _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 # Settings that a net may play better by: lc0's defaults times 0.35, 0.5, 0.7 and 1.4, cpuct and first-play urgency.
 _TRIED = tuple(
@@ -100,7 +102,11 @@ class Player:
         again = ("--rejudge", _DEEPER, "--rejudge-positions", str(self._sized(_REJUDGED, 100)), "--regret", "100")
         yield self.judging(PLAYER, [PLAYER], again)
         if self.judged(PLAYER).exists():
-            yield [self._at_equal_breadth(PLAYER, 0, PLAYER, nodes, games) for nodes, games in MATCHES.items()]
+            yield [
+                *(self._at_equal_breadth(PLAYER, 0, PLAYER, nodes, games) for nodes, games in MATCHES.items()),
+                self._match(f"{PLAYER}-default", PLAYER, 100, _OTHER_GAMES, new="", old=""),
+                self._as_narrow(),
+            ]
             yield self.telling(results)
         yield [self._tries("old", NET), self._tries("new", str(self.net(PLAYER)))]
         if all((self._tried(side) / "table.csv").exists() for side in ("old", "new")):
@@ -166,9 +172,19 @@ class Player:
 
     def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int, base: str = NET) -> Step:
         """With the Q of both as steep; the net's place is that among those that were judged together."""
-        scales = for_both(float(read_json(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
-        new, old = (f",q_scale={scale:.3f}" for scale in scales)
+        new, old = (f",q_scale={scale:.3f}" for scale in self._scales(judged, place))
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
+
+    def _scales(self, judged: str, place: int) -> tuple[float, float]:
+        """What the Q of the new and of the old net is multiplied by, so that both are as steep."""
+        return for_both(float(read_json(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
+
+    def _as_narrow(self) -> Step:
+        """At equal breadth, too, but the new net by default settings and the old one as narrowly, which it may like."""
+        scale, _ = self._scales(PLAYER, 0)
+        settings = SearchParams()
+        old = f",cpuct={settings.cpuct * scale:.3f},fpu_value={settings.fpu_value * scale:.3f}"
+        return self._match(f"{PLAYER}-narrow", PLAYER, 100, _OTHER_GAMES, new="", old=old)
 
     def _match(self, name: str, net: str, nodes: int, games: int, base: str = NET, *, new: str, old: str) -> Step:
         """Against the old net, with more settings of each side."""
