@@ -69,10 +69,11 @@ def test_steps_follow_from_what_was_found(there: Player) -> None:
             f"net={there.net(PLAYER)},nodes={nodes},q_scale=0.600",
             f"net=maia-1900,nodes={nodes},q_scale=1.000",
         ]
-    assert found[f"match-{PLAYER}-narrow"][1:3] == [
-        f"net={there.net(PLAYER)},nodes=100",
-        "net=maia-1900,nodes=100,cpuct=1.047,fpu_value=0.198",  # lc0's defaults, 1.745 and 0.33, times 0.6
-    ]
+    narrow = ",cpuct=1.047,fpu_value=0.198"  # lc0's defaults, 1.745 and 0.33, times 0.6
+    for name, of_new in (("narrow", ""), ("both-narrow", narrow)):
+        assert found[f"match-{PLAYER}-{name}"][1:3] == [
+            f"net={there.net(PLAYER)},nodes=100{of_new}", f"net=maia-1900,nodes=100{narrow}"
+        ]  # fmt: skip
     new, old = found[f"match-{PLAYER}-best"][1:3]
     assert (new.split(",")[2:], old.split(",")[2:]) == ([], ["cpuct=0.87", "fpu_value=0.17"])
     assert best_of(there.out / "tried-old") == ",cpuct=0.87,fpu_value=0.17"

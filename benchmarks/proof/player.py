@@ -105,7 +105,7 @@ class Player:
             yield [
                 *(self._at_equal_breadth(PLAYER, 0, PLAYER, nodes, games) for nodes, games in MATCHES.items()),
                 self._match(f"{PLAYER}-default", PLAYER, 100, _OTHER_GAMES, new="", old=""),
-                self._as_narrow(),
+                *self._narrow(),
             ]
             yield self.telling(results)
         yield [self._tries("old", NET), self._tries("new", str(self.net(PLAYER)))]
@@ -179,12 +179,13 @@ class Player:
         """What the Q of the new and of the old net is multiplied by, so that both are as steep."""
         return for_both(float(read_json(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
 
-    def _as_narrow(self) -> Step:
-        """At equal breadth, too, but the new net by default settings and the old one as narrowly, which it may like."""
+    def _narrow(self) -> Iterator[Step]:
+        """With a smaller cpuct and first-play urgency, as much as the old net's Q is flatter; of that net, of both."""
         scale, _ = self._scales(PLAYER, 0)
-        settings = SearchParams()
-        old = f",cpuct={settings.cpuct * scale:.3f},fpu_value={settings.fpu_value * scale:.3f}"
-        return self._match(f"{PLAYER}-narrow", PLAYER, 100, _OTHER_GAMES, new="", old=old)
+        usual = SearchParams()
+        narrow = f",cpuct={usual.cpuct * scale:.3f},fpu_value={usual.fpu_value * scale:.3f}"
+        yield self._match(f"{PLAYER}-narrow", PLAYER, 100, _OTHER_GAMES, new="", old=narrow)
+        yield self._match(f"{PLAYER}-both-narrow", PLAYER, 100, _OTHER_GAMES, new=narrow, old=narrow)
 
     def _match(self, name: str, net: str, nodes: int, games: int, base: str = NET, *, new: str, old: str) -> Step:
         """Against the old net, with more settings of each side."""
