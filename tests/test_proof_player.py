@@ -106,6 +106,27 @@ def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:
     assert found[f"match-{AGAIN}-100"][2] == f"net={base},nodes=100,q_scale=1.000"
 
 
+def test_breadth_is_of_the_same_positions(there: Player, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A net that is the old one is searched as the old one; smaller settings, and a larger Q, search more narrowly."""
+    monkeypatch.setattr(player, "_BREADTH_NODES", 16)
+    there.judged(PLAYER).write_text(said([0.6]))
+    there.net(PLAYER).write_bytes((shared_data / "nets" / "maia-1900.pb.gz").read_bytes())
+    (there.out / "player-test.db").write_bytes(SAMPLE.read_bytes())
+    done = CliRunner().invoke(player.command, ["breadth", str(there.out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    old, old_narrow, new, flatter, new_narrow = player.breadths(there.out).to_dict("records")
+    assert (old["change"], new["change"]) == (0, 0)
+    assert new["moves"] == old["moves"]
+    assert new_narrow["moves"] == old_narrow["moves"]
+    assert old_narrow["high"] < 0 < flatter["low"]
+    assert flatter["settings"] == "q_scale=0.600"
+    assert old_narrow["settings"] == "cpuct=1.047,fpu_value=0.198"
+    player.breadths(there.out).to_csv(there.out / "player-breadth.csv", index=False)
+    shown = page.player_breadth(there.out)
+    assert shown[2] == f"| old | default | {old['positions']} | {old['moves']:.2f} |  |"
+    assert shown[5].startswith(f"| new | `q_scale=0.600` | {old['positions']} | {flatter['moves']:.2f} | **+")
+
+
 def test_half_is_drawn_evenly_and_half_by_what_surprises_the_policy(maia_file: str) -> None:
     """Surprise is -ln of the prior that `vr eval` shows of the judge's move."""
     with Store.open(SAMPLE) as store:

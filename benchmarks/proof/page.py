@@ -251,6 +251,16 @@ def player_matches(folder: Path) -> list[str]:
     return found
 
 
+def player_breadth(folder: Path) -> list[str]:
+    """How broadly both nets are searched by each of the settings, on the same positions."""
+    found = _head(["net", "settings", "positions", "effective root moves", "less the old net's by default"])
+    for row in _read(folder, "player-breadth").fillna({"settings": ""}).to_dict("records"):
+        settings = f"`{row['settings']}`" if row["settings"] else "default"
+        cells = [row["net"], settings, f"{row['positions']:,}", f"{row['moves']:.2f}"]
+        found.append(_row([*cells, _points(row, "", 1, "+.2f") if row["change"] else ""]))
+    return found
+
+
 def player_regret(folder: Path) -> list[str]:
     """The Q that both nets' moves lose where they differ."""
     found = _head(["net", "positions", "number", "judged", "old", "new", "new less old"])
@@ -294,6 +304,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "player-nets": lambda folder: player_nets(folder / SECOND),
     "player-kinds": lambda folder: player_kinds(folder / SECOND),
     "player-matches": lambda folder: player_matches(folder / SECOND),
+    "player-breadth": lambda folder: player_breadth(folder / SECOND),
     "player-regret": lambda folder: player_regret(folder / SECOND),
 }
 

@@ -19,6 +19,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+import valuerepair as vr
 from benchmarks.proof import tables
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
@@ -27,6 +28,7 @@ from valuerepair import mine
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch, encode_move
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import bootstrap
 from valuerepair.judge.q_scale import for_both
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
@@ -58,6 +60,7 @@ _AT_ONCE = 4_096  # positions of a batch for the net
 # Games, by nodes of a move.
 MATCHES = {100: 3_300, 400: 1_000}
 _OTHER_GAMES = 600
+_BREADTH_NODES = 100
 _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 # Settings that a net may play better by: lc0's defaults times 0.35, 0.5, 0.7 and 1.4, cpuct and first-play urgency.
 _TRIED = tuple(
@@ -85,6 +88,11 @@ class Player:
         """What `vr remeasure --json` says of a net."""
         return self.out / f"{name}-judged.json"
 
+    @property
+    def breadth(self) -> Path:
+        """How broadly both nets are searched by the settings of the matches, on the same positions."""
+        return self.out / "breadth.csv"
+
     def mixing(self, results: Path) -> Iterator[Iterable[Step]]:
         """Which mixture of positions, in phases: what one has made says what is in the next."""
         yield self.testing()
@@ -106,6 +114,7 @@ class Player:
                 *(self._at_equal_breadth(PLAYER, 0, PLAYER, nodes, games) for nodes, games in MATCHES.items()),
                 self._match(f"{PLAYER}-default", PLAYER, 100, _OTHER_GAMES, new="", old=""),
                 *self._narrow(),
+                Step(PLAYER, "breadth", self.breadth, ["breadth", str(self.out)], "benchmarks.proof.player"),
             ]
             yield self.telling(results)
         yield [self._tries("old", NET), self._tries("new", str(self.net(PLAYER)))]
@@ -172,18 +181,22 @@ class Player:
 
     def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int, base: str = NET) -> Step:
         """With the Q of both as steep; the net's place is that among those that were judged together."""
-        new, old = (f",q_scale={scale:.3f}" for scale in self._scales(judged, place))
+        new, old = (f",q_scale={scale:.3f}" for scale in self.scales(judged, place))
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
-    def _scales(self, judged: str, place: int) -> tuple[float, float]:
+    def scales(self, judged: str, place: int) -> tuple[float, float]:
         """What the Q of the new and of the old net is multiplied by, so that both are as steep."""
         return for_both(float(read_json(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
 
-    def _narrow(self) -> Iterator[Step]:
-        """With a smaller cpuct and first-play urgency, as much as the old net's Q is flatter; of that net, of both."""
-        scale, _ = self._scales(PLAYER, 0)
+    def narrow(self) -> dict[str, str]:
+        """A smaller cpuct and first-play urgency, by as much as the old net's Q is flatter."""
+        scale, _ = self.scales(PLAYER, 0)
         usual = SearchParams()
-        narrow = f",cpuct={usual.cpuct * scale:.3f},fpu_value={usual.fpu_value * scale:.3f}"
+        return {"cpuct": f"{usual.cpuct * scale:.3f}", "fpu_value": f"{usual.fpu_value * scale:.3f}"}
+
+    def _narrow(self) -> Iterator[Step]:
+        """With these settings of the old net, and of both."""
+        narrow = "".join(f",{name}={value}" for name, value in self.narrow().items())
         yield self._match(f"{PLAYER}-narrow", PLAYER, 100, _OTHER_GAMES, new="", old=narrow)
         yield self._match(f"{PLAYER}-both-narrow", PLAYER, 100, _OTHER_GAMES, new=narrow, old=narrow)
 
@@ -305,6 +318,52 @@ def matches(out: Path) -> pd.DataFrame:
     return table
 
 
+def measured_breadth(out: Path) -> pd.DataFrame:
+    """How broadly both nets are searched, by each of the settings of the matches.
+
+    The same positions for all, of held-out games: effective root moves of a match are of roots that each side met, and
+    who wins meets others than who loses. Roots whose best move is proven by one of them do not count. Columns: `net`,
+    `settings`, `positions`, `moves` (the mean of the effective root moves), and what it is less that of the old net by
+    default settings, `change` with its interval `low` to `high` by games.
+    """
+    import pandas as pd
+
+    player = Player(Path(), out)
+    scale = f"{player.scales(PLAYER, 0)[0]:.3f}"
+    with vr.open_store(out / "player-test.db") as store:
+        rows = store.frame(Question(net=NET))
+    arms: list[tuple[str, str, dict[str, str]]] = [
+        ("old", NET, {}), ("old", NET, player.narrow()),
+        *(("new", str(player.net(PLAYER)), settings) for settings in ({}, {"q_scale": scale}, player.narrow())),
+    ]  # fmt: skip
+    found = np.full((len(rows), len(arms)), np.nan)
+    for arm, (_, net, settings) in enumerate(arms):
+        params = SearchParams().with_settings(settings)
+        for row, searched in enumerate(vr.search_each(rows, _BREADTH_NODES, net, params)):
+            result = searched.result
+            if result is not None and result.certain is None and len(result.moves) > 1:
+                found[row, arm] = result.effective_moves
+    usable = ~np.isnan(found).any(1)
+    moves, games = found[usable], rows["game_id"].to_numpy(np.int64)[usable]
+    changes = bootstrap(moves - moves[:, :1], np.ones(len(moves)), games)
+    cells = [
+        {"net": net, "settings": ",".join(f"{name}={value}" for name, value in settings.items()), "moves": mean}
+        | {"positions": len(moves), "change": change.difference, "low": change.low, "high": change.high}
+        for (net, _, settings), mean, change in zip(arms, moves.mean(0), changes, strict=True)
+    ]
+    table: pd.DataFrame = pd.DataFrame(cells)
+    return table
+
+
+def breadths(out: Path) -> pd.DataFrame:
+    """What `measured_breadth` found; nothing where it was not measured."""
+    import pandas as pd
+
+    path = Player(Path(), out).breadth
+    table: pd.DataFrame = pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame()
+    return table
+
+
 def regrets(out: Path) -> pd.DataFrame:
     """The regret of a net's moves against the old one's, by kind of position; nothing where it was not measured."""
     import pandas as pd
@@ -388,13 +447,20 @@ def write_surprise(db: str, output: Path) -> None:
     pd.DataFrame({"position_id": rows["position_id"], "weight": weights}).to_parquet(output)
 
 
+@command.command("breadth")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def write_breadth(folder: Path) -> None:
+    """Write breadth.csv: how broadly both nets are searched, on the same positions."""
+    tables.write_table(measured_breadth(folder), Player(Path(), folder).breadth)
+
+
 @command.command("tables")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def write_tables(folder: Path, output: Path) -> None:
-    """Write player-nets.csv, player-kinds.csv, player-matches.csv and player-regret.csv, of what is there of FOLDER."""
+    """Write player-nets.csv, player-kinds.csv and so on, of what is there of FOLDER."""
     output.mkdir(parents=True, exist_ok=True)
-    for name, of in {"nets": nets, "kinds": kinds, "matches": matches, "regret": regrets}.items():
+    for name, of in {"nets": nets, "kinds": kinds, "matches": matches, "breadth": breadths, "regret": regrets}.items():
         found = of(folder)
         if len(found):
             tables.write_table(found, output / f"player-{name}.csv")
