@@ -37,9 +37,9 @@ _BLOCK = 4_000_000
 class Rate:
     """`count` of `total`; `rate`, `low` and `high` are fractions, NaN when `total` is 0.
 
-    Of rows that a screening ladder weighted, `rate` is that of all positions, those it cut included. `few_drawn`: the
-    number of rows drawn from those that it cut, if they are the reason that the upper end is more than twice as far
-    from the rate as the lower one; otherwise 0.
+    Of rows with `audit_weights`, `rate` is that of all positions, the cut ones included. `few_drawn`: the number of
+    audited rows, if they are the reason that the upper end is more than twice as far from the rate as the lower one;
+    otherwise 0.
     """
 
     count: int
@@ -91,8 +91,21 @@ def wilson(count: int, total: int) -> Rate:
     return Rate(count, total, count / total, *wilson_bounds(count / total, total))
 
 
+def audit_weights(probability: Floats, cut: int = 0) -> Floats:
+    """[n] how many positions each one stands for that the screening ladder would cut.
+
+    The one place that defines it. A position leaves the ladder where its screen would cut it (the column `cut_at`).
+    Then it is *audited*, searched in full all the same, with a known `probability` [n], or else *cut*. Audited
+    positions stand for all that left the ladder, themselves included: in proportion to the inverse of their
+    probability, scaled so that their weights sum to n and `cut` more. A probability of infinity is that of a cut
+    position, which stands for none. Positions that did not leave the ladder weigh 1, and are a stratum of their own
+    (`WeightedCount`).
+    """
+    return np.asarray((len(probability) + cut) / (float((1 / probability).sum()) or 1.0) / probability)
+
+
 def weighted(hits: Flags, weights: Floats, groups: Ids | None = None) -> Rate:
-    """The rate of `hits` [n] among rows of inverse-probability `weights` [n], as Hajek's ratio of weighted sums.
+    """The rate of `hits` [n] among rows of `weights` [n], such as `audit_weights`, as Hajek's ratio of weighted sums.
 
     `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`, but that rows
     of one of the `groups` [n], such as positions of one game, may be alike, which widens the interval.
@@ -198,7 +211,7 @@ def _summed(masses: Floats, groups: Ids, count: int = 0) -> Floats:
 class WeightedCount:
     """The sums that a `weighted` rate is made of; rows can be added.
 
-    Rows that stand for themselves only (weight 1) and those drawn to stand for more are strata of their own.
+    Rows of weight 1 and the others, which were drawn to stand for more, are strata of their own.
     """
 
     single: _Stratum = _Stratum()

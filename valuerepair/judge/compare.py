@@ -413,7 +413,6 @@ def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
     return first if store.chosen_alpha(usual, oracle.id) is None else usual
 
 
-# What any net's ladder cut and did not audit, and something else had searched, stands for nothing (see `Store.frame`).
 _QUERY = """
     SELECT position_id, max(cut_at IS NULL), max(searched) AS "screened.searched",
         max(probability) AS "screened.probability" FROM screened
@@ -422,15 +421,13 @@ _QUERY = """
 
 
 def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[n] how many positions each stands for that was searched in full by this oracle: 1 without screening.
-
-    Where a ladder would have cut it, the inverse probability of its search, scaled so that all such together stand for
-    all that ladders cut or would have cut, as in `Store.frame`: with one net's ladder the weights are the same.
+    """[n] how many positions each stands for that was searched in full by this oracle: `audit_weights`, but of the
+    ladders of all nets. With one net's ladder they are the weights of `Store.frame`.
 
     A ladder chooses by one net's signals, and the positions are a sample chosen so for every other net too: its own
-    weights in `Store.frame`, of a net that screened nothing, would all be 1. Where ladders of several nets met a
-    position, one that did not cut it is enough; else the largest of their probabilities counts, for audits are drawn
-    by seed and position, so that with one seed the smaller draw is part of the larger.
+    weights in `Store.frame`, of a net that screened nothing, would all be 1. Of several nets' ladders one that the
+    position did not leave is enough; else the largest probability counts, for audits are drawn by seed and position, so
+    that with one seed the smaller draw is part of the larger.
     """
     rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
     cut = [(position, 1.0 / p if searched else 0.0) for position, whole, searched, p in rows if not whole]

@@ -99,14 +99,14 @@ class _Rows:
         cut_at, probability = columns["cut_at"], columns["probability"]
         self.left = ~np.isnan(cut_at) & ~(columns["searched"] & (probability == 1))
         self.cut, self.known = self.left & ~columns["searched"], ~np.isnan(self.off)
-        # What the ladder cut is alike, whichever step led there. It is less so where positions were chosen for their
-        # yield: those drawn at random are told by their own audits, as soon as there are some.
+        # Positions that left the ladder are alike, whichever step led there; less so where they were chosen for their
+        # yield. So those drawn at random have audits of their own, as soon as these are enough.
         self.audits = self._audited(self.left)
         drawn = self._audited(self.left & columns["drawn"])
         self.drawn_audits = drawn if drawn.drawn.total >= LEAST_AUDITED else self.audits
 
     def _audited(self, left: Flags) -> WeightedCount:
-        """Those of the positions that the ladder would have cut, but had searched all the same."""
+        """The audited ones of positions that left the ladder (`intervals.audit_weights`; `rate` scales them)."""
         of = left & self.known
         return WeightedCount().plus(self.hit[of], 1 / self.columns["probability"][of], self.columns["root_id"][of])
 

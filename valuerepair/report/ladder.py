@@ -103,7 +103,7 @@ def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str
 def survival(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions still on the ladder after the cut at each rung: candidates and other positions.
 
-    Only positions with a known disagreement count, by weight: audited cuts stand for all positions that were cut.
+    Only positions with a known disagreement count, by weight (`intervals.audit_weights`).
     Positions that were searched before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
     ``candidates``, ``others``, and ``candidates-intervals``. Raises ValueRepairError if no ladder was in use.
     """

@@ -16,7 +16,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, weighted
+from valuerepair.intervals import Flags, Floats, Ids, Rate, audit_weights, far_words, weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.store.rows import Run
@@ -212,32 +212,32 @@ class RunScores:
         return self._found
 
     def rates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> dict[Kind, Rate]:
-        """Candidates among the positions of each kind that have a Q, on this scale, weighted as in `Store.frame`.
+        """Candidates among the positions of each kind that have a Q, on this scale, with `audit_weights`.
 
-        Positions that the ladder would have cut stand for the `cut` ones too. `game_of` numbers the games of positions
-        [n].
+        `cut` more positions were cut by the ladder. `game_of` numbers the games of positions [n].
         """
-        hits, probability, ids, kinds = self._hits(scale)
-        every = np.array(self._rows[2::_COLUMNS])
-        standing = float((1 / every[~np.isnan(every)]).sum()) or 1.0
-        of_one = (np.count_nonzero(~np.isnan(every)) + cut) / standing
-        weight = np.where(np.isnan(probability), 1.0, of_one / probability)
+        hits, usable, ids, kinds = self._hits(scale)
+        probability = np.array(self._rows[2::_COLUMNS])
+        weight, left = np.ones(len(self)), ~np.isnan(probability)
+        weight[left] = audit_weights(probability[left], cut)
+        weight = weight[usable]
         return {
             KINDS[number]: weighted(hits[rows], weight[rows], game_of(ids[rows]))
             for number in np.unique(kinds).tolist()
             for rows in [kinds == number]
         }
 
-    def _hits(self, scale: RunScale, begin: int = 0) -> tuple[Flags, Floats, Ids, Ids]:
-        """Whether each position with a Q is a candidate, its probability, number and kind, from this row on."""
+    def _hits(self, scale: RunScale, begin: int = 0) -> tuple[Flags, Flags, Ids, Ids]:
+        """From the row `begin` on: whether each position with a Q is a candidate, which rows these are, their numbers
+        and kinds."""
         # The copy is of new rows only: an array that numpy looks into could not grow.
         fresh = np.array(self._rows[begin * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
-        ids, kinds, probability, net_q = fresh[:, :4].T
+        ids, kinds, _, net_q = fresh[:, :4].T
         deep_q = values.deep_q(fresh[:, 4:10], scale.alpha.value, self._question.q_from)
         off = (net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q
         usable = ~np.isnan(off)
         found = is_candidate(off[usable], self._question.threshold)
-        return found, probability[usable], ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
+        return found, usable, ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
 
 
 class Pairs:

@@ -98,7 +98,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Ascent:
-    """One position on the ladder; if it is cut, `probability` was its chance to be searched in full anyway."""
+    """One position on the ladder; `probability` is that of an audit, should it leave the ladder."""
 
     judge: Judge
     screen_id: int | None

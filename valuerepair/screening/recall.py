@@ -33,9 +33,9 @@ def figures(
     """The ladder's figures for JSON; None if no position was screened.
 
     `frame` is the frame of this net and oracle, or its columns position_id and disagreement by name. `positions` is
-    the number of positions on the ladder, `cut` of them left it, and `audited` would have left it but were searched in
-    full; `audit_hits` of these are candidates. Their rate, weighted by inverse probability, times the number of cut and
-    audited positions estimates the candidates among them; minus the known ones this is `missed`, with bounds from
+    the number of positions on the ladder; of those that left it `cut` were cut and `audited` were audited
+    (`intervals.audit_weights`), of which `audit_hits` are candidates. Their weighted rate, times the number of
+    positions that left, estimates the candidates among these; minus the known ones this is `missed`, with bounds from
     Wilson's 95 % interval of the rate. `recall` is found / (found + missed), and `recall_said` is the recall in words.
     `nodes` is the cost of all searches, `brute_nodes` that of as many full searches.
     """
@@ -44,15 +44,15 @@ def figures(
         return None
     off, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
     candidate, scored = (np.isin(ways.ids, numbers[mask]) for mask in (is_candidate(off, threshold), ~np.isnan(off)))
-    leaving = ~np.isnan(ways.cut_at)
-    audited = leaving & ways.searched & scored
+    left = ~np.isnan(ways.cut_at)
+    audited = left & ways.searched & scored
     hits = candidate[audited]
     rate = weighted(hits, 1 / ways.probability[audited])
     candidates = int(candidate.sum())
-    cut = leaving & ~ways.searched & ~scored
-    known_hits = int((candidate & leaving).sum())
+    cut = left & ~ways.searched & ~scored
+    known_hits = int((candidate & left).sum())
     missed = {  # NaN without audits
-        name: float(np.clip(value * int(leaving.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
+        name: float(np.clip(value * int(left.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
     full = ways.nodes[ways.searched]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PHASES
+from valuerepair.intervals import audit_weights
 from valuerepair.question import Expanded, QFrom
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, INFERRED, is_value, unsigned
@@ -268,18 +269,12 @@ class _Reader:
             yield GAME_KEY, game_keys(sources.tolist(), numbers, digests)[places]
 
     def _weights(self, ids: Ids) -> Floats:
-        """How many positions each row stands for, see `queries.frame`.
-
-        The audited positions, which the ladder would have cut but which were searched all the same, stand for all that
-        it cut or would have cut, by the inverse of their probability. Positions reached from candidates weigh 1.
-        """
+        """How many positions each row stands for (`audit_weights`); one reached from a candidate for itself."""
         weights = np.ones(len(ids))
-        cut_ids, cuts = self._table("position_id", _CUT, tuple(_CUT), CUTS)
-        searched, probability = cuts["searched"] != 0, cuts["probability"]
-        total = float((searched / probability).sum()) or 1.0  # without audits all of these weights are 0
-        weights_of_cuts = np.where(searched, len(cut_ids) / total / probability, 0.0)
-        of_cuts, of_rows = _common(cut_ids, ids)
-        weights[of_rows] = weights_of_cuts[of_cuts]
+        left_ids, left = self._table("position_id", _CUT, tuple(_CUT), CUTS)
+        probability = np.where(left["searched"] != 0, left["probability"], np.inf)
+        of_left, of_rows = _common(left_ids, ids)
+        weights[of_rows] = audit_weights(probability)[of_left]
         if self._with_cut:
             deep_ids, deep = self._table("position_id", _DEEP, ["rung"], self._deep_rows)
             weights[_common(ids, deep_ids[~np.isnan(deep["rung"])])[0]] = 0

@@ -50,7 +50,7 @@ JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
 WHERE {counts}
 """
-# One that the ladder would have cut but had searched all the same stands for all like it; together for all there are.
+# `intervals.audit_weights` in SQL: weight times probability; the probability, NULL of what did not leave the ladder.
 _CUT_SCALE = """SELECT count(*) / sum(searched / probability), {} FROM screened
     WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL"""
 _PROBABILITY = "CASE WHEN c.cut_at IS NULL THEN NULL WHEN NOT c.searched THEN 9e999 ELSE c.probability END"
@@ -84,8 +84,7 @@ def load_json(text: str) -> dict[str, Any]:
 
 
 def cut_scale(connection: StoreConnection, net_id: int, oracle_id: int) -> float | None:
-    """What the weights of positions that a ladder would have cut are multiplied by; None where it cut none, or none of
-    them was searched."""
+    """What an audited position's weight is times its probability (`intervals.audit_weights`); None without audits."""
     scale: float | None = connection.execute(
         _CUT_SCALE.format(beside_sum("probability", "screened.probability")), {"net": net_id, "oracle": oracle_id}
     ).fetchone()[0]
@@ -172,9 +171,8 @@ def frame(
     All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
     [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
     Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind that
-    `question.q_from` asks for. `weight` is how many positions a row stands for: 1 without screening; where the ladder
-    would have cut it the inverse probability of its search, scaled to the number of all such; 0 if something else had
-    it searched.
+    `question.q_from` asks for. `weight` is how many positions a row stands for: 1 without screening, otherwise that of
+    `intervals.audit_weights`, by which a cut position that something else had searched weighs 0.
     Where `question.calibration` is ``fitted`` there is a column more, `calibrated_q`: the deep Q to be expected given
     net_q, by a curve that the position's game had no part in; and disagreement = calibrated_q - deep_q.
     Where `question.expanded` takes in positions that no game was asked for, three more columns say of each row:
@@ -184,7 +182,7 @@ def frame(
     with no step; None is a position that was only reached from candidates.
     With `cut` there are rows, too, of sampled positions that a ladder cut. Their deep_q, nodes, deep_best and the like
     are of the last rung that was searched, a column more, `rung`, has its nodes (NaN: searched in full), and `weight`
-    is 0: the rates, for which audited positions stand for them, stay as they are. Candidates are found without them.
+    is 0, as audited positions stand for them. Candidates are found without them.
     `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
     `candidates_only` the others are not read whole. Fewer columns take less time and memory.
 

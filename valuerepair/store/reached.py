@@ -161,8 +161,8 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
 
 
 def search_probabilities(store: Store, net_id: int, oracle_id: int) -> dict[int, float]:
-    """By position the probability of its search in full, of those that were reached and searched: less than 1 where a
-    ladder would have cut it. Where several nets reached a position, this one's way counts, else that of the first."""
+    """By position, of those that were reached and searched, the probability of the search (`intervals.audit_weights`).
+    Where several nets reached a position, this one's way counts, else that of the first."""
     # SQLite takes bare columns from the row of the MIN.
     query = """
         SELECT position_id, probability, MIN((net_id <> ?) * 1000000000 + net_id) FROM expanded

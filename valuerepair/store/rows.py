@@ -191,8 +191,7 @@ class Admission(NamedTuple):
 class Known(NamedTuple):
     """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason.
 
-    `probability` is that with which a position was searched in full that the ladder would have cut: infinite where it
-    was cut, None for all others.
+    `probability` is as in `intervals.audit_weights`, None of a position that did not leave the ladder.
     """
 
     net_q: float | None

@@ -21,7 +21,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A position's way up the ladder; the fields are the columns of the table ``screened``."""
+    """A position's way up the ladder; the fields are the columns of the table ``screened``.
+
+    With a `cut_at` it left the ladder: it was audited if it was `searched`, with this `probability`, and cut otherwise
+    (`intervals.audit_weights`). The probability of others is 1.
+    """
 
     position_id: int
     screen_id: int | None
@@ -160,10 +164,10 @@ def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
 def settle(
     store: Store, oracle_id: int, ids: NDArray[np.int64], net_id: int | None = None, screen_ids: Sequence[int] = ()
 ) -> None:
-    """Has those of the positions that were searched in full stand for themselves only, for one net or for all.
+    """Has those of the positions that were searched in full weigh 1, audited or not, for one net or for all.
 
-    That is due where a run judges anew, or searches, those like them that a ladder cut. What the screens `screen_ids`
-    cut is left as it is.
+    That is due where a run judges anew, or searches, the cut positions that audited ones stood for. What left the
+    ladder by the screens `screen_ids` is left as it is.
     """
     these = """
         net_id IN (SELECT id FROM nets WHERE id = coalesce(:net, id)) AND oracle_id = :oracle

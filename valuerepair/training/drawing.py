@@ -192,8 +192,8 @@ class StoreDraw(JudgedPositions):
 
 
 def _standing(store: Store, question: Question, reached: pd.DataFrame) -> Floats:
-    """[n] how many positions each one that was reached stands for: the inverse probability of its search, where a
-    ladder would have cut it and had it searched all the same; 1 of others and of those whose value is inferred.
+    """[n] how many positions each one that was reached stands for: an audited one by the inverse of its probability
+    (`intervals.audit_weights`, not scaled), others and those whose value is inferred for themselves.
 
     0 of a line's position that was searched, unless all of a line are there by what was inferred: it was drawn for a
     search because it was inferred to be a candidate, and it stands for none of the others.
