@@ -72,7 +72,7 @@ def test_a_loop_asks_for_it_and_work_that_a_loop_uses_does_not_raise(tmp_path: P
 from valuerepair.chess.progress import Progress
 with signals.held():
     woken = []
-    with signals.counted(lambda: woken.append(1)), Progress("working", quiet=True) as progress:
+    with signals.left_to_loop(lambda: woken.append(1)), Progress("working", quiet=True) as progress:
         while not signals.count():
             come()
             progress.advance()
@@ -159,12 +159,12 @@ def test_programs_that_import_the_package_keep_their_handlers() -> None:
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    with signals.counted():
+    with signals.left_to_loop():
         signal.raise_signal(signal.SIGINT)
         assert signals.count() == 1
     assert signals.count() == 0
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-    thread = threading.Thread(target=lambda: signals.counted().__enter__())
+    thread = threading.Thread(target=lambda: signals.left_to_loop().__enter__())
     thread.start()
     thread.join()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

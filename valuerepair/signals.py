@@ -1,11 +1,19 @@
 """Handling of SIGINT and SIGTERM: a signal never raises an exception between two lines of other code.
 
-The command line installs the handler before it does anything else. As long as nothing is open that must be closed, a
-signal ends the process at once. While something is (`held`), signals are only counted: loops read `count`, other work
-calls `check` where nothing is half done, and waiting is done by `result_of`, `run` and `apart`, which check as well.
+The command line installs the handler before it does anything else (`install`). What a signal does depends on what is
+open:
 
-Programs that import the package keep Python's own handling, except within long loops (`counted`), which end cleanly in
-the main thread of any program.
+    state    begins with        a signal
+    -------  -----------------  -------------------------------------------------------------------------------
+    idle     nothing is open    ends the process at once
+    held     `held`, `holding`  is counted; the main thread raises KeyboardInterrupt at the next check, in a wait
+                                (`result_of`, `run`, `apart`) or at the end of the outermost `held`
+    looping  `left_to_loop`     is counted and wakes the loop, which reads `count` and ends as it sees fit; only
+                                `check` and waits raise, not `check_unless_looping` nor the end of a `held`
+    ending   a signal in idle   changes nothing more; threads that would open something wait for the end
+
+Programs that import the package keep Python's own handling in all states but looping, which the main thread of any
+program may enter.
 """
 
 from __future__ import annotations
@@ -33,21 +41,23 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _POLL_S = 0.1
 _GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to come back
 
+
 _count = 0  # signals since the handler was installed
-_seen = 0  # the signals of these that a loop has handled
-_is_command = _is_leaving = False
-_holds: list[object] = []  # lists are changed by single operations, which no other thread can interrupt
-_wakes: list[Callable[[], None]] = []
+_handled = 0  # those of them that came before the end of a loop
+_is_installed = _is_ending = False
+# What keeps a signal from ending the process: the `wake` of each loop, None for each `held`. It is changed by single
+# operations, which no other thread can interrupt.
+_open: list[Callable[[], None] | None] = []
 _connections: WeakSet[sqlite3.Connection] = WeakSet()
 
 
 def install() -> None:
     """Takes over both signals for the rest of the process; one that the caller ignores (`nohup`) stays ignored."""
-    global _is_command
-    _is_command = True
+    global _is_installed
+    _is_installed = True
     for number in _NUMBERS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _take)
+            signal.signal(number, _on_signal)
 
 
 def count() -> int:
@@ -62,9 +72,9 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
-def obey() -> None:
-    """As `check`, but leaves the signal to a loop (`counted`) that is running. For code that such loops call, too."""
-    if _count != _seen and not _wakes:
+def check_unless_looping() -> None:
+    """As `check`, but leaves the signal to the loop that is running or had it. For code that loops call, too."""
+    if _count != _handled and not _wakes():
         check()
 
 
@@ -72,21 +82,20 @@ def obey() -> None:
 def held() -> Iterator[None]:
     """Has a command only count signals, because something is open that must be closed. Any thread may use it.
 
-    Raises KeyboardInterrupt at the end of the outermost `held` if a signal came that no loop has handled.
+    Raises KeyboardInterrupt at the end of the outermost `held` if a signal came that no loop had.
     """
-    hold = object()
-    _holds.append(hold)
-    while _is_leaving:  # the process ends: open nothing, raise nothing
+    _open.append(None)
+    while _is_ending:  # open nothing, raise nothing
         time.sleep(_POLL_S)
     try:
         yield
     except BaseException:
-        _holds.remove(hold)
+        _open.remove(None)
         raise
-    _holds.remove(hold)
-    if _is_command and not _holds and _count != _seen:
-        obey()
-        _leave()  # another thread than the main one
+    _open.remove(None)
+    if _is_installed and not _open and _count != _handled:
+        check()
+        _end_process()  # another thread than the main one
 
 
 def holding(opened: Callable[P, AbstractContextManager[T]]) -> Callable[P, AbstractContextManager[T]]:
@@ -102,29 +111,26 @@ def holding(opened: Callable[P, AbstractContextManager[T]]) -> Callable[P, Abstr
 
 
 @contextmanager
-def counted(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Counts signals for a loop that reads `count`; each signal also calls `wake`, which must be reentrant.
+def left_to_loop(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Leaves signals to a loop that reads `count`; each signal also calls `wake`, which must be reentrant.
 
     In other programs than the command line it installs the handlers until it ends, and `count` begins at 0. Outside of
     the main thread it does nothing.
     """
-    global _count, _seen
+    global _count, _handled
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {} if _is_command else {number: signal.signal(number, _take) for number in _NUMBERS}
-    hold = object()
-    _holds.append(hold)
-    _wakes.append(wake)
+    before = {} if _is_installed else {number: signal.signal(number, _on_signal) for number in _NUMBERS}
+    _open.append(wake)
     try:
         yield
     finally:
-        _wakes.remove(wake)
-        _holds.remove(hold)
+        _open.remove(wake)
         for number, handler in before.items():
             signal.signal(number, handler)
-        _count = _count if _is_command else 0
-        _seen = _count
+        _count = _count if _is_installed else 0
+        _handled = _count
 
 
 def close_when_leaving(connection: sqlite3.Connection) -> None:
@@ -219,22 +225,26 @@ def run(command: Sequence[str], *, given: str = "", timeout: float | None = None
 # -- the handler ------------------------------------------------------------------------------------------------------
 
 
-def _take(number: int, frame: object) -> None:
+def _on_signal(number: int, frame: object) -> None:
     global _count
     _count += 1
-    if _holds:
-        for wake in [*_wakes]:
-            wake()
-    else:
-        _leave()
+    if not _open:
+        _end_process()
+    for wake in _wakes():
+        wake()
 
 
-def _leave() -> None:
+def _wakes() -> list[Callable[[], None]]:
+    """Those of the loops that are running."""
+    return [wake for wake in [*_open] if wake is not None]
+
+
+def _end_process() -> None:
     """Ends the process at once, without unwinding, unless another thread has just opened something."""
-    global _is_leaving
-    _is_leaving = True
-    if _holds:
-        _is_leaving = False
+    global _is_ending
+    _is_ending = True
+    if _open:
+        _is_ending = False
         return
     for connection in list(_connections):
         with suppress(Exception):

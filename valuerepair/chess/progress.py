@@ -79,7 +79,7 @@ class Progress:
             self._bar.update(amount)
         elif not self._quiet and time.monotonic() - self._shown >= PLAIN_INTERVAL_S:
             self._print_line()
-        signals.obey()
+        signals.check_unless_looping()
 
     def set_total(self, total: int | None) -> None:
         """Sets the total once it becomes known."""
@@ -90,7 +90,7 @@ class Progress:
 
     def stage(self, name: str) -> None:
         """Shows the name of a stage and the elapsed time instead of the counts; with "" the counts again."""
-        signals.obey()
+        signals.check_unless_looping()
         if name == self._stage or self._quiet:
             return
         self._stage = name

@@ -421,7 +421,7 @@ def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: M
     signals.check()
     passed_on = 0
     with (
-        signals.counted(),
+        signals.left_to_loop(),
         open(os.devnull, "wb") as nobody,  # in place of the reaper's pipe: a stage ends its own engines
         subprocess.Popen(
             guard_command("launch", str(nobody.fileno()), str(os.getpid()), *words),

@@ -270,7 +270,7 @@ def _play(
             progress.note(progress_note(standing, plan.games, left))
             progress.advance(ended)
 
-    with signals.counted():
+    with signals.left_to_loop():
         games = play_games(
             coming(),
             [seat.player for seat in lineup.seats],

@@ -304,7 +304,7 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
 
     progress.set_total(plan.games)
     progress.advance(before)
-    with signals.counted():
+    with signals.left_to_loop():
         for record in source.games(pairings(), lambda: signals.count() > 0):
             keeper.keep(record)
             nodes += sum(thought.nodes for thought in record.thoughts)

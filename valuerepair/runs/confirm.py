@@ -91,7 +91,7 @@ def confirm(
         if run.resumed and (made := second_looks.made(store.connection, run.id)):
             log.info(f"going on with {made:,} searches made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
-        with looking.counted():
+        with looking.taking_signals():
             state = looking.work()
             counts = looking.counts()
     store.end_run(run, "finished" if state == "finished" else "interrupted", counts)

@@ -131,7 +131,7 @@ def expand(
             log.info(f"going on with {reached.done_before(store, run):,} positions searched before")
         bar = progress or Progress("expanding", quiet=True)
         expanding = _Expanding(store, net, oracle, options, start, run, bar, following or _played)
-        with expanding.counted():
+        with expanding.taking_signals():
             state = expanding.work()
             summary = expanding.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())

@@ -83,7 +83,7 @@ def expand_recorded(
     with stored_run(store, RunRecord.of(work, options.command, asked, provider=net.provider)) as run:
         store.commit()
         taking = _Taking(store, net, source, options, start, run, progress or Progress("expanding", quiet=True))
-        with signals.counted():
+        with signals.left_to_loop():
             state = taking.work(games)
             summary = taking.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())

@@ -113,9 +113,9 @@ class Loop:
             return "interrupted"
         return self._end()
 
-    def counted(self) -> AbstractContextManager[None]:
+    def taking_signals(self) -> AbstractContextManager[None]:
         """Within, a signal ends `work`, and nothing else."""
-        return signals.counted(lambda: self._events.put(StopAsked()))
+        return signals.left_to_loop(lambda: self._events.put(StopAsked()))
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""

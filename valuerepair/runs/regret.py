@@ -126,7 +126,7 @@ def search(
         return
     with Progress(what, len(looks), unit, quiet=quiet) as progress:
         loop = StoredSearches(store, oracle, run, looks, progress, what)
-        with loop.counted():
+        with loop.taking_signals():
             state = loop.work()
     store.commit()
     if state == "interrupted":

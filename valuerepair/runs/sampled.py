@@ -45,7 +45,7 @@ class SampledRun(Protocol):
 
     positions: SampledPositions
 
-    def counted(self) -> AbstractContextManager[None]:
+    def taking_signals(self) -> AbstractContextManager[None]:
         """Within, a signal ends `work`, and nothing else."""
 
     def work(self) -> str:
@@ -83,7 +83,7 @@ def run_sampled(
         if run.resumed:
             log.info(resume_line(run))
         sampled = start(reader, run)
-        with sampled.counted():
+        with sampled.taking_signals():
             state = sampled.work()
             summary = sampled.summary(state)
             if state != "interrupted" and summary.scored:

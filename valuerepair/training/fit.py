@@ -128,7 +128,7 @@ class _Loop:
         with (
             Progress("Training", left, "steps", quiet=self._quiet) as progress,
             closing(stream.batches(run.step)) as batches,
-            signals.counted(),
+            signals.left_to_loop(),
         ):
             if left:
                 progress.say("compiling the net for training: up to a minute")

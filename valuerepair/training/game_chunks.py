@@ -362,7 +362,7 @@ def write_game_chunks(
         shown.set_total(size if options.games is None else None)  # else nobody knows how much will be read
         run = _identity(archives, sample, options, used, judge, split, held_out)
         output = stack.enter_context(ChunkOutput(folder, run, options, form=form))
-        stack.enter_context(signals.counted())
+        stack.enter_context(signals.left_to_loop())
         games = _Games(archives, sample, options, used, judge, split, held_out, shown)
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
