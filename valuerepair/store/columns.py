@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
 from pathlib import PurePath
 from types import MappingProxyType
@@ -36,10 +36,7 @@ POSITION_ROWS = "FROM positions ORDER BY id"
 WORD_ROWS = "SELECT id FROM positions WHERE phase = :phase AND side = :side ORDER BY id"
 KIND_ROWS = "SELECT id, kind FROM positions WHERE kind IS NOT 'game'"
 GAMES = "SELECT id, number, source, digest FROM games"
-CUTS = """
-SELECT position_id, searched, probability FROM screened
-WHERE net_id = :net AND oracle_id = :oracle AND cut_at IS NOT NULL ORDER BY position_id
-"""
+CUT_ROWS = "FROM screened WHERE net_id = :net AND oracle_id = :oracle AND cut_at IS NOT NULL ORDER BY position_id"
 # The name of a column -> its cell in the table.
 _NET = {"net_q": "q", "net_w": "w", "net_d": "d", "net_l": "l", "net_entropy": "entropy"}
 _DEEP = {
@@ -51,6 +48,7 @@ _POSITION = {
     "ply": "ply", "pieces": "pieces", "history_known": "history_known", "eval_cp": "eval_cp", "eval_mate": "eval_mate",
     "game_id": "game_id",
 }  # fmt: skip
+_CUT = {"searched": "searched", "probability": "probability"}
 _WORDS = ("side", "phase")
 # The same two as int8 indices into "wb" and `PHASES`, -1 for neither: pandas is slow with a million words.
 CODES = ("side_code", "phase_code")
@@ -110,12 +108,10 @@ def columns(
     are read-only, as they are returned again until the store changes.
     """
     cached = _cache(connection, (net_id, oracle_id)).columns.setdefault((expanded, cut), {})
-    missing = [name for name in names if name not in cached]
-    if "position_id" not in cached and "net_q" not in missing:
-        missing.append("net_q")  # with no names at all, position_id is still read
-    if missing:
-        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, cached, expanded, cut)
-        for name, column in reader.read(missing):
+    missing, ids = [name for name in names if name not in cached], cached.get("position_id")
+    if missing or ids is None:
+        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, expanded, cut)
+        for name, column in reader.read(missing, ids):
             column.flags.writeable = False
             cached[name] = column
     return MappingProxyType(cached)
@@ -162,89 +158,73 @@ def _cache(connection: StoreConnection, pair: tuple[int, int]) -> _Cache:
 
 
 class _Reader:
-    """Reads columns of the rows that both tables of values have; `cached` are those that were read before."""
+    """Reads columns of the scored positions: those with a value of the net and one of the oracle, by position_id.
 
-    def __init__(
-        self,
-        connection: StoreConnection,
-        pair: Mapping[str, int],
-        cached: Mapping[str, NDArray[Any]],
-        expanded: Expanded,
-        cut: bool,
-    ) -> None:
+    Each table is read whole, in the order of its key, and reduced to these positions, whose ids are `ids` [n] below.
+    """
+
+    def __init__(self, connection: StoreConnection, pair: Mapping[str, int], expanded: Expanded, cut: bool) -> None:
         self._connection, self._pair = connection, pair
         self._only_sampled, self._with_cut = expanded == "no", cut
-        self._counts = is_value(
-            expanded, "v.position_id", rungs=stored_rungs(connection, pair["oracle"]) if cut else ()
-        )
+        rungs = stored_rungs(connection, pair["oracle"]) if cut else ()
+        self._counts = is_value(expanded, "v.position_id", rungs=rungs)
         self._deep_rows = DEEP_ROWS.format(counts=self._counts)
-        self._ids: Ids | None = cached.get("position_id")
 
-    def read(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
-        net, deep = ([name for name in names if name in cells] for cells in (_NET, _DEEP))
-        if self._ids is None:
-            yield from self._both(net, deep)
-        else:
-            for cells, chosen, rows in ((_NET, net, NET_ROWS), (_DEEP, deep, self._deep_rows)):
-                if chosen:
-                    yield from self._at(*self._table("position_id", cells, chosen, rows))
-        assert self._ids is not None
-        yield from self._of_positions(names)
-        if "weight" in names:
-            yield "weight", self._weights(self._ids)
-        if set(names) & set(OF_EXPANDED):
-            yield from zip(OF_EXPANDED, self._roots(self._ids), strict=True)
+    def read(self, names: Iterable[str], ids: Ids | None) -> Iterator[tuple[str, NDArray[Any]]]:
+        """The columns `names` by name; without `ids` it finds them, and yields them first, as position_id."""
+        wanted = {*names}
+        values = [
+            self._table(cells, wanted, rows)
+            for cells, rows in ((_NET, NET_ROWS), (_DEEP, self._deep_rows))
+            if ids is None or wanted & cells.keys()
+        ]
+        if ids is None:
+            (net_ids, _), (deep_ids, _) = values
+            ids = deep_ids[_common(net_ids, deep_ids)[1]]
+            yield "position_id", ids
+        for table in values:
+            yield from self._reduced(*table, ids)
+        if wanted & {*_WORDS, *CODES}:
+            yield from self._words(wanted, ids)
+        if KIND in wanted:
+            yield KIND, self._kinds(ids)
+        if "key" in wanted:
+            yield "key", self._keys(ids)
+        if wanted & {*_POSITION, *_GAME, GAME_KEY}:
+            yield from self._of_positions(wanted, ids)
+        if "weight" in wanted:
+            yield "weight", self._weights(ids)
+        if wanted & {*OF_EXPANDED}:
+            yield from zip(OF_EXPANDED, self._roots(ids), strict=True)
 
-    def _both(self, net: Sequence[str], deep: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Finds the rows that both tables have; yields position_id and these columns."""
-        net_ids, of_net = self._table("position_id", _NET, net, NET_ROWS)
-        deep_ids, of_deep = self._table("position_id", _DEEP, deep, self._deep_rows)
-        self._ids = deep_ids[_common(net_ids, deep_ids)[1]]
-        yield "position_id", self._ids
-        yield from self._at(net_ids, of_net)
-        yield from self._at(deep_ids, of_deep)
+    def _table(
+        self, cells: Mapping[str, str], wanted: Container[str], rows: str, key: str = "position_id"
+    ) -> tuple[Ids, dict[str, Floats]]:
+        """Of all `rows` of a table the `key`, ascending, and those of its columns that are wanted, by name."""
+        names = [name for name in cells if name in wanted]
+        query = f"SELECT {', '.join([key, *(cells[name] for name in names)])} {rows}"
+        numbers, *columns = self._connection.numbers(query, self._pair, 1 + len(names))
+        self._connection.check_ascending(numbers)
+        return numbers.astype(np.int64), dict(zip(names, columns, strict=True))
 
-    def _at(self, ids: Ids, columns: Mapping[str, Floats]) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Columns of a table with these `ids`, reduced to the scored positions, which are all among them."""
-        assert self._ids is not None
-        places = None if len(ids) == len(self._ids) else _rows_of(self._connection, ids, self._ids)
+    def _reduced(self, numbers: Ids, columns: Mapping[str, Floats], ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Columns of a `_table` with these keys, `numbers`, reduced to the scored positions, which are among them."""
+        places = None if len(numbers) == len(ids) else _rows_of(self._connection, numbers, ids)
         for name, column in columns.items():
             cells = column if places is None else column[places]
             yield name, cells.astype(np.int64) if name in _WHOLE else cells.astype(np.float64)
 
-    def _of_positions(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
-        assert self._ids is not None
-        if set(names) & {*_WORDS, *CODES}:
-            for name, code_name, words, code in zip(
-                _WORDS, CODES, (_SIDES, PHASES), self._codes(self._ids), strict=True
-            ):
-                yield code_name, code
-                if set(names) & set(_WORDS):
-                    yield name, np.array([*words, None], object)[code]
-        if KIND in names:
-            yield KIND, self._kinds(self._ids)
-        if "key" in names:
-            ids, keys = self._connection.numbers(f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
-            yield "key", keys[_rows_of(self._connection, ids, self._ids)].view(np.uint64)
-        of_positions = {name for name in names if name in _POSITION}
-        of_games = [name for name in names if name in (*_GAME, GAME_KEY)]
-        of_positions |= {"game_id"} if of_games else set()
-        if not of_positions:
-            return
-        ids, cells = self._table("id", _POSITION, sorted(of_positions), POSITION_ROWS)
-        for name, column in self._at(ids, cells):
-            yield name, column != 0 if name == "history_known" else column
-            if name == "game_id" and of_games:
-                yield from self._of_games(column, of_games)
-
-    def _codes(self, ids: Ids) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-        """`CODES`: side to move and phase of each position."""
+    def _words(self, wanted: Container[str], ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Side to move and phase: as codes, and those that are wanted as words."""
         side, phase = np.full(len(ids), -1, np.int8), np.full(len(ids), -1, np.int8)
         for (i, one), (k, other) in product(enumerate(_SIDES), enumerate(PHASES)):
             (with_both,) = self._connection.numbers(WORD_ROWS, {"side": one, "phase": other}, 1, np.int64)
             rows = _common(ids, with_both)[0]
             side[rows], phase[rows] = i, k
-        return side, phase
+        for name, code_name, words, codes in zip(_WORDS, CODES, (_SIDES, PHASES), (side, phase), strict=True):
+            yield code_name, codes
+            if name in wanted:
+                yield name, np.array([*words, None], object)[codes]
 
     def _kinds(self, ids: Ids) -> NDArray[np.object_]:
         kinds = np.full(len(ids), GAME, object)
@@ -254,39 +234,47 @@ class _Reader:
             kinds[places] = np.array([row[1] for row in rows], object)[of_rows]
         return kinds
 
-    def _of_games(self, game_ids: Ids, names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
+    def _keys(self, ids: Ids) -> NDArray[np.uint64]:
+        numbers, keys = self._connection.numbers(f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
+        of_rows: NDArray[np.uint64] = keys[_rows_of(self._connection, numbers, ids)].view(np.uint64)
+        return of_rows
+
+    def _of_positions(self, wanted: Set[str], ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
+        """What is wanted of the tables of positions and games."""
+        of_games = wanted & {*_GAME, GAME_KEY}
+        table = self._table(_POSITION, {*wanted, "game_id"} if of_games else wanted, POSITION_ROWS, "id")
+        for name, column in self._reduced(*table, ids):
+            yield name, column != 0 if name == "history_known" else column
+            if name == "game_id" and of_games:
+                yield from self._of_games(column, of_games)
+
+    def _of_games(self, game_ids: Ids, wanted: Container[str]) -> Iterator[tuple[str, NDArray[Any]]]:
         rows = self._connection.execute(GAMES).fetchall()
         ids, numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
         order = np.argsort(ids)
         places = order[_rows_of(self._connection, ids[order], game_ids)]
         sources = np.empty(len(rows), object)
         sources[:] = [row[2] for row in rows]
-        if "game" in names:
+        if "game" in wanted:
             yield "game", numbers[places]
-        if "source" in names:
+        if "source" in wanted:
             yield "source", sources[places]
-        if GAME_KEY in names:
+        if GAME_KEY in wanted:
             yield GAME_KEY, game_keys(sources.tolist(), numbers, digests)[places]
 
     def _weights(self, ids: Ids) -> Floats:
         """How many positions each row stands for (`audit_weights`); one reached from a candidate for itself."""
         weights = np.ones(len(ids))
-        left_ids, left = self._table("position_id", _CUT, tuple(_CUT), CUTS)
+        left_ids, left = self._table(_CUT, _CUT, CUT_ROWS)
         probability = np.where(left["searched"] != 0, left["probability"], np.inf)
         of_left, of_rows = _common(left_ids, ids)
         weights[of_rows] = audit_weights(probability)[of_left]
         if self._with_cut:
-            deep_ids, deep = self._table("position_id", _DEEP, ["rung"], self._deep_rows)
+            deep_ids, deep = self._table(_DEEP, OF_CUT, self._deep_rows)
             weights[_common(ids, deep_ids[~np.isnan(deep["rung"])])[0]] = 0
         if not self._only_sampled:
             weights[_common(ids, self._reached()[0])[0]] = 1
         return weights
-
-    def _reached(self) -> tuple[Ids, list[tuple[Any, ...]]]:
-        """The ids of positions whose value comes from expanding candidates, ascending, and their rows of `_ROOTS`."""
-        query = _ROOTS.format(counts=self._counts)
-        rows = [] if self._only_sampled else self._connection.execute(query, self._pair).fetchall()
-        return np.array([row[0] for row in rows], np.int64), rows
 
     def _roots(self, ids: Ids) -> tuple[NDArray[Any], ...]:
         """`OF_EXPANDED`; a sampled position is its own root."""
@@ -294,18 +282,16 @@ class _Reader:
         reached, rows = self._reached()
         places, of_rows = _common(ids, reached)
         for place, i in zip(places.tolist(), of_rows.tolist(), strict=True):
-            inferred[place], step[place] = bool(rows[i][1]), rows[i][3]
-            root[place] = rows[i][2] or root[place]
+            _, is_inferred, root_id, step[place] = rows[i]
+            inferred[place] = bool(is_inferred)
+            root[place] = root_id or root[place]
         return root, step, inferred
 
-    def _table(
-        self, id_column: str, cells: Mapping[str, str], names: Sequence[str], rows: str
-    ) -> tuple[Ids, dict[str, Floats]]:
-        """The ids of positions, ascending, and columns by name, of the `rows` of a table."""
-        query = rows if rows is CUTS else f"SELECT {', '.join([id_column, *(cells[name] for name in names)])} {rows}"
-        ids, *columns = self._connection.numbers(query, self._pair, 1 + len(names))
-        self._connection.check_ascending(ids)
-        return ids.astype(np.int64), dict(zip(names, columns, strict=True))
+    def _reached(self) -> tuple[Ids, list[tuple[Any, ...]]]:
+        """The ids of positions whose value comes from expanding candidates, ascending, and their rows of `_ROOTS`."""
+        query = _ROOTS.format(counts=self._counts)
+        rows = [] if self._only_sampled else self._connection.execute(query, self._pair).fetchall()
+        return np.array([row[0] for row in rows], np.int64), rows
 
 
 def _rows_of(connection: StoreConnection, numbers: Ids, ids: Ids) -> NDArray[np.intp]:
@@ -314,6 +300,9 @@ def _rows_of(connection: StoreConnection, numbers: Ids, ids: Ids) -> NDArray[np.
     if len(ids) and (not len(numbers) or (numbers[np.minimum(places, len(numbers) - 1)] != ids).any()):
         raise connection.lost()
     return places
+
+
+_ODD = 0x9E3779B97F4A7C1  # neighbouring numbers lie far apart
 
 
 def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
@@ -365,8 +354,6 @@ def stored_rungs(connection: StoreConnection, oracle_id: int) -> tuple[int, ...]
     return tuple(sorted(int(stage) for stage in stages if stage.isdecimal()))
 
 
-_ODD = 0x9E3779B97F4A7C1  # neighbouring numbers lie far apart
-_CUT = {"searched": "searched", "probability": "probability"}
 # The cell of each column in a join of net values (n), deep values (v), positions (p) and games (g).
 CELLS = {
     **{name: f"n.{cell}" for name, cell in _NET.items()},
