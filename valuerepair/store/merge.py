@@ -23,16 +23,7 @@ from valuerepair.files import written_whole
 from valuerepair.store import schema
 from valuerepair.store.connect import LOGS
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.merge_rows import (
-    Parts,
-    add_catalogue,
-    add_positions,
-    id_ranges,
-    map_numbers,
-    map_origins,
-    map_positions,
-    merge_values,
-)
+from valuerepair.store.merge_rows import Parts, add_catalogue, add_positions, merge_values
 from valuerepair.store.merge_sources import RULES, SCREENED, SourceStore, address_of, open_sources
 from valuerepair.store.store import Store
 
@@ -194,7 +185,7 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
 
 @contextmanager
 def _workspace(connection: StoreConnection, target: str) -> Iterator[None]:
-    """A file beside the target for maps of numbers, as ``work``: they grow with the stores, and memory does not."""
+    """A file beside the target for temporary tables, as ``work``: they grow with the stores, and memory does not."""
     folder = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as scratch:
         connection.execute("ATTACH ? AS work", (address_of(os.path.join(scratch, "work.db")) + "?mode=rwc",))
@@ -225,12 +216,6 @@ def _merge(parts: Parts, merged: Merged, progress: Progress) -> None:
         merged.found(HISTORY, several, example)
     for number in range(len(parts.sources)):
         parts.use(number)
-        map_numbers(connection)
-        connection.execute("DROP TABLE IF EXISTS work.positions")
-        connection.execute("CREATE TABLE work.positions (src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)")
-        for low, high, _ in id_ranges(connection, "part.positions"):
-            map_positions(connection, low, high)
-        map_origins(connection)
         merge_values(connection, progress.advance, merged.found)
     merged.rows = _counts(connection, "main")
     merged.added = {table: count - before[table] for table, count in merged.rows.items()}

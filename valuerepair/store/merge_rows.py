@@ -23,6 +23,39 @@ _SAME_ROW = {
     "oracles": "d.digest = s.digest",
     "games": "d.source = s.source AND d.number = s.number AND d.digest = s.digest",
 }
+# The temporary tables, which `_create` makes in the file that is attached as ``work``. ``main`` is the merged store,
+# ``part`` the source that is attached. Where no other one is named, `_map_numbers` fills a map.
+_MAP = "(src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)"
+_WORK = {
+    # Made anew for each source: the number of something in the source, and in the merged store.
+    "runs": _MAP,
+    "nets": _MAP,
+    "oracles": _MAP,
+    "games": _MAP,
+    "screens": _MAP,
+    "positions": _MAP,  # whose history was kept (`_map_positions`)
+    "same_key": _MAP,  # that others were reached from, whichever history was kept (`_map_origins`)
+    # Made anew for each source: what left a ladder in one of the two stores and is settled by the other (`_settle`).
+    "settled_main": "(net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
+    "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
+    "settled_part": "(oracle_id INTEGER, position_id INTEGER, PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",
+    # Made once: the positions that stores have with different cells (`_add_new`).
+    "contested": "(key INTEGER PRIMARY KEY)",
+    # The row of a contested position in a store, by the number of the source, -1 for the merged store; the row that is
+    # kept; and positions of the merged store whose values are of a history that is not kept (`_settle_contested`).
+    "claims": "(key INTEGER, number INTEGER, nodes INTEGER, probability REAL, history_known INTEGER, fen TEXT, "
+    "start_fen TEXT, moves BLOB, source TEXT, game INTEGER, digest INTEGER, played TEXT, eval_cp INTEGER, "
+    "eval_mate INTEGER)",
+    "winners": "(key INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
+    "stale": "(position_id INTEGER PRIMARY KEY)",
+}
+
+
+def _create(connection: StoreConnection, *names: str) -> None:
+    """Makes temporary tables, empty, in the place of those of an earlier source."""
+    for name in names:
+        connection.execute(f"DROP TABLE IF EXISTS work.{name}")
+        connection.execute(f"CREATE TABLE work.{name} {_WORK[name]}")
 
 
 class Parts:
@@ -122,32 +155,25 @@ def _add_screens(parts: Parts, screens: dict[tuple[str, str], tuple[int, int]]) 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def map_numbers(connection: StoreConnection) -> None:
-    """Fills ``work.runs``, ``nets``, ``oracles``, ``games`` and ``screens``: the source's ids and the new ones."""
+def _map_numbers(connection: StoreConnection) -> None:
+    """Fills the maps of runs, nets, oracles, games and screens for the attached source."""
+    _create(connection, *_SAME_ROW, "screens")
     for table, same_row in _SAME_ROW.items():
-        _empty_map(connection, table)
         # CROSS JOIN has SQLite scan the source and use the index of the merged store.
         connection.execute(
             f"INSERT INTO work.{table} SELECT s.id, d.id FROM part.{table} s CROSS JOIN main.{table} d ON {same_row}"
         )
-    _empty_map(connection, "screens")
     screens = {_screen_digest(row): row[0] for row in _screen_rows(connection, "main")}
     rows = [(row[0], screens[_screen_digest(row)]) for row in _screen_rows(connection, "part")]
     connection.executemany("INSERT INTO work.screens VALUES (?, ?)", rows)
-
-
-def _empty_map(connection: StoreConnection, table: str) -> None:
-    connection.execute(f"DROP TABLE IF EXISTS work.{table}")
-    connection.execute(f"CREATE TABLE work.{table} (src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)")
 
 
 CHUNK = 20_000
 # The columns of a position that its values depend on.
 HISTORY = ("fen", "start_fen", "moves", "history_known")
 _OF_GAME = ("played", "eval_cp", "eval_mate")
-# Which of several histories is kept: that of the deepest full search, without audits of cut positions (whether there
-# was one is random, and choosing by it would bias the weights); then the most complete one; then any order that is
-# independent of the order of the stores.
+# Which claim wins: that of the deepest full search, without audits (whether there was one is random, and choosing by it
+# would bias the weights); then the most complete history; then an order that is not that of the stores.
 _ORDER = (
     "nodes DESC, probability DESC, history_known DESC, length(moves) DESC, fen, start_fen, moves, "
     "source, game, digest, played, eval_cp, eval_mate, number"
@@ -165,15 +191,6 @@ SELECT p.key, :number, coalesce((
     p.history_known, p.fen, p.start_fen, p.moves, g.source, g.number, g.digest, p.played, p.eval_cp, p.eval_mate
 FROM work.contested k CROSS JOIN {s}.positions p ON p.key = k.key JOIN {s}.games g ON g.id = p.game_id
 """
-_POSITION_TABLES = """
-CREATE TABLE work.contested (key INTEGER PRIMARY KEY);
-CREATE TABLE work.claims (
-    key INTEGER, number INTEGER, nodes INTEGER, probability REAL, history_known INTEGER, fen TEXT, start_fen TEXT,
-    moves BLOB, source TEXT, game INTEGER, digest INTEGER, played TEXT, eval_cp INTEGER, eval_mate INTEGER
-);
-CREATE TABLE work.winners (key INTEGER PRIMARY KEY, number INTEGER NOT NULL);
-CREATE TABLE work.lost (position_id INTEGER PRIMARY KEY);
-"""
 _VALUES = ("net_values", "priors", "deep_values", "failures", "screened", "expanded")
 
 
@@ -183,15 +200,14 @@ def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, st
     Returns how many positions had several histories, and the FEN of one of them.
     """
     connection = parts.connection
-    for statement in _POSITION_TABLES.split(";\n"):
-        connection.execute(statement)
+    _create(connection, "contested", "claims", "winners", "stale")
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM main.positions").fetchone()
     for number in range(len(parts.sources)):
         parts.use(number)
         _add_games(connection)
-        map_numbers(connection)
+        _map_numbers(connection)
         (empty,) = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM main.positions)").fetchone()
-        for low, high, count in id_ranges(connection, "part.positions"):
+        for low, high, count in _id_ranges(connection, "part.positions"):
             _add_new(connection, low, high, first=bool(empty))
             advance(count)
         if not empty:
@@ -199,7 +215,7 @@ def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, st
     return _settle_contested(parts, newest)
 
 
-def id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, int, int]]:
+def _id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, int, int]]:
     """Ranges (low, high] of the ids of a table, with the number of rows in each."""
     low = 0
     while True:
@@ -213,7 +229,7 @@ def id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, in
 
 def _add_games(connection: StoreConnection) -> None:
     names = "source, number, digest, byte_offset, white, black, event, date, result, headers"
-    for low, high, _ in id_ranges(connection, "part.games"):
+    for low, high, _ in _id_ranges(connection, "part.games"):
         connection.execute(
             f"INSERT OR IGNORE INTO main.games ({names}) SELECT {names} FROM part.games WHERE id > ? AND id <= ? "
             "ORDER BY id",
@@ -226,24 +242,27 @@ def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -
     columns = [row[1] for row in connection.execute("PRAGMA main.table_info(positions)") if row[1] != "id"]
     cells = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
     rows = "part.positions s CROSS JOIN work.games g ON g.src = s.game_id CROSS JOIN work.runs r ON r.src = s.run_id"
+    both, in_range = f"{rows} CROSS JOIN main.positions d ON d.key = s.key", "s.id > ? AND s.id <= ?"
     if not first:
         differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in (*HISTORY, *_OF_GAME))
         connection.execute(
-            f"INSERT OR IGNORE INTO work.contested SELECT s.key FROM {rows} CROSS JOIN main.positions d "
-            f"ON d.key = s.key WHERE s.id > ? AND s.id <= ? AND (g.dst <> d.game_id OR {differs})",
+            f"INSERT OR IGNORE INTO work.contested SELECT s.key FROM {both} "
+            f"WHERE {in_range} AND (g.dst <> d.game_id OR {differs})",
             (low, high),
         )
         # Whichever history is kept, a position belongs to the oldest run that reached it.
+        older = f"""
+            SELECT s.key AS key, new.id AS run FROM {both}
+            CROSS JOIN main.runs new ON new.id = r.dst CROSS JOIN main.runs old ON old.id = d.run_id
+            WHERE {in_range} AND (new.started, new.identity) < (old.started, old.identity)
+        """
         connection.execute(
-            f"UPDATE main.positions SET run_id = x.run FROM (SELECT s.key AS key, a.id AS run FROM {rows} "
-            "CROSS JOIN main.positions d ON d.key = s.key CROSS JOIN main.runs a ON a.id = r.dst "
-            "CROSS JOIN main.runs b ON b.id = d.run_id WHERE s.id > ? AND s.id <= ? AND a.id <> b.id "
-            "AND (a.started, a.identity) < (b.started, b.identity)) x WHERE main.positions.key = x.key",
+            f"UPDATE main.positions SET run_id = older.run FROM ({older}) older WHERE main.positions.key = older.key",
             (low, high),
         )
     connection.execute(
         f"INSERT OR IGNORE INTO main.positions ({', '.join(columns)}) SELECT {', '.join(cells)} FROM {rows} "
-        "WHERE s.id > ? AND s.id <= ? ORDER BY s.id",
+        f"WHERE {in_range} ORDER BY s.id",
         (low, high),
     )
 
@@ -285,11 +304,11 @@ def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
     ).fetchone()
     for number in range(len(parts.sources)):
         parts.use(number)
-        map_numbers(connection)
+        _map_numbers(connection)
         _take_over(connection, number, newest)
-    if connection.execute("SELECT EXISTS (SELECT 1 FROM work.lost)").fetchone()[0]:
+    if connection.execute("SELECT EXISTS (SELECT 1 FROM work.stale)").fetchone()[0]:
         for table in _VALUES:
-            connection.execute(f"DELETE FROM main.{table} WHERE position_id IN (SELECT position_id FROM work.lost)")
+            connection.execute(f"DELETE FROM main.{table} WHERE position_id IN (SELECT position_id FROM work.stale)")
     return count, example or ""
 
 
@@ -298,35 +317,34 @@ def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
     won = "work.winners w CROSS JOIN part.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
     differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
     connection.execute(
-        f"INSERT INTO work.lost SELECT d.id FROM {won} WHERE w.number = ? AND d.id <= ? AND ({differs})",
+        f"INSERT INTO work.stale SELECT d.id FROM {won} WHERE w.number = ? AND d.id <= ? AND ({differs})",
         (number, newest),
     )
-    plain = (*HISTORY, "ply", *_OF_GAME)
+    same_name = (*HISTORY, "ply", *_OF_GAME)
+    cells = [*(f"s.{name}" for name in same_name), "(SELECT dst FROM work.games WHERE src = s.game_id)"]
     connection.execute(
-        f"UPDATE main.positions SET ({', '.join(plain)}, game_id) = (SELECT "
-        f"{', '.join('s.' + name for name in plain)}, (SELECT dst FROM work.games WHERE src = s.game_id) "
-        "FROM part.positions s WHERE s.key = main.positions.key) "
+        f"UPDATE main.positions SET ({', '.join(same_name)}, game_id) = "
+        f"(SELECT {', '.join(cells)} FROM part.positions s WHERE s.key = main.positions.key) "
         "WHERE key IN (SELECT key FROM work.winners WHERE number = ?)",
         (number,),
     )
 
 
-def map_positions(connection: StoreConnection, low: int, high: int) -> None:
-    """Adds to ``work.positions`` the ids of the source's positions in (low, high] whose history was kept."""
+def _map_positions(connection: StoreConnection) -> None:
+    """Fills the map of positions: those of the source whose history was kept."""
+    _create(connection, "positions")
     same = " AND ".join(f"d.{name} = s.{name}" for name in HISTORY)
-    connection.execute(
-        "INSERT INTO work.positions SELECT s.id, d.id FROM part.positions s CROSS JOIN main.positions d "
-        f"ON d.key = s.key AND {same} WHERE s.id > ? AND s.id <= ?",
-        (low, high),
-    )
+    for low, high, _ in _id_ranges(connection, "part.positions"):
+        connection.execute(
+            "INSERT INTO work.positions SELECT s.id, d.id FROM part.positions s CROSS JOIN main.positions d "
+            f"ON d.key = s.key AND {same} WHERE s.id > ? AND s.id <= ?",
+            (low, high),
+        )
 
 
-def map_origins(connection: StoreConnection) -> None:
-    """Fills the map ``same_key``: the ids of positions that others were reached from, whichever history was kept.
-
-    The neighbours of a position do not depend on its history.
-    """
-    _empty_map(connection, "same_key")
+def _map_origins(connection: StoreConnection) -> None:
+    """Fills the map ``same_key``: the neighbours of a position do not depend on its history."""
+    _create(connection, "same_key")
     connection.execute(
         "INSERT INTO work.same_key SELECT s.id, d.id "
         "FROM (SELECT root_id AS id FROM part.expanded UNION SELECT parent_id FROM part.expanded) e "
@@ -335,41 +353,37 @@ def map_origins(connection: StoreConnection) -> None:
 
 
 OnContradiction = Callable[[str, int, str], None]
-# One store's ladder cut a position that another store searched in full because no ladder cut it there. Such a position
-# stands for itself, as its search was not an audit, and the remaining audits stand for the remaining cuts
-# (`screening.settle` does the same within a store).
-_WHOLE = """
+# A position that left one store's ladder is settled by the other store if that searched it in full and it left no
+# ladder there: it then weighs 1, and the other audits stand for the other cut positions (`intervals.audit_weights`).
+# `screening.settle` does the same within a store.
+_SETTLES = """
 EXISTS (SELECT 1 FROM {s}.deep_values v
         WHERE v.oracle_id = {oracle} AND v.stage = 'full' AND v.position_id = {position})
 AND NOT EXISTS (SELECT 1 FROM {s}.nets n CROSS JOIN {s}.screened k WHERE k.net_id = n.id
                 AND k.oracle_id = {oracle} AND k.position_id = {position} AND k.cut_at NOT NULL)
 """
-_WHOLE_HERE = f"""
-INSERT INTO work.whole_here
+_SETTLED_MAIN = f"""
+INSERT INTO work.settled_main
 SELECT c.net_id, c.oracle_id, c.position_id FROM work.oracles o
 CROSS JOIN main.screened c ON c.oracle_id = o.dst AND c.cut_at NOT NULL
 CROSS JOIN main.positions p ON p.id = c.position_id
 CROSS JOIN part.positions s ON s.key = p.key
 CROSS JOIN work.positions m ON m.src = s.id
-WHERE {_WHOLE.format(s="part", oracle="o.src", position="s.id")}
+WHERE {_SETTLES.format(s="part", oracle="o.src", position="s.id")}
 """
-_WHOLE_THERE = f"""
-INSERT OR IGNORE INTO work.whole_there
+_SETTLED_PART = f"""
+INSERT OR IGNORE INTO work.settled_part
 SELECT o.dst, p.dst FROM part.screened c
 CROSS JOIN work.oracles o ON o.src = c.oracle_id CROSS JOIN work.positions p ON p.src = c.position_id
-WHERE c.cut_at NOT NULL AND {_WHOLE.format(s="main", oracle="o.dst", position="p.dst")}
+WHERE c.cut_at NOT NULL AND {_SETTLES.format(s="main", oracle="o.dst", position="p.dst")}
 """
-# whole_here: cuts of the merged store that the source searched in full; whole_there: the other way round.
-_VALUE_TABLES = (
-    "CREATE TABLE work.whole_here (net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
-    "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
-    "CREATE TABLE work.whole_there (oracle_id INTEGER, position_id INTEGER, "
-    "PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",
-)
 
 
 def merge_values(connection: StoreConnection, advance: Callable[[int], None], contradiction: OnContradiction) -> None:
     """Adds all rows of the attached source; calls `contradiction` with the kind, number and an example of each."""
+    _map_numbers(connection)
+    _map_positions(connection)
+    _map_origins(connection)
     _settle(connection)
     # Screening first: its rules need the full searches as they are before those of this source come.
     for rule in (SCREENED, *RULES):
@@ -381,19 +395,18 @@ def merge_values(connection: StoreConnection, advance: Callable[[int], None], co
 
 
 def _settle(connection: StoreConnection) -> None:
-    """Drops the cuts of the merged store that the source searched in full, and notes the source's cuts to drop.
+    """Settles what left a ladder in the merged store, and notes what did in the source.
 
     Both must be known before rows of the source are added, as these change the answer.
     """
-    for name in ("whole_here", "whole_there"):
-        connection.execute(f"DROP TABLE IF EXISTS work.{name}")
-    for statement in (*_VALUE_TABLES, _WHOLE_HERE, _WHOLE_THERE):
-        connection.execute(statement)
-    whole_here = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.whole_here)"
+    _create(connection, "settled_main", "settled_part")
+    connection.execute(_SETTLED_MAIN)
+    connection.execute(_SETTLED_PART)
+    settled = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.settled_main)"
     connection.execute(
-        f"UPDATE main.screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {whole_here}"
+        f"UPDATE main.screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {settled}"
     )
-    connection.execute(f"DELETE FROM main.screened WHERE NOT searched AND {whole_here}")
+    connection.execute(f"DELETE FROM main.screened WHERE NOT searched AND {settled}")
 
 
 def _values_beat_failures(connection: StoreConnection, contradiction: OnContradiction) -> None:
@@ -444,24 +457,25 @@ class _Merging:
             joins.append(f"{kind} JOIN work.{table} AS m_{column} ON m_{column}.src = n.{column}")
         self._from = f"part.{rule.table} n {' '.join(joins)}"
         self._new = {name: f"m_{name}.dst" if name in rule.mapped else f"n.{name}" for name in self._columns}
+        self._kept = "TRUE"
+        if rule is SCREENED:
+            settled = (
+                "(n.cut_at NOT NULL AND EXISTS (SELECT 1 FROM work.settled_part p "
+                "WHERE p.oracle_id = m_oracle_id.dst AND p.position_id = m_position_id.dst))"
+            )
+            self._new |= {name: f"CASE WHEN NOT {settled} THEN n.{name} END" for name in ("cut_at", "chance")}
+            self._new["probability"] = f"CASE WHEN {settled} THEN 1.0 ELSE n.probability END"
+            self._kept = f"(n.searched OR NOT {settled})"
 
     def add(self, low: Any, high: Any, contradiction: OnContradiction) -> None:
         """Merges the rows of a range of keys."""
         if not self._empty and self._rule.differs:
             self._count_contradictions(low, high, contradiction)
         where, values = self._range(low, high)
-        new = {**self._new}
-        if self._rule is SCREENED:
-            settled = "EXISTS (SELECT 1 FROM work.whole_there a "
-            settled += "WHERE a.oracle_id = m_oracle_id.dst AND a.position_id = m_position_id.dst)"
-            settled = f"(n.cut_at NOT NULL AND {settled})"
-            new["cut_at"], new["chance"] = (f"CASE WHEN NOT {settled} THEN n.{c} END" for c in ("cut_at", "chance"))
-            new["probability"] = f"CASE WHEN {settled} THEN 1.0 ELSE n.probability END"
-            where += f" AND (n.searched OR NOT {settled})"
         update = ", ".join(f"{name} = excluded.{name}" for name in self._columns if name not in self._rule.key)
         self._connection.execute(
             f"INSERT INTO main.{self._rule.table} AS t ({', '.join(self._columns)}) "
-            f"SELECT {', '.join(new.values())} FROM {self._from} WHERE {where} "
+            f"SELECT {', '.join(self._new.values())} FROM {self._from} WHERE {where} AND {self._kept} "
             f"ON CONFLICT ({', '.join(self._rule.key)}) DO UPDATE SET {update} "
             f"WHERE {self._rule.better(self._columns)}",
             values,
