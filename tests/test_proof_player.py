@@ -16,7 +16,7 @@ import valuerepair as vr
 from benchmarks.proof import games, page, player
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
-from benchmarks.proof.player import AGAIN, CHOSEN, MATCHES, MIXTURES, PLAYER, Player, best_of
+from benchmarks.proof.player import AGAIN, CHOSEN, FLATTER, MATCHES, MIXTURES, PLAYER, Player, best_of
 from tests.cli_tree import SAMPLE, parse
 from valuerepair.archives.aside import parse_shares
 from valuerepair.cli import cli
@@ -48,7 +48,8 @@ def said(scales: list[float]) -> str:
 
 def steps(there: Player) -> list[Step]:
     phases = (
-        *there.mixing(there.out), *there.playing(there.out), *there.surprised(there.out), *there.second_round(there.out)
+        *there.mixing(there.out), *there.playing(there.out), *there.flattened(there.out),
+        *there.surprised(there.out), *there.second_round(there.out),
     )  # fmt: skip
     return [step for phase in phases for step in phase]
 
@@ -95,6 +96,19 @@ def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:
             learned = any(name in step.command[3] for name in (*MIXTURES, f"{PLAYER}.db", f"{AGAIN}.db"))
             assert ("train.pgn" in step.command[1]) == learned, step.name
     assert parse_shares(MIXTURES[CHOSEN]) == {"aside": 0.25, "search": 0.25}
+
+
+def test_a_flatter_net_learns_what_the_first_one_learned_by_another_alpha(there: Player) -> None:
+    there.judged(FLATTER).write_text(said([0.8]))
+    of = {name: {step.name: list(step.command) for phase in phases for step in phase} for name, phases in (
+        (PLAYER, there.playing(there.out)), (FLATTER, there.flattened(there.out)),
+    )}  # fmt: skip
+    learned, flatter = of[PLAYER][f"{PLAYER}.pb.gz"], of[FLATTER][f"{FLATTER}.pb.gz"]
+    changed = {(one, other) for one, other in zip(learned, flatter, strict=True) if one != other}
+    assert changed == {(str(there.net(PLAYER)), str(there.net(FLATTER))), ("113", "170")}
+    judged = of[FLATTER][f"judge-{FLATTER}"]
+    assert judged[judged.index("--alpha") + 1] == "113"
+    assert of[FLATTER][f"match-{FLATTER}-100"][1] == f"net={there.net(FLATTER)},nodes=100,q_scale=0.800"
 
 
 def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:

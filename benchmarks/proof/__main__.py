@@ -56,6 +56,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "labels": lambda data, out, scale, results: Labels(data, out, scale).phases(results),
     "mixture": lambda data, out, scale, results: Player(data, out, scale).mixing(results),
     "player": lambda data, out, scale, results: Player(data, out, scale).playing(results),
+    "flatter": lambda data, out, scale, results: Player(data, out, scale).flattened(results),
     "surprise": lambda data, out, scale, results: Player(data, out, scale).surprised(results),
     "starts": lambda data, out, scale, results: Starts(data, out, scale).phases(results),
     "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),

@@ -55,6 +55,7 @@ _DEEPER, _REJUDGED = "stockfish:nodes=1000000", 600
 _PILOT_STEPS, _STEPS = 1_000, 4_000
 _POLICY = "judge:0.3"
 ALPHA = 113.0  # of the results of these games (docs/proof.md): (112 to 115)
+_FLATTER_ALPHA = 170.0  # that of vr, and of README's hour
 _SEED = 34
 _AT_ONCE = 4_096  # positions of a batch for the net
 # Games, by nodes of a move.
@@ -66,7 +67,7 @@ _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 _TRIED = tuple(
     f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
-PLAYER, SURPRISE, AGAIN = "player", "surprise", "again"
+PLAYER, FLATTER, SURPRISE, AGAIN = "player", "flatter", "surprise", "again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,19 @@ class Player:
             yield [self._match(f"{PLAYER}-best", PLAYER, 100, MATCHES[100], **settings)]
             yield self.telling(results)
 
+    def flattened(self, results: Path) -> Iterator[Iterable[Step]]:
+        """A net of the same positions as that of `playing`, whose targets are by a larger alpha."""
+        yield self.testing()
+        yield [self._mined(PLAYER, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES)]
+        yield [self._trained(FLATTER, PLAYER, _STEPS, alpha=_FLATTER_ALPHA)]
+        yield self.judging(FLATTER, [FLATTER], ("--regret", "100"))
+        if self.judged(FLATTER).exists():
+            yield [
+                self._at_equal_breadth(FLATTER, 0, FLATTER, 100, MATCHES[100]),
+                self._match(f"{FLATTER}-default", FLATTER, 100, _OTHER_GAMES, new="", old=""),
+            ]
+            yield self.telling(results)
+
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, drawn by policy surprise."""
         yield self.testing()
@@ -163,10 +177,10 @@ class Player:
         yield self._mined(name, TRAIN, aside, positions, _NODES)
         yield self._trained(name, name, steps)
 
-    def _trained(self, name: str, store: str, steps: int, *more: str, base: str = NET) -> Step:
+    def _trained(self, name: str, store: str, steps: int, *more: str, base: str = NET, alpha: float = ALPHA) -> Step:
         """A net that began as `base` and learned from a store."""
         words = ["train", "--net", base, "--store", str(self.out / f"{store}.db"), "-o", str(self.net(name))]
-        words += ["--policy", _POLICY, "--alpha", f"{ALPHA:g}", "--steps", str(self._sized(steps, 20)), *more]
+        words += ["--policy", _POLICY, "--alpha", f"{alpha:g}", "--steps", str(self._sized(steps, 20)), *more]
         return Step(PLAYER, f"{name}.pb.gz", self.net(name), [*words, "--seed", str(_SEED)])
 
     def judging(self, name: str, nets: Iterable[str], more: Iterable[str], base: str = NET) -> Iterator[Step]:
@@ -260,7 +274,7 @@ def kinds(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     player, rows = Player(Path(), out), list[dict[str, Any]]()
-    for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in (PLAYER, SURPRISE, AGAIN))):
+    for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in (PLAYER, FLATTER, SURPRISE, AGAIN))):
         if not player.judged(name).exists():
             continue
         found = read_json(player.judged(name))
@@ -292,7 +306,7 @@ def nets(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for name in (*MIXTURES, PLAYER, SURPRISE, AGAIN):
+    for name in (*MIXTURES, PLAYER, FLATTER, SURPRISE, AGAIN):
         if not curve_path(file := Player(Path(), out).net(name)).exists():
             continue
         about = read_curve(file).about
@@ -369,7 +383,7 @@ def regrets(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for name in (PLAYER, SURPRISE):
+    for name in (PLAYER, FLATTER, SURPRISE):
         path = Player(Path(), out).judged(name)
         if not path.exists():
             continue
