@@ -14,9 +14,7 @@ from valuerepair.cli import cli
 
 
 def test_the_published_counts_are_ours() -> None:
-    checks = list(selftest.published())
-    assert [c.wrong for c in checks] == [()] * 7
-    assert checks[0].amount == "depth 6, 119,060,324 leaves"
+    assert not list(selftest.published())
 
 
 def test_random_positions_vary_and_agree() -> None:
@@ -26,8 +24,7 @@ def test_random_positions_vary_and_agree() -> None:
     assert any(b.is_check() for b in boards)
     assert [b.fen() for b in boards] == [b.fen() for b in selftest.random_positions(600)]
     assert [b.fen() for b in boards] != [b.fen() for b in selftest.random_positions(600, seed=1)]
-    check = selftest.against_python_chess(600)
-    assert (check.amount, check.wrong) == ("600 random positions", ())
+    assert not [line for board in boards for line in selftest.mismatches(board)]
 
 
 def test_a_mismatch_names_the_position(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,18 +39,15 @@ def test_a_mismatch_names_the_position(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_passes_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "PUBLISHED", selftest.PUBLISHED[2:4])
-    for words, count in (([], 1), (["--thorough"], 4)):
-        done = CliRunner().invoke(cli, ["doctor", *words])
-        rows = [line for line in done.output.splitlines() if re.match("rules|perft|python-chess", line)]
-        assert len(rows) == count
-        assert all(re.search(r" ok +\S", row) for row in rows)
+    done = CliRunner().invoke(cli, ["doctor"])
+    detail = r"perft as published \(26,863,375 leaves\), 2,000 positions as in python-chess, [\d.]+ s"
+    assert re.search(f"^rules of chess +ok +{detail}$", done.output, re.MULTILINE)
 
 
-@pytest.mark.parametrize("words", [[], ["--thorough"]])
-def test_the_command_fails_where_a_count_is_wrong(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_fails_where_a_count_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     fen = selftest.PUBLISHED[2][1]
     monkeypatch.setattr(selftest, "PUBLISHED", (("position 3", fen, (14, 191, 2813)),))
-    done = CliRunner().invoke(cli, ["doctor", *words])
+    done = CliRunner().invoke(cli, ["doctor"])
     assert done.exit_code == 1
     assert f"BROKEN   1 wrong: {fen}: perft 3 gives 2,812, not 2,813" in done.output
     assert re.search("-> remove .* and run it again", done.output)

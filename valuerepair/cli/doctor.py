@@ -14,22 +14,21 @@ from valuerepair.store import DEFAULT_PATH
 
 
 @click.command()
-@click.option("--thorough", is_flag=True, help="Check the rules of chess at length (some seconds).")
 @JSON_LINES
-def command(thorough: bool, json: bool) -> None:
+def command(json: bool) -> None:
     """Say what is installed and really works, and what to do about what does not.
 
     The rules of chess as compiled for this machine are compared with published counts of move sequences (perft) and
-    with python-chess on random positions, which compiles them the first time; --thorough does more of it, after an
-    update of Numba say. Exit code 1 when something that mining needs is missing or broken.
+    with python-chess on random positions. The first time it compiles them. Exit code 1 when something that mining
+    needs is missing or broken.
 
     \b
     Example:
       vr doctor
-      vr doctor --thorough
+      vr doctor --json
     """
     bad = False
-    for finding in vr.examine(os.environ.get("VALUEREPAIR_DB") or DEFAULT_PATH, thorough):
+    for finding in vr.examine(os.environ.get("VALUEREPAIR_DB") or DEFAULT_PATH):
         bad |= finding.stops_mining
         if json or not is_quiet() or finding.state not in ("ok", "absent"):
             print_one(finding, json)

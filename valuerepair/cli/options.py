@@ -215,10 +215,10 @@ class _HeadsType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 HEADS = click.option(
     "--heads",
     type=_HeadsType(),
-    default=Heads(),
+    default="winner,vanilla",
     metavar="VALUE,POLICY",
     shell_complete=words(*VALUE_HEADS, *POLICY_HEADS),
-    help="The heads to use, of a net that has several: q, soft, or q,soft.",
+    help="The heads to use of a net that has several: q, soft, or q,soft.",
 )
 
 
