@@ -1,7 +1,7 @@
-"""Saves a sample while archives are read, so that a stopped run resumes reading where it was.
+"""Saves a sample while archives are read, so that a stopped run resumes reading at the place where it stopped.
 
 A uniform sample of a given size is known only after all archives are read, which takes an hour for a month of a large
-database. Until then the file has the positions drawn so far, and how far the archives were read.
+database. Until then the file holds the positions drawn so far and the place that reading has reached.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import open_regular, written_whole
 from valuerepair.inputs import Record, from_json
 
-EVERY_S = 30.0  # of reading that a kill loses at most; saving 100,000 positions takes about a second
+EVERY_S = 30.0  # seconds between saves: a killed run loses no more reading. Saving 100,000 positions takes a second.
 _TEXTS = ("fen", "start_fen")
 _NUMBERS = ("ply", "key", "history_known")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far archives were read: `source` of them in full, then `offset` unpacked bytes, or `games`, of the next."""
+    """How far reading got: `source` whole archives and `games` games of the next, to byte `offset` of its unpacked text."""
 
     source: int = 0
     offset: int = 0
     games: int = 0
 
 
-class _About(Record):
+class _Metadata(Record):
+    """What the file says besides the positions."""
+
     identity: str
     place: Place
     report: dict[str, Any]
 
 
 class KeptSample:
-    """The file with the sample of the run `identity`; the file of another run is ignored.
+    """The file with the sample of the run called `identity`; a file of another run is ignored.
 
-    After `load`, `place` is where to resume and `drawn` the positions drawn before it (None if the file has none).
+    After `load`, `place` is where to resume; `drawn` has the positions drawn before it (None without a saved sample).
     """
 
     def __init__(self, path: str | Path, identity: str) -> None:
@@ -57,33 +59,36 @@ class KeptSample:
 
     @property
     def due(self) -> bool:
-        """The last save, or the start, was at least `EVERY_S` ago."""
+        """Whether the last save (or the start of the run) was at least `EVERY_S` ago."""
         return time.monotonic() - self._saved >= EVERY_S
 
     def load(self, report: ReadReport) -> None:
-        """Reads the file, if there is one, and sets the counts of the report, which must be new."""
+        """Reads the file, if there is one, and copies its counts into `report`, which must be new.
+
+        A damaged file, or one of another run, counts as missing.
+        """
         try:
             with open_regular(self._path) as file:
                 table = pa.ipc.open_file(file).read_all()
             table.validate(full=True)
-            about = from_json(table.schema.metadata[b"sample"], _About, str(self._path))
-            if about.identity != self._identity:
+            metadata = from_json(table.schema.metadata[b"sample"], _Metadata, str(self._path))
+            if metadata.identity != self._identity:
                 return
-            counts = msgspec.convert(about.report, ReadReport, dec_hook=lambda _, counted: Counter(counted))
+            counts = msgspec.convert(metadata.report, ReadReport, dec_hook=lambda _, value: Counter(value))
             drawn = _batch(table)
         except (FileNotFoundError, ValueRepairError, msgspec.ValidationError, pa.ArrowException, KeyError, TypeError):
             return
-        self.place, self.drawn = about.place, drawn
+        self.place, self.drawn = metadata.place, drawn
         for field in fields(ReadReport):
             setattr(report, field.name, getattr(counts, field.name))
 
     def save(self, place: Place, drawn: PositionBatch, report: ReadReport) -> None:
-        """Saves the positions drawn before `place` and their counts.
+        """Saves the positions drawn before `place` and the counts of `report`.
 
         Raises ValueRepairError if the file cannot be written.
         """
-        about = {"identity": self._identity, "place": place, "report": report}
-        table = _table(drawn).replace_schema_metadata({"sample": msgspec.json.encode(about)})
+        metadata = {"identity": self._identity, "place": place, "report": report}
+        table = _table(drawn).replace_schema_metadata({"sample": msgspec.json.encode(metadata)})
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         try:
             saving = written_whole(self._path, outputs.SAMPLE)
@@ -99,7 +104,7 @@ class KeptSample:
 
 
 def _table(batch: PositionBatch) -> pa.Table:
-    """The columns of the batch, with games and recorded evaluations as JSON."""
+    """The batch as columns; games and recorded evaluations are JSON."""
     origins = batch.origins
     columns: dict[str, Any] = {name: getattr(batch, name) for name in (*_TEXTS, *_NUMBERS)}
     columns["moves"] = pa.LargeListArray.from_arrays(batch.offsets, batch.moves)
@@ -111,6 +116,7 @@ def _table(batch: PositionBatch) -> pa.Table:
 
 
 def _batch(table: pa.Table) -> PositionBatch:
+    """The batch that `_table` wrote."""
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     moves = columns["moves"]
     recorded = None
