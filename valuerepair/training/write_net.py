@@ -1,8 +1,9 @@
-"""Trained parameters written back into an lc0 net: each into the protobuf field that it came from.
+"""Writes trained parameters back into an lc0 net, each into the protobuf field that it came from.
 
-lc0 keeps a layer as 16-bit steps between its smallest and its largest value (LINEAR16). Where a layer has a batch
-normalisation, each output channel gets a range of its own: its weights are divided by the largest, which goes into the
-gammas (variance 1 - 1e-5, so that lc0's epsilon makes 1 of it). What did not change stays byte for byte.
+lc0 stores a layer as 16-bit steps between its smallest and its largest value (LINEAR16). In a convolution each output
+channel gets a range of its own by batch normalisation: the channel's weights are divided by the largest of them, which
+becomes the channel's gamma. The variance is 1 - 1e-5, so that lc0's epsilon makes it 1. Unchanged layers keep their
+bytes.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ if TYPE_CHECKING:
     from valuerepair.training.graph import NetGraph
 
 Floats = NDArray[np.float32]
-Steps = tuple[tuple[int, int], ...]  # field number, and which of several, of each message on the way
+FieldPath = tuple[tuple[int, int], ...]  # from message to message: field number, index among the fields with it
 
 LEVELS = 65535
 EPSILON = 1e-5  # lc0 src/neural/network_legacy.cc
-SAME = 1e-5  # relative: a folded layer is off by rounding
+TOLERANCE = 1e-5  # relative difference that folding a layer makes by rounding
 WEIGHTS, VALUES, POLICIES, RESIDUAL, ENCODER = 10, 44, 45, 2, 27
 TRAINING, TRAINING_STEPS, LEARNING_RATE, LOSSES, LC0_PARAMETERS = 5, 1, 2, (3, 4, 5), 6
 # Fields of ConvBlock
 KERNEL, BIASES, MEANS, VARIANCES, GAMMAS, BETAS = 1, 2, 3, 4, 5, 6
 
-# Fields of lc0's proto/net.proto by the names that its converter gives parameters (src/neural/onnx/converter.cc).
+# Field numbers of lc0's proto/net.proto by parameter names of lc0's converter (src/neural/onnx/converter.cc).
 _FEED_FORWARD = {"dense1/w/w": 1, "dense1/b/w": 2, "dense2/w/w": 3, "dense2/b/w": 4}
 _ATTENTION = {"Q/w/w": 1, "Q/b/w": 2, "K/w/w": 3, "K/b/w": 4, "V/w/w": 5, "V/b/w": 6}
 _ATTENTION |= {"out/dense/w/w": 7, "out/dense/b/w": 8}
@@ -83,7 +84,7 @@ _TRUNK: dict[str, tuple[int, ...]] = {
     "/attn_body/ln2/w/scale": (42,),
     "/attn_body/ln2/w/bias": (43,),
 }
-# Of heads, in nets of one head each and in the messages ValueHead and PolicyHead.
+# Two field numbers: in Weights, for nets with one head of a kind, and in ValueHead or PolicyHead, for all others.
 _VALUE = {
     "/value/conv": (6, 11),
     "/value/embed/matmul/w": (29, 1),
@@ -108,15 +109,15 @@ _POLICY = {
     "/policy/promotion/matmul/w": (22, 7),
 }
 _POLICY_ENCODERS = (21, 8)
-_EMBEDDING = (1, 2)  # in PolicyHead and in PolicyHeads, which have it for all that have none
+_EMBEDDING = (1, 2)  # in PolicyHead; and in PolicyHeads, for the heads that have no embedding of their own
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterPlace:
-    """Where a parameter comes from: a layer, or the convolution block that has it as its kernel or its bias."""
+    """Where a parameter is stored: in a layer, or as kernel or bias of a convolution block."""
 
-    path: Steps
-    part: str | None = None  # "kernel", "bias"
+    path: FieldPath
+    part: str | None = None  # "kernel" or "bias" of a block
 
 
 def write_net(
@@ -127,24 +128,24 @@ def write_net(
     notes: Mapping[str, Any],
     heads: Heads | None = None,
 ) -> None:
-    """Writes the net `old` with other parameters to `path`; it appears whole or not at all.
+    """Writes the net `old` with other parameters to `path`; the file appears whole or not at all.
 
-    `parameters` are those of `training.graph.NetGraph`, of which the `changed` ones are written, for the `heads` that
-    were trained. `notes` says how it was trained: ``steps``, ``lr``, and ``lambda`` of the amplitude step. Raises
-    ValueRepairError when a parameter is not found where it should be, or not as it was.
+    `parameters` are those of `training.graph.NetGraph` for the trained `heads`; only the `changed` ones are written.
+    `notes` says how the net was trained: ``steps``, ``lr``, and ``lambda`` of the amplitude step. Raises
+    ValueRepairError if `old` does not have the graph's value of a changed parameter in the parameter's field.
     """
     from valuerepair.training.graph import CLOCK, NetGraph
 
     file, heads = read_net_file(Path(old)), heads or Heads()
     before = NetGraph.of_file(file, heads)
     message = unpack(file.path.read_bytes())
-    weights = _inner(message, ((WEIGHTS, -1),))
+    weights = _content(message, ((WEIGHTS, -1),))
     places = {name: place_of(name, weights, heads) for name in changed}
     blocks = {name[: -len("/w/kernel")] for name, place in places.items() if place.part == "kernel"}
     blocks |= {name[: -len("/w/bias")] for name, place in places.items() if place.part == "bias"}
     for name in sorted(changed):
-        was = before.scaled(name, before.parameters[name], 1 / CLOCK)
-        _check_same(file, name, read_parameter(weights, places[name], was.shape), was)
+        expected = before.scaled(name, before.parameters[name], 1 / CLOCK)
+        _check_same(file, name, read_parameter(weights, places[name], expected.shape), expected)
     for name in sorted(changed):
         if places[name].part is None:
             layer = encoded(as_field(before.scaled(name, parameters[name], 1 / CLOCK)))
@@ -158,90 +159,91 @@ def write_net(
         partial.write_bytes(gzip.compress(_noted(message, file, notes), 9, mtime=0))
 
 
-def _check_same(file: NetFile, name: str, found: Floats, expected: Floats) -> None:
-    apart = np.abs(found - expected).max() if found.shape == expected.shape else np.inf
-    if not apart <= SAME * max(float(np.abs(expected).max()), 1e-6):
+def _check_same(file: NetFile, name: str, stored: Floats, expected: Floats) -> None:
+    difference = np.abs(stored - expected).max() if stored.shape == expected.shape else np.inf
+    if not difference <= TOLERANCE * max(float(np.abs(expected).max()), 1e-6):
         raise ValueRepairError(
             f"{file.path}: the parameter {name} is not in the field where it should be; this net cannot be written"
         )
 
 
 def _noted(message: bytes, file: NetFile, notes: Mapping[str, Any]) -> bytes:
-    """The net with its training parameters changed: steps are added, losses of the training before are left out."""
-    training = next((part for at, part in reversed(list(fields(message))) if at == TRAINING), b"")
+    """The net's message with updated training parameters: steps are added up, losses of earlier trainings removed."""
+    training = next((content for number, content in reversed(list(fields(message))) if number == TRAINING), b"")
     assert isinstance(training, bytes)
-    was = dict(fields(training))
-    earlier = was.get(LC0_PARAMETERS, b"")
-    assert isinstance(earlier, bytes)
+    old = dict(fields(training))
+    old_note, old_steps = old.get(LC0_PARAMETERS, b""), old.get(TRAINING_STEPS, 0)
+    assert isinstance(old_note, bytes)
+    assert isinstance(old_steps, int)
     steps, rate = int(notes.get("steps", 0)), float(notes.get("lr", 0.0))
-    said = f"valuerepair {__version__}: {steps} steps at {rate:g} from {file.name} {file.sha256[:12]}"
-    said += f", lambda {notes['lambda']:g}" if "lambda" in notes else ""
-    total = was.get(TRAINING_STEPS, 0)
-    assert isinstance(total, int)
-    kept = b"".join(raw for at, raw in _raw(training) if at not in (1, 2, *LOSSES, LC0_PARAMETERS))
-    text = b"; ".join(part for part in (earlier, said.encode()) if part)
-    new = om.number(TRAINING_STEPS, total + steps) + _real(LEARNING_RATE, rate) + kept + om.field(LC0_PARAMETERS, text)
-    rest = b"".join(raw for at, raw in _raw(message) if at != TRAINING)
-    return rest + om.field(TRAINING, new)
+    note = f"valuerepair {__version__}: {steps} steps at {rate:g} from {file.name} {file.sha256[:12]}"
+    note += f", lambda {notes['lambda']:g}" if "lambda" in notes else ""
+    updated = (TRAINING_STEPS, LEARNING_RATE, *LOSSES, LC0_PARAMETERS)
+    new = om.number(TRAINING_STEPS, old_steps + steps) + _float_field(LEARNING_RATE, rate)
+    new += b"".join(raw for number, raw in _raw_fields(training) if number not in updated)
+    new += om.field(LC0_PARAMETERS, b"; ".join(text for text in (old_note, note.encode()) if text))
+    return b"".join(raw for number, raw in _raw_fields(message) if number != TRAINING) + om.field(TRAINING, new)
 
 
-# -- where a parameter is ---------------------------------------------------------------------------------------------
+# -- the place of a parameter -----------------------------------------------------------------------------------------
 
 
 def place_of(name: str, weights: bytes, heads: Heads) -> ParameterPlace:
-    """The place of a parameter in the message Weights. Raises ValueRepairError for a name that has none."""
+    """The place of a parameter in the message Weights. Raises ValueRepairError for an unknown name."""
     block, part = name, None
     for end in ("kernel", "bias"):
         if name.endswith(f"/w/{end}") and re.search(r"conv[12]?$", name[: -len(f"/w/{end}")]):
             block, part = name[: -len(f"/w/{end}")], end
-    found = _path_of(block, weights, heads)
-    if found is None:
-        raise ValueRepairError(f"the parameter {name} has no place in lc0's format that is known here")
-    return ParameterPlace(found, part)
+    path = _path_of(block, weights, heads)
+    if path is None:
+        raise ValueRepairError(f"the parameter {name} has no known place in lc0's format")
+    return ParameterPlace(path, part)
 
 
-def _path_of(name: str, weights: bytes, heads: Heads) -> Steps | None:
-    there = {at for at, _ in fields(weights)}
+def _path_of(name: str, weights: bytes, heads: Heads) -> FieldPath | None:
+    present = {number for number, _ in fields(weights)}
     if name in _TRUNK:
         return _single(*_TRUNK[name])
-    if found := re.fullmatch(r"/block(\d+)/conv([12])", name):
-        return ((RESIDUAL, int(found[1])), *_single(int(found[2])))
-    if (found := re.fullmatch(r"/block(\d+)/conv2/se/(.+)", name)) and found[2] in _SE:
-        return ((RESIDUAL, int(found[1])), *_single(3, _SE[found[2]]))
-    if (found := re.fullmatch(r"/encoder(\d+)/(.+)", name)) and found[2] in _ENCODER:
-        return ((ENCODER, int(found[1])), *_single(*_ENCODER[found[2]]))
+    if match := re.fullmatch(r"/block(\d+)/conv([12])", name):
+        return ((RESIDUAL, int(match[1])), *_single(int(match[2])))
+    if (match := re.fullmatch(r"/block(\d+)/conv2/se/(.+)", name)) and match[2] in _SE:
+        return ((RESIDUAL, int(match[1])), *_single(3, _SE[match[2]]))
+    if (match := re.fullmatch(r"/encoder(\d+)/(.+)", name)) and match[2] in _ENCODER:
+        return ((ENCODER, int(match[1])), *_single(*_ENCODER[match[2]]))
     if name in _VALUE:
-        alone, of_head = _VALUE[name]
-        return _single(VALUES, VALUE_HEADS[heads.value], of_head) if VALUES in there else _single(alone)
-    return _policy_path(name, weights, heads, several=POLICIES in there)
+        in_weights, in_head = _VALUE[name]
+        return _single(VALUES, VALUE_HEADS[heads.value], in_head) if VALUES in present else _single(in_weights)
+    return _policy_path(name, weights, heads, has_heads=POLICIES in present)
 
 
-def _policy_path(name: str, weights: bytes, heads: Heads, *, several: bool) -> Steps | None:
+def _policy_path(name: str, weights: bytes, heads: Heads, *, has_heads: bool) -> FieldPath | None:
+    """`has_heads`: the net has the message PolicyHeads."""
     head = _single(POLICIES, POLICY_HEADS[heads.policy])
-    if (found := re.fullmatch(r"/policy/enc_layer_(\d+)/(.+)", name)) and found[2] in _ENCODER:
-        alone, of_head = _POLICY_ENCODERS
-        at, inside = int(found[1]), _single(*_ENCODER[found[2]])
-        return (*head, (of_head, at), *inside) if several else ((alone, at), *inside)
+    if (match := re.fullmatch(r"/policy/enc_layer_(\d+)/(.+)", name)) and match[2] in _ENCODER:
+        in_weights, in_head = _POLICY_ENCODERS
+        layer, within_layer = int(match[1]), _single(*_ENCODER[match[2]])
+        return (*head, (in_head, layer), *within_layer) if has_heads else ((in_weights, layer), *within_layer)
     if name not in _POLICY:
         return None
-    alone, of_head = _POLICY[name]
-    if not several:
-        return _single(alone)
-    if of_head in _EMBEDDING and not _has(weights, (*head, (of_head, -1))):
-        shared = _single(POLICIES, of_head)
-        return shared if _has(weights, shared) else _single(alone)
-    return (*head, (of_head, -1))
+    in_weights, in_head = _POLICY[name]
+    if not has_heads:
+        return _single(in_weights)
+    if in_head in _EMBEDDING and not _has(weights, (*head, (in_head, -1))):
+        shared = _single(POLICIES, in_head)
+        return shared if _has(weights, shared) else _single(in_weights)
+    return (*head, (in_head, -1))
 
 
-def _single(*numbers: int) -> Steps:
+def _single(*numbers: int) -> FieldPath:
+    """The path through fields that occur once; of repeated fields, protobuf takes the last."""
     return tuple((number, -1) for number in numbers)
 
 
 # -- protobuf ---------------------------------------------------------------------------------------------------------
 
 
-def _raw(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields of a message, each with its bytes as they are, its tag in front."""
+def _raw_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The number and the bytes of each field of a message; the bytes include the tag."""
     at = 0
     while at < len(message):
         begin = at
@@ -257,40 +259,40 @@ def _raw(message: bytes) -> Iterator[tuple[int, bytes]]:
         yield tag >> 3, message[begin:at]
 
 
-def _number_of(message: bytes, step: tuple[int, int]) -> int:
-    """Which of all fields of the message a step means. Raises LookupError when it is not there."""
+def _field_index(message: bytes, step: tuple[int, int]) -> int:
+    """The index, among all fields of a message, of a path's next field. Raises LookupError if it is missing."""
     number, which = step
-    return [i for i, (at, _) in enumerate(fields(message)) if at == number][which]
+    return [i for i, (other, _) in enumerate(fields(message)) if other == number][which]
 
 
-def _inner(message: bytes, path: Steps) -> bytes:
-    """The message or layer at a path. Raises LookupError when it is not there."""
+def _content(message: bytes, path: FieldPath) -> bytes:
+    """The message or layer at a path. Raises LookupError if it is missing."""
     for step in path:
-        part = list(fields(message))[_number_of(message, step)][1]
-        assert isinstance(part, bytes)
-        message = part
+        content = list(fields(message))[_field_index(message, step)][1]
+        assert isinstance(content, bytes)
+        message = content
     return message
 
 
-def _has(message: bytes, path: Steps) -> bool:
+def _has(message: bytes, path: FieldPath) -> bool:
     try:
-        return bool(_inner(message, path))
+        return bool(_content(message, path))
     except LookupError:
         return False
 
 
-def _replaced(message: bytes, path: Steps, content: bytes) -> bytes:
-    """The message with another content at a path; all else has the same bytes."""
+def _replaced(message: bytes, path: FieldPath, content: bytes) -> bytes:
+    """The message with new content at a path; all other bytes stay."""
     if not path:
         return content
     step, *rest = path
-    at = _number_of(message, step)
-    parts = [raw for _, raw in _raw(message)]
-    parts[at] = om.field(step[0], _replaced(_inner(message, (step,)), tuple(rest), content))
+    parts = [raw for _, raw in _raw_fields(message)]
+    inner = _replaced(_content(message, (step,)), tuple(rest), content)
+    parts[_field_index(message, step)] = om.field(step[0], inner)
     return b"".join(parts)
 
 
-def _real(number: int, value: float) -> bytes:
+def _float_field(number: int, value: float) -> bytes:
     """A field that holds a float."""
     return bytes([number << 3 | 5]) + struct.pack("<f", value)
 
@@ -299,17 +301,17 @@ def _real(number: int, value: float) -> bytes:
 
 
 def as_field(array: Floats) -> Floats:
-    """A parameter as lc0 has it: matrices as [outputs, inputs], of which ONNX has the transpose."""
+    """A parameter in lc0's layout: matrices are [outputs, inputs], in ONNX [inputs, outputs]."""
     return array.T if array.ndim == 2 else array
 
 
 def read_parameter(weights: bytes, place: ParameterPlace, shape: tuple[int, ...]) -> Floats:
-    """The parameter at its place as ONNX has it, folded as lc0 folds it; nothing where it cannot be read."""
+    """The stored parameter in ONNX's layout, batch normalisation folded in as by lc0; empty if it cannot be read."""
     try:
         if place.part is None:
-            flat = decoded(_inner(weights, place.path))
+            flat = decoded(_content(weights, place.path))
             return flat.reshape(shape[::-1]).T if len(shape) == 2 else flat.reshape(shape)
-        kernel, bias = folded(_inner(weights, place.path))
+        kernel, bias = folded(_content(weights, place.path))
         return kernel.reshape(shape) if place.part == "kernel" else bias.reshape(shape)
     except (LookupError, ValueError):
         return np.empty(0, np.float32)
@@ -319,24 +321,24 @@ def decoded(layer: bytes) -> Floats:
     """The values of a Layer, as lc0 reads them."""
     low = high = np.float32(0)
     steps: NDArray[np.uint16] = np.empty(0, "<u2")
-    for at, part in fields(layer):
-        if at in (1, 2) and isinstance(part, int):
-            value = np.array(part, "<u4").view("<f4")[()]
-            low, high = (value, high) if at == 1 else (low, value)
-        elif at == 3 and isinstance(part, bytes):
-            steps = np.frombuffer(part, "<u2")
-        elif at == 4 and part not in (0, 1):
-            raise ValueError("of another encoding than LINEAR16")
+    for number, content in fields(layer):
+        if number in (1, 2) and isinstance(content, int):
+            value = np.array(content, "<u4").view("<f4")[()]
+            low, high = (value, high) if number == 1 else (low, value)
+        elif number == 3 and isinstance(content, bytes):
+            steps = np.frombuffer(content, "<u2")
+        elif number == 4 and content not in (0, 1):
+            raise ValueError("the encoding is not LINEAR16")
     values: Floats = steps.astype(np.float32) / np.float32(LEVELS) * (high - low) + low
     return values
 
 
 def encoded(values: Floats, steps: NDArray[np.floating[Any]] | None = None) -> bytes:
-    """A Layer of these values in steps from the smallest to the largest; `steps`: as somebody else rounded them."""
+    """A Layer with these values; `steps`: the values as steps that the caller has rounded."""
     low, high = limits(values)
     rounded = np.rint(steps_of(values)) if steps is None else steps
     content = rounded.clip(0, LEVELS).astype("<u2").tobytes()
-    return _real(1, float(low)) + _real(2, float(high)) + om.field(3, content)
+    return _float_field(1, float(low)) + _float_field(2, float(high)) + om.field(3, content)
 
 
 def limits(values: Floats) -> tuple[np.float32, np.float32]:
@@ -345,15 +347,15 @@ def limits(values: Floats) -> tuple[np.float32, np.float32]:
 
 
 def steps_of(values: Floats) -> NDArray[np.float64]:
-    """Where values lie in a layer of them, in steps from the smallest; 0 where all are the same."""
+    """The values in steps, not rounded: the smallest is 0, the largest `LEVELS`; all are 0 if the values are equal."""
     low, high = limits(values)
     span = float(high - low)
     return (values.astype(np.float64) - float(low)) / span * LEVELS if span > 0 else np.zeros(values.shape)
 
 
 def folded(block: bytes) -> tuple[Floats, Floats]:
-    """Kernel [outputs, ...] and bias of a ConvBlock, its normalisation folded in (lc0 src/neural/network_legacy.cc)."""
-    layers = {at: decoded(part) for at, part in fields(block) if isinstance(part, bytes)}
+    """Kernel [outputs, ...] and bias of a ConvBlock, normalisation folded in (as lc0 src/neural/network_legacy.cc)."""
+    layers = {number: decoded(content) for number, content in fields(block) if isinstance(content, bytes)}
     means = layers.get(MEANS, np.empty(0, np.float32))
     zeros = np.zeros_like(means)
     bias = layers.get(BIASES, zeros)
@@ -367,51 +369,51 @@ def folded(block: bytes) -> tuple[Floats, Floats]:
 
 
 def convolution_block(kernel: Floats, bias: Floats) -> bytes:
-    """A ConvBlock [outputs, inputs, y, x] whose output channels each have a range of their own."""
+    """A ConvBlock with this kernel [outputs, inputs, y, x]; each output channel has its own range of weights."""
     largest = np.abs(kernel).max(axis=(1, 2, 3))
     gammas = decoded(encoded(np.where(largest > 0, largest, largest.max() or 1).astype(np.float32)))
-    inner = (kernel / gammas[:, None, None, None]).astype(np.float32)
+    normalised = (kernel / gammas[:, None, None, None]).astype(np.float32)
     betas = decoded(encoded(bias))
-    means = ((betas - bias) / gammas).astype(np.float32)  # what rounding left of the bias
+    means = ((betas - bias) / gammas).astype(np.float32)  # cancels the rounding of the bias
     variances = np.full(len(bias), 1 - EPSILON, np.float32)
-    steps = np.rint(steps_of(inner))
-    if inner.shape[1] > CLOCK_PLANE and inner.shape[2:] == (3, 3):
-        steps[:, CLOCK_PLANE] = rounded_together(steps_of(inner)[:, CLOCK_PLANE])
+    steps = np.rint(steps_of(normalised))
+    if kernel.shape[1] > CLOCK_PLANE and kernel.shape[2:] == (3, 3):
+        steps[:, CLOCK_PLANE] = rounded_together(steps_of(normalised)[:, CLOCK_PLANE])
     layers = {MEANS: means, VARIANCES: variances, GAMMAS: gammas, BETAS: betas}
-    return om.field(KERNEL, encoded(inner, steps)) + b"".join(
-        om.field(at, encoded(values)) for at, values in layers.items()
+    return om.field(KERNEL, encoded(normalised, steps)) + b"".join(
+        om.field(number, encoded(values)) for number, values in layers.items()
     )
 
 
 def rounded_together(steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kernels [n, 3, 3] over a plane that is the same everywhere, rounded so that their sums are right.
+    """Rounds kernels [n, 3, 3] over a plane that has one value on all squares, so that sums of their weights are right.
 
-    The clock's plane counts to 99, which makes the rounding of its few small weights the largest error of a net. All
-    its squares have one value: what matters is the sum of the weights that lie on the board, at each of its squares.
+    The plane of the half-move clock has values up to 99, so rounding its few small weights would be the largest error
+    of a written net. With one value on all squares only sums matter: for each square, of the weights that fall on the
+    board.
     """
     down = np.floor(steps).reshape(len(steps), 9)
-    sums, choices = _sums_of_squares(), _choices()
-    errors = (down - steps.reshape(len(steps), 9)) @ sums.T  # of each kind of square
-    best = np.square(errors[:, None, :] + (choices @ sums.T)[None]).sum(axis=2).argmin(axis=1)
+    on_board, choices = _weights_on_board(), _choices()
+    errors = (down - steps.reshape(len(steps), 9)) @ on_board.T  # [n, kinds of square]
+    best = np.square(errors[:, None, :] + (choices @ on_board.T)[None]).sum(axis=2).argmin(axis=1)
     rounded: NDArray[np.float64] = (down + choices[best]).reshape(steps.shape)
     return rounded
 
 
 @lru_cache
 def _choices() -> NDArray[np.float64]:
-    """[512, 9]: which of nine numbers are rounded up."""
+    """[512, 9]: each way to round some of nine weights up (1) and the others down (0)."""
     return np.array(list(product((0.0, 1.0), repeat=9)))
 
 
 @lru_cache
-def _sums_of_squares() -> NDArray[np.float64]:
-    """[9, 9]: which weights lie on the board at corners, edges and inner squares, by the root of how many these are."""
-    rows = [(0, 1, 1), (1, 1, 1), (1, 1, 0)]
-    how_many = [1, 6, 1]
-    return np.array(
-        [np.outer(y, x).ravel() * np.sqrt(a * b) for y, a in zip(rows, how_many, strict=True)
-         for x, b in zip(rows, how_many, strict=True)]
-    )  # fmt: skip
+def _weights_on_board() -> NDArray[np.float64]:
+    """[9, 9]: for each kind of square (corner, edge, inner) the weights that fall on the board.
+
+    The entry is the root of the number of such squares, or 0 for a weight that falls beside the board.
+    """
+    kinds = [((0, 1, 1), 1), ((1, 1, 1), 6), ((1, 1, 0), 1)]  # along one side: weights on the board, number of squares
+    return np.array([np.outer(y, x).ravel() * np.sqrt(m * n) for y, m in kinds for x, n in kinds])
 
 
 # -- the written file -------------------------------------------------------------------------------------------------
@@ -423,10 +425,10 @@ def check_written(
     parameters: Mapping[str, Any],
     planes: Floats,
 ) -> tuple[float, float]:
-    """How far a written net is from the parameters that it was written from: the largest |dQ| and |dp|.
+    """The largest |dQ| and |dp| between a written net and the parameters that were written into it.
 
-    Of positions' planes [n, 112, 8, 8]: by lc0's own backend, where it is here, and by ONNX Runtime; p is the softmax
-    of all 1,858 moves. Raises ValueRepairError when the file cannot be read.
+    Both compute `planes` [n, 112, 8, 8]. The net runs in ONNX Runtime and, for Q and where possible, in lc0's own
+    backend; p is the softmax over all 1,858 moves. Raises ValueRepairError if the file cannot be read.
     """
     import jax
 
@@ -442,10 +444,10 @@ def check_written(
         wdl = np.asarray(jax.nn.softmax(trained.wdl))
         q = wdl[:, 0] - wdl[:, 2]
     written = Session(to_onnx(file, heads=graph.heads), CPU, 1, file.sha256, graph.heads.variant).run(planes)
-    apart = [np.abs(written.q - q).max()]
-    with suppress(ValueRepairError):  # said when it was converted
-        apart.append(np.abs(lc0_q(file.path, planes, graph.heads) - q).max())
-    p = 0.0
+    dq = [np.abs(written.q - q).max()]
+    with suppress(ValueRepairError):  # `to_onnx` has logged why lc0's backend cannot run
+        dq.append(np.abs(lc0_q(file.path, planes, graph.heads) - q).max())
+    dp = 0.0
     if trained.policy is not None:
-        p = float(np.abs(jax.nn.softmax(written.policy) - jax.nn.softmax(trained.policy)).max())
-    return float(max(apart)), p
+        dp = float(np.abs(jax.nn.softmax(written.policy) - jax.nn.softmax(trained.policy)).max())
+    return float(max(dq)), dp
