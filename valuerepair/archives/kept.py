@@ -30,7 +30,7 @@ _NUMBERS = ("ply", "key", "history_known")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far reading got: `source` whole archives and `games` games of the next, to byte `offset` of its unpacked text."""
+    """How far reading got: `source` whole archives, then `games` games of the next, to byte `offset` of its text."""
 
     source: int = 0
     offset: int = 0
