@@ -357,8 +357,8 @@ def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Capt
         ((*base,), "--format chunks: give a new folder with -o"),
         ((*base, "-o", str(out)), "holds finished chunks"),
         ((*base, "-o", str(tmp_path / "b"), "--policy", "best"), "--policy best: give net, judge"),
-        ((*base, "-o", str(tmp_path / "b"), "--labels"), "--labels: says nothing of chunks"),
-        (("export", "--db", str(SAMPLE), "--policy", "judge"), "--policy: goes with --format chunks"),
+        ((*base, "-o", str(tmp_path / "b"), "--labels"), "--labels: does not apply to chunks"),
+        (("export", "--db", str(SAMPLE), "--policy", "judge"), "--policy: needs --format chunks"),
     ):
         code, _, said = run_vr(list(words), capsys)
         assert code == 2, (words, said)

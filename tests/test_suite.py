@@ -209,7 +209,7 @@ def test_calibrated_candidates_are_refused(tmp_path: Path) -> None:
     assert isinstance(done.exception, vr.UsageError)
     assert "--calibration fitted: a suite" in str(done.exception)
     assert list(tmp_path.iterdir()) == []
-    assert "says nothing of epd" in str(here("export", "--db", SAMPLE, "--labels", "-o", "a.epd").exception)
+    assert "does not apply to epd" in str(here("export", "--db", SAMPLE, "--labels", "-o", "a.epd").exception)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from valuerepair.training.options import parse_policy
 TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
 CHUNKS, SUITE = "chunks", "epd"
-# Options that say something of chunks alone.
-_OF_CHUNKS = ("policy", "result", "share", "draw", "form")
+# Options that only --format chunks takes.
+_CHUNK_OPTIONS = ("policy", "result", "share", "draw", "form")
 
 
 @click.command(
@@ -48,33 +48,33 @@ _OF_CHUNKS = ("policy", "result", "share", "draw", "form")
     "--output",
     type=FILE,
     metavar="FILE",
-    help="The file to write, of chunks a new folder.  [default: standard output]",
+    help="The file to write; for chunks, a new folder.  [default: standard output]",
 )
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods/judges.md).")
 @click.option("--pawn", type=float, help="The score of a pawn in plain, bin and text.  [default: 100]")
-@SPLIT(help="A file of vr split: write only what is of one of its parts.")
+@SPLIT(help="A file of vr split: write only the positions of one of its parts.")
 @part_option("train", help="Which part of the split", usual="train")
 @click.option(
     "--policy",
     default="net",
     metavar="net|judge[:SHARE]",
-    help="The net's policy, or a share of it for the judge's best move.",
+    help="The written policy: the net's, or the net's with a share for the judge's best move.",
 )
 @click.option(
     "--result",
     type=click.Choice(["sampled", "judge", "game"]),
     default="sampled",
-    help="result_q is 1, 0 or -1 by the judge's chances, the judge's Q, or the game's result.",
+    help="result_q: 1, 0 or -1 drawn by the judge's W/D/L, the judge's Q, or the game's result.",
 )
 @click.option(
-    "--share", type=float, help="Draw this share of candidates. Chunks cannot weigh that back, as vr train does."
+    "--share",
+    type=float,
+    help="Draw candidates as this share of positions. Unlike vr train, chunks cannot weigh that back.",
 )
-@click.option(
-    "--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights, in the place of --share."
-)
-@click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="In tars, or a file each.")
+@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights instead of --share.")
+@click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="Write tars, or one file per chunk.")
 @question(
-    "Only candidates, the largest disagreement first; chunks have all positions, and --share draws candidates.",
+    "Write only candidates, the largest disagreement first. For chunks: what --share counts as a candidate.",
     default=None,
 )
 def command(
@@ -87,14 +87,14 @@ def command(
     part: str | None,
     question: vr.Question | vr.Worst,
     candidates_only: bool,
-    **of_chunks: Any,
+    **chunk_options: Any,
 ) -> None:
     """Write all positions scored by a net and a deep search.
 
-    A row each with all that is known; or, for the trainers of other engines' nets, position, score and result in their
-    formats (docs/guide/position-sets.md); or, for trainers of lc0's nets, a training chunk each, whose value is the
-    judge's. Chunks are of the positions that vr train --store would learn from, and by the same alpha. EPD is a suite
-    of the candidates, with the judge's moves and values: vr remeasure says which of them another net misjudges, too.
+    A table has a row per position with everything known about it. The formats for other engines' trainers have
+    position, score and result (docs/guide/position-sets.md). Chunks, for trainers of lc0's nets, have the positions
+    that vr train --store would learn from, by the same alpha, each with the judge's value. EPD is a suite of the
+    candidates with the judge's moves and values; vr remeasure says which of them another net misjudges, too.
 
     \b
     Example:
@@ -110,20 +110,20 @@ def command(
     if format is None and name.endswith(".epd"):
         format = SUITE
     if format in (CHUNKS, SUITE) and (labels or pawn is not None):
-        raise UsageError(f"--{'labels' if labels else 'pawn'}: says nothing of {format}")
+        raise UsageError(f"--{'labels' if labels else 'pawn'}: does not apply to {format}")
     chosen: dict[str, Any] = {"split": split, "part": part or "train"}
     if format == CHUNKS:
-        _write_chunks(db, output, question, split, part, of_chunks)
+        _write_chunks(db, output, question, split, part, chunk_options)
         return
     context = click.get_current_context()
-    for option in _OF_CHUNKS:
+    for option in _CHUNK_OPTIONS:
         if context.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{option}: goes with --format chunks")
+            raise UsageError(f"--{option}: needs --format chunks")
     if format == SUITE:
         vr.write_suite(db, output, question, **chosen)
     elif format in TRAINERS or (format is None and name.endswith((".plain", ".bin"))):
         if labels:
-            raise UsageError("--labels: what trainers read has no columns; give --format parquet, jsonl or csv")
+            raise UsageError("--labels: these formats have no columns; give --format parquet, jsonl or csv")
         if pawn is not None:
             chosen["pawn"] = pawn
         vr.export_positions(db, output, question, format=format, candidates_only=candidates_only, **chosen)
@@ -141,7 +141,7 @@ def _write_chunks(
     part: str | None,
     given: dict[str, Any],
 ) -> None:
-    """Chunks need no threshold: without one they have the candidates of the usual one in the share they have."""
+    """Writes training chunks. Without --threshold, candidates are those of the default threshold."""
     if output in (None, "-"):
         raise UsageError("--format chunks: give a new folder with -o")
     form, (_, policy_share) = given.pop("form"), parse_policy(given.pop("policy"), "net", "judge")
