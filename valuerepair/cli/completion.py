@@ -1,6 +1,6 @@
-"""`vr completion`, and what the shell completes for values: nets, oracles, words.
+"""`vr completion`, and the values that a shell completes: nets, oracles, words.
 
-The names come from the store by plain SQL: numpy and pandas are too slow for a key press.
+Names are read from the store by plain SQL: importing numpy and pandas takes too long for a key press.
 """
 
 from __future__ import annotations
@@ -12,49 +12,48 @@ from click.shell_completion import CompletionItem
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
+_STEPS = 1_000_000  # of SQLite: a damaged store may have an endless view in place of a table
 
-_STEPS = 1_000_000  # of SQLite's machine: what stands in the place of a table may have no end
 
-
-def words(*known: str) -> Completer:
-    """Completes to one of these words."""
-    return lambda context, parameter, begun: [CompletionItem(word) for word in known if word.startswith(begun)]
+def words(*choices: str) -> Completer:
+    """A completer for a fixed list of words."""
+    return lambda context, parameter, begun: [CompletionItem(word) for word in choices if word.startswith(begun)]
 
 
 def engines(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Completes to how the text of each kind of engine begins."""
+    """How the text of an engine begins, for each kind of engine."""
     from valuerepair.engines.kinds import KINDS
 
     return words(*(kind.begin for kind in KINDS.values()))(context, parameter, begun)
 
 
 def nets(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Nets known by name, those of the store, and files."""
+    """Nets of the registry, nets of the store, and files."""
     from valuerepair.nets.registry import KNOWN_NETS
 
-    known = {net.name: net.description for net in KNOWN_NETS.values()}
+    descriptions = {net.name: net.description for net in KNOWN_NETS.values()}
     for name, digest in _rows(context, "SELECT name, sha256 FROM nets ORDER BY id"):
-        known.setdefault(name, f"in the store, {digest[:12]}")
-    named = [CompletionItem(name, help=text) for name, text in known.items() if name.startswith(begun)]
-    # Files first: click's script for bash forgets what came before them, and takes them if no name fits.
+        descriptions.setdefault(name, f"in the store, {digest[:12]}")
+    named = [CompletionItem(name, help=text) for name, text in descriptions.items() if name.startswith(begun)]
+    # Files first: click's script for bash drops the items before them, and completes files if no name fits.
     return [CompletionItem(begun, type="file"), *named]
 
 
 def known_nets(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Nets that can be pulled."""
+    """Nets that `vr nets pull` can download."""
     from valuerepair.nets.registry import KNOWN_NETS
 
     return [CompletionItem(n.name, help=n.description) for n in KNOWN_NETS.values() if n.name.startswith(begun)]
 
 
 def oracles(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Deep searches of the store by digest, for a label has blanks; the label is the help."""
+    """Deep searches of the store by digest, because labels contain blanks; the label is shown as help."""
     rows = _rows(context, "SELECT label, digest FROM oracles ORDER BY id")
     return [CompletionItem(digest[:12], help=label) for label, digest in rows if digest.startswith(begun)]
 
 
 def _rows(context: click.Context, query: str) -> Iterator[tuple[str, str]]:
-    """Rows of the command's store. One that cannot be read has none: a key press makes no errors."""
+    """Rows of the command's store; none if it cannot be read, because a key press must not print an error."""
     import sqlite3
     from contextlib import closing, suppress
     from pathlib import Path
@@ -73,10 +72,10 @@ def _rows(context: click.Context, query: str) -> Iterator[tuple[str, str]]:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options and values of vr in a shell.
+    """Print a script by which a shell completes the commands, options and values of vr.
 
-    Values too: nets by name, nets and deep searches of the store, files. For bash (4.4 or later) put the first line of
-    the example into ~/.bashrc, for zsh the second into ~/.zshrc behind compinit, for fish run the third once.
+    The values are nets by name, nets and deep searches of the store, and files. For bash (4.4 or later), put the first
+    line of the example into ~/.bashrc; for zsh, the second into ~/.zshrc after compinit; for fish, run the third once.
 
     \b
     Example:
@@ -88,6 +87,6 @@ def command(context: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    # Not source(): that looks for a bash on this machine first, and the script may be for another.
+    # Not source(), which checks the bash of this machine: the script may be for another machine.
     completion = kind(context.find_root().command, {}, "vr", "_VR_COMPLETE")
     click.echo(completion.source_template % completion.source_vars())
