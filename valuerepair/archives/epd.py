@@ -1,9 +1,9 @@
-"""EPD and FEN files: one position a line, nearly always without history.
+"""EPD and FEN files: one position per line, nearly always without history.
 
-A line has four FEN fields, perhaps two counters, and then EPD operations (``bm Nf3; id "x";``). `hmvc` and `fmvn` are
-the counters if the line has no others, and `id` is kept as a header. `ce` (centipawns; a mate beyond ±32,000), `dm` and
-``bm #N`` (moves to mate) become the recorded evaluation, from the side to move as in the EPD standard, together with
-`bm` (its first move), `acd` (depth), `acn` (nodes) and `acs` (seconds). A comment like
+A line has four FEN fields, sometimes two counters, and then EPD operations (``bm Nf3; id "x";``). Without counters,
+`hmvc` and `fmvn` are read for them. `id` becomes a header. `ce` (centipawns; beyond ±32,000 a mate), `dm` and ``bm #N``
+(moves to mate) become the recorded evaluation, together with the first move of `bm`, `acd` (depth), `acn` (nodes) and
+`acs` (seconds); it is from the side to move, as in the EPD standard. The comment
 ``c3 "history startpos: e2e4 e7e5";``, which `vr export --format epd` writes, is the history of the position.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 import numpy as np
@@ -28,19 +28,19 @@ from valuerepair.chess.rows import Boards
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
 _FIRST_LINE = re.compile(rb"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb]\s")
 _COUNTER = re.compile(r"\d+")
-# Quoted text of other opcodes is skipped: an opcode inside it does not count.
+# The first alternative skips quoted text, so that an opcode inside it is not read.
 _OPCODE = re.compile(r'"[^"]*"|\b(id|ce|dm|bm|acd|acn|acs|hmvc|fmvn)\s+("[^"]*"|[^;]*)')
-_MARK = b"\xef\xbb\xbf"  # a byte-order mark, also where files were joined
-_HASH = 35
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # also within a file that was joined from several
+_HASH = ord("#")
 MAX_LINE = 1 << 20  # bytes; a longer line is no position
-OVERLONG = b"(a line of more than a mebibyte)"
+OVERLONG = b"(a line of more than a mebibyte)"  # takes the place of a longer line
 _MATE = re.compile(r"#\s*([+-]?\d+)")
-# In the EPD standard a `ce` of ±(32,767 - plies) is a mate.
+# In the EPD standard, a `ce` of ±(32,767 - plies) is a mate in this many plies.
 CE_MATE, CE_MOST = 32_767, 32_000
 
 
 def rejected_line(reason: str, offset: int, number: int) -> Rejected:
-    """A line that is left out; `reason` may have a detail after a colon."""
+    """The entry for a rejected line; `reason` may have a detail after a colon."""
     name, _, detail = reason.partition(": ")
     return Rejected(name, offset, f"line {number}: {detail}" if detail else f"line {number}")
 
@@ -55,7 +55,7 @@ class LineBlock:
     offsets: list[int] = field(default_factory=list)
 
     def parse(self, options: SampleOptions) -> Rows:
-        """The positions drawn from the block, what was left out, and why; called in any thread.
+        """The positions of the block, and the rejected lines and positions with reasons; any thread may call it.
 
         `min_ply` and `max_ply` do not apply to bare positions. A filter by headers (a rating, a player) rejects every
         line, because lines have no headers.
@@ -79,8 +79,8 @@ class LineBlock:
 
 
 def looks_like_epd(head: bytes) -> bool:
-    """The first line that is not empty and no ``#`` comment begins like a FEN."""
-    for line in head.removeprefix(b"\xef\xbb\xbf").splitlines():
+    """Whether the first line that is neither empty nor a ``#`` comment begins like a FEN."""
+    for line in head.removeprefix(_BYTE_ORDER_MARK).splitlines():
         stripped = line.strip()
         if stripped and not stripped.startswith(b"#"):
             return _FIRST_LINE.match(stripped + b" ") is not None
@@ -88,51 +88,51 @@ def looks_like_epd(head: bytes) -> bool:
 
 
 class LineSplitter:
-    """Cuts pieces of a stream into lines, and drops empty lines and ``#`` comments."""
+    """Cuts the pieces of a stream into lines; drops empty lines and ``#`` comments."""
 
     def __init__(self, source: Source, block: type[LineBlock] = LineBlock) -> None:
         self._source, self._block = source, block
         self._rest, self._offset, self._line = b"", 0, 0
-        self._passed = 0  # bytes of an unfinished line that is too long, and dropped
+        self._dropped = 0  # bytes dropped from an unfinished line that is too long
 
     @property
     def unfinished(self) -> int | None:
         """The offset of the unfinished line; None if there is none."""
-        return self._offset if self._passed or self._rest.strip() else None
+        return self._offset if self._dropped or self._rest.strip() else None
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
         """The lines that these bytes complete. Line numbers count all lines of the file, from 1."""
         lines = (self._rest + data).split(b"\n")
         lengths = [len(line) for line in lines]
-        lengths[0] += self._passed
+        lengths[0] += self._dropped
         starts = list(accumulate((length + 1 for length in lengths), initial=self._offset))
         if max(lengths) > MAX_LINE:
             lines = [OVERLONG if n > MAX_LINE else line for n, line in zip(lengths, lines, strict=True)]
-        self._rest, self._passed = b"", 0
+        self._rest, self._dropped = b"", 0
         if not last:
             self._rest = lines.pop()
             if lengths[-1] > MAX_LINE:
-                self._rest, self._passed = b"", lengths[-1]
+                self._rest, self._dropped = b"", lengths[-1]
             starts.pop()
         texts = [line.strip() for line in lines]
-        if data.find(_MARK) >= 0:
-            texts = [line.removeprefix(_MARK).strip() for line in lines]
-        positions = [i for i, text in enumerate(texts) if text and text[0] != _HASH]
+        if _BYTE_ORDER_MARK in data:
+            texts = [line.removeprefix(_BYTE_ORDER_MARK).strip() for line in lines]
+        filled = [i for i, text in enumerate(texts) if text and text[0] != _HASH]
         numbers = range(self._line + 1, self._line + 1 + len(lines))
         self._offset, self._line = starts[-1], self._line + len(lines)
-        if len(positions) == len(lines):
+        if len(filled) == len(lines):
             return self._block(self._source, texts, list(numbers), starts[:-1])
         return self._block(
             self._source,
-            [texts[i] for i in positions],
-            [numbers[i] for i in positions],
-            [starts[i] for i in positions],
+            [texts[i] for i in filled],
+            [numbers[i] for i in filled],
+            [starts[i] for i in filled],
         )
 
 
 @dataclass(slots=True)
 class _Line:
-    """A position, with the moves that led to it from `start_fen` (empty if they are not known)."""
+    """A position and the moves that led to it from `start_fen` (no moves if the history is not known)."""
 
     fen: str
     headers: dict[str, str]
@@ -142,17 +142,13 @@ class _Line:
 
 
 def _read_line(text: str) -> tuple[_Line | None, str]:
-    """The line's position, or None and the reason why it is left out."""
+    """The line's position, or None and the reason to reject the line."""
     if not _PLACEMENT.match(text):
         return None, "not a position"
     fields = text.replace(";", " ; ").split()
-    at = 2
-    head = fields[:2]
-    while at < min(4, len(fields)) and fields[at] != ";":
-        head.append(fields[at])
-        at += 1
+    head = list(takewhile(lambda field: field != ";", fields[:4]))
+    counters = [field for field in fields[len(head) : len(head) + 2] if _COUNTER.fullmatch(field)]
     head += ["-"] * (4 - len(head))
-    counters = [f for f in fields[at : at + 2] if _COUNTER.fullmatch(f)]
     opcodes = {name: value.strip().strip('"') for name, value in _OPCODE.findall(text) if name}
     if len(counters) != 2:
         counters = [opcodes.get("hmvc") or "0", opcodes.get("fmvn") or "1"]
@@ -164,7 +160,7 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
         return None, f"illegal position: {reason}"
     try:
         board.parse_fens([fen])
-    except ValueError as error:  # counters above 65,535: python-chess accepts them, boards have no room for them
+    except ValueError as error:  # python-chess accepts counters above 65,535, boards do not
         return None, f"illegal position: {str(error).split(': ')[1]}"
     headers = {"id": opcodes["id"]} if opcodes.get("id") else {}
     try:
@@ -174,7 +170,7 @@ def _read_line(text: str) -> tuple[_Line | None, str]:
 
 
 def _history(fen: str, text: str) -> dict[str, Any]:
-    """`fen`, `start_fen` and `moves` of a `_Line`, from a comment with its history.
+    """`fen`, `start_fen` and `moves` of a `_Line`; the last two from the comment with the history, if there is one.
 
     Raises ValueError if the moves lead to another position.
     """
@@ -191,8 +187,9 @@ def _history(fen: str, text: str) -> dict[str, Any]:
 
 
 def _recorded(fen: str, opcodes: dict[str, str]) -> Recorded | None:
-    mates = _MATE.search(opcodes.get("bm", ""))
-    mate = whole(mates[1] if mates else opcodes.get("dm", ""))
+    """The evaluation that the operations record, from the side to move."""
+    mate_in_bm = _MATE.search(opcodes.get("bm", ""))
+    mate = whole(mate_in_bm[1] if mate_in_bm else opcodes.get("dm", ""))
     cp = whole(opcodes.get("ce", ""))
     if cp is None and mate is None:
         return None
@@ -203,13 +200,13 @@ def _recorded(fen: str, opcodes: dict[str, str]) -> Recorded | None:
     recorded = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds)
     if not fits(recorded):
         return None
-    if "bm" in opcodes and mates is None:
+    if "bm" in opcodes and mate_in_bm is None:
         return replace(recorded, best_move=_best_move(fen, opcodes["bm"]))
     return recorded
 
 
 def _best_move(fen: str, sans: str) -> str | None:
-    """The first of the moves, in UCI; None if it is not legal."""
+    """The first of these SAN moves, in UCI; None if it is not legal."""
     import chess
 
     try:
@@ -220,7 +217,7 @@ def _best_move(fen: str, sans: str) -> str | None:
 
 
 def bare_sieve(boards: Boards, options: SampleOptions, rows: Rows) -> Sieve:
-    """The positions without a game that pass the filters by board."""
+    """The rows of positions without a game, after the filters that need only a board."""
     sieve = Sieve(np.arange(len(boards)), rows.rejected_positions)
     sieve.keep(board.has_legal_move(boards), "no legal move")
     sieve.keep_pieces(lambda at: board.piece_counts(boards[at]), options)
@@ -230,6 +227,7 @@ def bare_sieve(boards: Boards, options: SampleOptions, rows: Rows) -> Sieve:
 
 
 def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
+    """Fills `rows` with the positions that pass all filters."""
     boards = board.parse_fens([line.fen for line in lines])
     sieve = bare_sieve(boards, options, rows)
     if (wanted := options.recorded) is not None:
@@ -241,23 +239,24 @@ def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
         else:
             sieve.keep_unless(OTHER_KIND if evaluation else wanted.reject(None) for evaluation in recorded)
     chosen = sieve.at
-    picked = [lines[i] for i in chosen.tolist()]
+    chosen_lines = [lines[i] for i in chosen.tolist()]
     rows.boards = boards[chosen]
     rows.keys = board.keys(rows.boards)
-    rows.ply = np.array([_ply(line.fen) for line in picked], np.int32)
+    rows.ply = np.array([_ply(line.fen) for line in chosen_lines], np.int32)
     rows.game = chosen
-    cuts = cuts_of([len(line.moves) for line in picked])
+    cuts = cuts_of([len(line.moves) for line in chosen_lines])
     rows.begin, rows.end = cuts[:-1], cuts[1:]
     if cuts[-1]:
-        rows.moves = np.concatenate([line.moves for line in picked])
+        rows.moves = np.concatenate([line.moves for line in chosen_lines])
         rows.history_known = rows.end > rows.begin
-        rows.starts = {i: line.start_fen for i, line in zip(chosen.tolist(), picked, strict=True)}
+        rows.starts = {i: line.start_fen for i, line in zip(chosen.tolist(), chosen_lines, strict=True)}
     rows.headers = [line.headers for line in lines]
     rows.results = [None] * len(lines)
-    rows.recorded = [line.recorded for line in picked]
+    rows.recorded = [line.recorded for line in chosen_lines]
 
 
 def _seen_from_mover(line: _Line, wanted: RecordedOptions) -> Recorded | None:
+    """The line's evaluation from the side to move, if the options give another view of the file."""
     recorded = line.recorded
     if recorded is None or wanted.sign(line.fen.split()[1] == "w") > 0:
         return recorded
@@ -266,5 +265,6 @@ def _seen_from_mover(line: _Line, wanted: RecordedOptions) -> Recorded | None:
 
 
 def _ply(fen: str) -> int:
+    """Half-moves since move 1, by the FEN's move number."""
     fields = fen.split()
     return 2 * (max(int(fields[5]), 1) - 1) + (fields[1] == "b")
