@@ -1,7 +1,7 @@
-"""Training chunks of a store's judged positions: one V6 record (`chess.v6`) a position, and one record a chunk.
+"""Training chunks from a store's judged positions: one V6 record (`chess.v6`) per position, one record per chunk.
 
-lc0's rescorer decodes the move between neighbouring records of a chunk, and the loader of lczero-training turns the
-sign of Q from record to record, so positions that do not follow one another must not stand in one chunk.
+lc0's rescorer decodes the move between consecutive records of a chunk, and lczero-training's loader flips the sign of Q
+from record to record. So a chunk must not hold positions that do not follow one another.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 ResultFrom = Literal["sampled", "judge", "game"]
 
-_AT_ONCE = 1024  # positions that the net evaluates together
+_BATCH = 1024  # positions that the net evaluates together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkOptions:
     """Which positions of a store become chunks, and what their records say.
 
-    `share`, `draw`, `part` and `seed` choose as `StoreDraw` does. `records` are written in all, pass after
-    pass as training draws them, so that a position comes as often as its weight says (None: one pass). `policy_share`
-    of the policy goes to the judge's best move, the rest is the net's own. `result` says what stands in result_q and
-    result_d. ``sampled``: a win, a draw or a loss, by the judge's chances of each, since lc0's rescorer refuses any
-    other number; ``judge``: the judge's value itself; ``game``: the result of the game, and as ``sampled`` where there
-    is none. Raises UsageError for values out of range.
+    `share`, `draw`, `part` and `seed` are those of `StoreDraw`. `records` is how many records to write, pass after
+    pass as in training, so that a position comes as often as its weight says; None: one pass. `policy_share` is the
+    share of the written policy that the judge's best move gets; the net's policy has the rest. `result` says what
+    result_q and result_d are. ``sampled``: a win, draw or loss drawn by the judge's W/D/L, since lc0's rescorer refuses
+    other numbers; ``judge``: the judge's value; ``game``: the result of the game, or ``sampled`` if it is not known.
+    Raises UsageError for values out of range.
     """
 
     share: float | None = None
@@ -82,11 +82,12 @@ class ChunkOptions:
 
 
 class JudgedBatch(NamedTuple):
-    """n positions with what is written of them beside what the net says, all from the side to move.
+    """n positions with what the judge and the games say about them, from the side to move.
 
-    `wdl` float32[n, 3] the judge's win, draw and loss; `best` its move, 0 where it gave none, uint16[n] as in
-    `chess.positions`; `nodes` int64[n] of its search; `z` float32[n] the result of the game and `plies_left` float32[n]
-    to its end, both NaN where they are not known. `chance` float64[n] in [0, 1), by which a result is sampled.
+    `wdl` float32[n, 3]: the judge's win, draw and loss. `best` uint16[n]: the judge's move (as in `chess.positions`, 0
+    if it gave none). `nodes` int64[n]: of the judge's search. `z` float32[n]: the result of the game. `plies_left`
+    float32[n]: plies to the end of the game. `z` and `plies_left` are NaN if not known. `chance` float64[n]: random
+    numbers in [0, 1) by which results are sampled.
     """
 
     batch: PositionBatch
@@ -104,13 +105,13 @@ class JudgedBatch(NamedTuple):
 def position_records(
     judged: JudgedBatch, net: NetValues, priors: Priors, facts: RecordFacts, options: ChunkOptions | None = None
 ) -> Records:
-    """v6.RECORD[n] of positions, each a chunk for itself; `net` and `priors` are what the net says of them.
+    """v6.RECORD[n], a chunk for each position; `net` and `priors` are the net's values and policies of the positions.
 
-    Value: best_*, root_* and played_* are the judge's, result_* as `ChunkOptions.result` says; orig_* is the net's.
-    Policy: the net's, with a share for the judge's best move; -1 for illegal moves. policy_kld: of the written policy
-    from the net's. best_idx and played_idx: the judge's best move, the net's first where it gave none. visits: the
-    judge's nodes. root_m, best_m, played_m and plies_left: to the end of the game, else what the net expects, 0 where
-    neither is known. Each position needs a legal move.
+    best_*, root_* and played_*: the judge's value. result_*: as `ChunkOptions.result` says. orig_*: the net's value.
+    probabilities: the net's policy with a share for the judge's best move; -1 for illegal moves. policy_kld:
+    KL(written policy || net's policy). best_idx and played_idx: the judge's best move, or the net's if the judge gave
+    none. visits: the judge's nodes. root_m, best_m, played_m and plies_left: plies to the end of the game, else the
+    net's moves left, else 0. Each position needs a legal move.
     """
     options = options or ChunkOptions()
     records = np.zeros(len(judged.batch), v6.RECORD)
@@ -121,19 +122,19 @@ def position_records(
 
 
 def _fill_policy(
-    records: Records, judged: JudgedBatch, first_moves: Moves, priors: Priors, form: int, share: float
+    records: Records, judged: JudgedBatch, net_moves: Moves, priors: Priors, input_format: int, share: float
 ) -> None:
-    """`first_moves` are the net's."""
+    """Fills policy and moves; `net_moves` are the net's best moves."""
     moves, cuts, p = priors
     row = np.repeat(np.arange(len(records)), np.diff(cuts))
-    indices = policy_indices(parse_fens(judged.batch.fen), moves, cuts, form)
-    best = np.flatnonzero(moves == first_moves[row])
+    indices = policy_indices(parse_fens(judged.batch.fen), moves, cuts, input_format)
+    best = np.flatnonzero(moves == net_moves[row])
     is_best = moves == judged.best[row]
     has_best = np.bincount(row, is_best, len(records)) > 0
     best[has_best] = np.flatnonzero(is_best)
-    moved = np.where(has_best, share, 0.0)
-    written = (p * (1 - moved[row])).astype(np.float64)
-    written[best] += moved
+    shares = np.where(has_best, share, 0.0)
+    written = (p * (1 - shares[row])).astype(np.float64)
+    written[best] += shares
     records["probabilities"] = -1
     records["probabilities"][row, indices] = written
     records["policy_kld"] = divergence(written, p.astype(np.float64), row, len(records))
@@ -152,13 +153,13 @@ def _fill_values(records: Records, judged: JudgedBatch, net: NetValues, result: 
         z = sampled_results(judged.wdl, judged.chance)
         z = np.where(np.isnan(judged.z), z, judged.z) if result == "game" else z
         records["result_q"], records["result_d"] = z, z == 0
-    # As lc0 has it of nets without draws, and of those that do not say how long the game will be.
+    # Like lc0, write 0 for a net without a probability of draws or without moves left.
     records["orig_q"], records["orig_d"] = net.q, np.nan_to_num(net.wdl[:, 1])
     records["orig_m"] = np.nan_to_num(net.moves_left)
     records["visits"] = np.clip(judged.nodes, 1, MOST_VISITS)
 
 
-# -- of a store -------------------------------------------------------------------------------------------------------
+# -- from a store -----------------------------------------------------------------------------------------------------
 
 
 def write_chunks(
@@ -174,8 +175,8 @@ def write_chunks(
 ) -> dict[str, Any]:
     """Writes a chunk for each judged position that `vr train --store` would draw, and returns the manifest.
 
-    `net` is the question's, open. With a `split` positions are of `ChunkOptions.part` alone. The same call goes on
-    with what an interrupted one has left. Raises UsageError and ValueRepairError.
+    `net` is the question's net, opened. With a `split`, only positions of its part `options.part` are written. After an
+    interruption the same call continues. Raises UsageError and ValueRepairError.
     """
     options, question = options or ChunkOptions(), question or Question()
     drawn = StoreDraw(
@@ -197,8 +198,8 @@ def write_chunks(
     with ChunkOutput(os.fspath(folder), run, options, form=form) as output:
         if progress is not None:
             progress.set_total(len(judge.rows) - output.chunks)
-        for part in judge.parts(store, output.chunks):
-            records = position_records(part, *net.evaluate_with_priors(part.batch), facts, options)
+        for judged in judge.batches(store, output.chunks):
+            records = position_records(judged, *net.evaluate_with_priors(judged.batch), facts, options)
             for record in records.view(np.uint8).reshape(len(records), -1):
                 output.add(compressed(record.data), 1)
             if progress is not None:
@@ -207,7 +208,7 @@ def write_chunks(
 
 
 class _JudgedRows:
-    """The positions to write, in order, and what the store knows of each: row i becomes chunk i."""
+    """The positions to write, in order, and what the store knows about each: ``rows[i]`` becomes chunk i."""
 
     def __init__(self, store: Store, drawn: StoreDraw, options: ChunkOptions) -> None:
         self._drawn, self._options = drawn, options
@@ -217,7 +218,7 @@ class _JudgedRows:
         z = np.array([np.nan if result is None else result for result in game_results(frame)], np.float32)
         self._z = np.where((frame["side"] == "w").to_numpy(), z, -z)
         plies_left = plies_of_games(store.connection, frame["game_id"].tolist()) - frame["ply"].to_numpy()
-        # Fewer than one: a header that does not fit the game.
+        # Fewer than one ply: a header that does not fit the game.
         is_known = ~np.isnan(z) & (plies_left >= 1)
         self._plies_left = np.where(is_known, plies_left, np.nan).astype(np.float32)
         clock = np.array([int(fen.split()[4]) for fen in frame["fen"]], np.int64)
@@ -226,14 +227,14 @@ class _JudgedRows:
         self.rows, self._left_out = drawn_rows[writable], int((~writable).sum())
         if not len(self.rows):
             raise ValueRepairError(
-                f"{drawn.path}: in all positions more than {LAST_CLOCK} plies went by without a capture or a pawn's "
-                "move; lc0 reads no such records"
+                f"{drawn.path}: all positions have more than {LAST_CLOCK} plies since a capture or a pawn's move; "
+                "lc0 reads no such records"
             )
 
-    def parts(self, store: Store, begin: int) -> Iterator[JudgedBatch]:
-        """The rows from `begin` on, some at a time."""
-        for first in range(begin, len(self.rows), _AT_ONCE):
-            rows = self.rows[first : first + _AT_ONCE]
+    def batches(self, store: Store, begin: int) -> Iterator[JudgedBatch]:
+        """The positions to write, from chunk `begin` on."""
+        for first in range(begin, len(self.rows), _BATCH):
+            rows = self.rows[first : first + _BATCH]
             yield JudgedBatch(
                 store.positions(self._drawn.ids[rows]),
                 self._drawn.wdl(rows),
@@ -245,12 +246,12 @@ class _JudgedRows:
             )
 
     def _chances(self, first: int, rows: Index) -> Floats:
-        """By position and by how many records there were before: a position that comes again has another."""
+        """A random number for each record, by its position and number: a position that comes again gets another one."""
         number = np.arange(first, first + len(rows), dtype=np.uint64)
         return chances(self._drawn.keys[rows] ^ scrambled(number) ^ salt(self._options.seed, "result"))
 
     def counts(self) -> dict[str, int]:
-        """What the manifest says of them: positions and candidates among them, and what could not be as asked."""
+        """The counts of the manifest: what is written, what is unknown in it, and what is left out."""
         rows = self.rows
         return {
             "positions": len(np.unique(rows)),
@@ -264,7 +265,7 @@ class _JudgedRows:
 
 
 def _passes(drawn: StoreDraw, records: int | None) -> Index:
-    """The rows of one pass, or of as many as make so many records."""
+    """The rows of one pass, or the first `records` rows of as many passes as that takes."""
     rows = drawn.one_pass(0)
     if records is None:
         return rows
@@ -273,7 +274,7 @@ def _passes(drawn: StoreDraw, records: int | None) -> Index:
 
 
 def summary(manifest: dict[str, Any], folder: str | os.PathLike[str]) -> list[str]:
-    """What `write_chunks` wrote, for a user."""
+    """What `write_chunks` wrote, as lines for the user."""
     records, positions = manifest["records"], manifest["positions"]
     again = f", {records / positions:.1f} times each on average" if records > positions else ""
     lines = [
@@ -281,9 +282,9 @@ def summary(manifest: dict[str, Any], folder: str | os.PathLike[str]) -> list[st
         f"{positions:,} positions of {manifest['games']:,} games{again}; {manifest['candidates']:,} are candidates",
     ]
     if manifest["options"]["result"] == "game" and (without := manifest["without_result"]):
-        lines.append(f"{without:,} records have a result sampled by the judge's value: no game's is known")
+        lines.append(f"{without:,} records have a result sampled by the judge's value: their games have none")
     if manifest["options"]["policy_share"] and (without := manifest["without_judges_move"]):
         lines.append(f"{without:,} records have the net's policy alone: the judge gave no move")
     if high := manifest["clock_too_high"]:
-        lines.append(f"left out: {high:,} with more than {LAST_CLOCK} plies since a capture or a pawn's move")
+        lines.append(f"left out: {high:,} records with more than {LAST_CLOCK} plies since a capture or a pawn's move")
     return lines
