@@ -46,7 +46,7 @@ def spoiled(what: str) -> bytes:
         "damaged records": pack(mixed),
         "not a whole number of records": gzip.compress(records(4, 7).tobytes() + b"x"),
         "not packed with gzip": records(4, 7).tobytes(),
-        "bytes behind its end": good + good,
+        "bytes after its end": good + good,
         "longer than a game": gzip.compress(records(1, 7).tobytes() * 8193, 1),
     }[what]
 
@@ -59,7 +59,7 @@ REASONS = (
     "damaged records",
     "not a whole number of records",
     "not packed with gzip",
-    "bytes behind its end",
+    "bytes after its end",
     "longer than a game",
 )
 
@@ -95,7 +95,7 @@ def test_a_tar_that_breaks_off_is_used_up_to_the_cut(sides: MixOptions, tmp_path
 
 def test_packed_tars_and_missing_folders(sides: MixOptions, tmp_path: Path) -> None:
     (tmp_path / "run.tar.gz").write_bytes(gzip.compress((tmp_path / "normal" / "run.tar").read_bytes()))
-    with pytest.raises(ValueRepairError, match=r"run.tar.gz: a packed tar cannot be read in any order; unpack it"):
+    with pytest.raises(ValueRepairError, match=r"run.tar.gz: a compressed tar allows no random access; unpack it"):
         mix(replace(sides, normal=(str(tmp_path / "run.tar.gz"),)), tmp_path / "out", quiet=True)
     with pytest.raises(UsageError, match="nowhere: no such file or folder"):
         mix(replace(sides, normal=("nowhere",)), tmp_path / "out", quiet=True)

@@ -1,7 +1,7 @@
-"""Training chunks as they lie in folders and tars: found in a fixed order, checked, counted, read again at random.
+"""Finds training chunks in folders and tars in a fixed order, checks and counts them, and reads them in any order.
 
-A chunk is one game: a gzip stream of records of version 6 (`valuerepair.chess.v6`). Only plain tars are taken, since
-chunks are later read in another order than they lie in.
+A chunk is one game: a gzip stream of records of version 6 (`valuerepair.chess.v6`). Tars must not be compressed: chunks
+are read again in random order.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import open_regular
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 
-MAX_PACKED = 1 << 24  # bytes of a packed chunk
-MAX_RECORDS = 8192  # of one game; lc0 ends one at ply 450
+MAX_PACKED = 1 << 24  # bytes of a compressed chunk
+MAX_RECORDS = 8192  # of a chunk; lc0 ends a game at ply 450
 _OPEN_TARS = 64
-_AHEAD = 8  # chunks in flight for each thread that unpacks
+_AHEAD = 8  # chunks that wait for each unpacking thread
 
 Records = NDArray[np.void]  # [n] of v6.RECORD
 T = TypeVar("T")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class BrokenChunk(ValueError):
-    """A file that is no usable chunk; the message says why in few words, the same for all of a kind."""
+    """A file that is no usable chunk; the message is a short reason, by which such files are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkFile:
-    """A packed chunk. `archive` is a number in its `Archives`; `name` is that of a tar's member."""
+    """A compressed chunk. `archive` is its index in `Archives`; `name` is the name in a tar, else empty."""
 
     archive: int
     name: str
@@ -54,66 +54,69 @@ class ChunkFile:
 
 @dataclass(frozen=True, slots=True)
 class Archives:
-    """Files that hold chunks, in reading order: `paths` as they are opened, `names` relative to what was given."""
+    """The files that hold chunks, in reading order: `paths` to open, `names` relative to the folders of the user."""
 
     paths: list[str]
     names: list[str]
 
     def is_tar(self, archive: int) -> bool:
-        """Whether it holds many chunks; else it is one."""
+        """Whether the file is a tar of chunks; otherwise it is one chunk."""
         return self.paths[archive].lower().endswith(".tar")
 
     def total_bytes(self) -> int:
-        """On disk, for progress."""
+        """The size of all files, for progress."""
         return sum(os.path.getsize(path) for path in self.paths)
 
 
 def find_archives(given: Sequence[str]) -> Archives:
-    """The ``.gz`` and ``.tar`` files in folders, searched recursively in sorted order, or such files themselves.
+    """The given ``.gz`` and ``.tar`` files, and those in the given folders, searched recursively in sorted order.
 
-    Raises UsageError for what is not there, and ValueRepairError for packed tars and where there is nothing to read.
+    Raises UsageError for a missing path, and ValueRepairError for a compressed tar and a folder without such files.
     """
-    found = Archives([], [])
+    archives = Archives([], [])
     for path in given:
         if os.path.isdir(path):
-            before = len(found.paths)
-            for name in _inside(path, ""):
-                _add(found, os.path.join(path, name), name)
-            if len(found.paths) == before:
+            before = len(archives.paths)
+            for name in _files_in(path, ""):
+                _add(archives, os.path.join(path, name), name)
+            if len(archives.paths) == before:
                 raise ValueRepairError(f"{path}: no chunks (.gz) and no .tar files in this folder")
         elif os.path.exists(path):
-            _add(found, path, os.path.basename(path))
+            _add(archives, path, os.path.basename(path))
         else:
             raise UsageError(f"{path}: no such file or folder")
-    return found
+    return archives
 
 
-def _inside(root: str, below: str) -> Iterator[str]:
-    """Names relative to `root`, sorted folder by folder; hidden ones are none of ours, as for lc0's loader."""
-    with os.scandir(os.path.join(root, below)) as entries:
+def _files_in(root: str, folder: str) -> Iterator[str]:
+    """Names relative to `root`, sorted folder by folder; like lc0's loader, without hidden files and folders."""
+    with os.scandir(os.path.join(root, folder)) as entries:
         ordered = sorted(entries, key=lambda entry: entry.name)
     for entry in ordered:
-        name = os.path.join(below, entry.name)
+        name = os.path.join(folder, entry.name)
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _inside(root, name)
+            yield from _files_in(root, name)
         elif bare_name(entry.name).endswith(".tar") or entry.name.lower().endswith(".gz"):
             yield name
 
 
-def _add(found: Archives, path: str, name: str) -> None:
+def _add(archives: Archives, path: str, name: str) -> None:
+    """Adds a file. Raises UsageError and ValueRepairError for other files than chunks and plain tars."""
     lowered = path.lower()
     if bare_name(path).endswith(".tar") and not lowered.endswith(".tar"):
-        raise ValueRepairError(f"{path}: a packed tar cannot be read in any order; unpack it (its chunks are packed)")
+        raise ValueRepairError(
+            f"{path}: a compressed tar allows no random access; unpack it, with its chunks as they are"
+        )
     if not lowered.endswith((".tar", *COMPRESSIONS)):
         raise UsageError(f"{path}: a chunk's name ends in .gz, an archive's in .tar")
-    found.paths.append(path)
-    found.names.append(name)
+    archives.paths.append(path)
+    archives.names.append(name)
 
 
 def read_archives(archives: Archives, broken: Callable[[str, str], None]) -> Iterator[ChunkFile]:
-    """All chunk files in order, packed. `broken(name, reason)` hears of tars that break off."""
+    """All compressed chunks in order. Calls `broken(name, reason)` for a tar that breaks off."""
     for number, path in enumerate(archives.paths):
         if not archives.is_tar(number):
             with open_regular(path) as file:
@@ -122,21 +125,21 @@ def read_archives(archives: Archives, broken: Callable[[str, str], None]) -> Ite
         with open_regular(path) as file:
             try:
                 for member in members(file.read, MAX_PACKED + 1):
-                    if os.path.basename(member.name) != "LICENSE":  # lc0's archives carry it along
+                    if os.path.basename(member.name) != "LICENSE":  # a file in lc0's archives
                         yield ChunkFile(number, member.name, member.offset, member.content)
             except TarError as error:
                 broken(archives.names[number], str(error))
 
 
 class RandomReader:
-    """Reads chunks again by archive, offset and size; keeps the last tars open."""
+    """Reads chunks again by archive, offset and size; keeps the tars that were used last open."""
 
     def __init__(self, archives: Archives) -> None:
         self._archives = archives
         self._open: OrderedDict[int, FileIO] = OrderedDict()
 
     def read(self, archive: int, offset: int, size: int) -> bytes:
-        """The packed chunk; shorter where the file has shrunk."""
+        """The compressed chunk; shorter than `size` if the file has become shorter."""
         if not self._archives.is_tar(archive):
             with open(self._archives.paths[archive], "rb") as file:
                 return file.read(size)
@@ -158,12 +161,12 @@ class RandomReader:
 
 
 def digest_of(content: bytes) -> int:
-    """64 bits of BLAKE2b of a packed chunk: its name in all seeded choices, wherever it lies."""
+    """64 bits of BLAKE2b of a compressed chunk, by which seeded choices know it, wherever the chunk is stored."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def unpack(content: bytes) -> Records:
-    """The records of a packed chunk, all of one input format. Raises BrokenChunk."""
+    """The records of a compressed chunk, all of one input format. Raises BrokenChunk."""
     if len(content) > MAX_PACKED:
         raise BrokenChunk("longer than a game")
     if content[:2] != b"\x1f\x8b":
@@ -182,7 +185,7 @@ def unpack(content: bytes) -> Records:
     if not member.eof:
         raise BrokenChunk("cut off")
     if member.unused_data.strip(b"\0"):
-        raise BrokenChunk("bytes behind its end")
+        raise BrokenChunk("bytes after its end")
     if len(data) % v6.RECORD.itemsize:
         raise BrokenChunk("not a whole number of records")
     records = np.frombuffer(data, v6.RECORD)
@@ -192,14 +195,14 @@ def unpack(content: bytes) -> Records:
 
 
 def pack(records: Records) -> bytes:
-    """A chunk of these records, the same bytes at any time."""
+    """The compressed chunk of these records; equal records give equal bytes."""
     return gzip.compress(records.tobytes(), 6, mtime=0)
 
 
-def in_order(work: Callable[[T], Made], items: Iterable[T]) -> Generator[tuple[T, Made], None, None]:
-    """Each item with what `work` makes of it, in order, on all cores (unpacking leaves Python's lock alone)."""
+def in_order(work: Callable[[T], Result], items: Iterable[T]) -> Generator[tuple[T, Result], None, None]:
+    """Each item with the result of `work`, in order. One thread per core works (unpacking releases Python's lock)."""
     cores = usable_cores()
-    waiting: deque[tuple[T, Future[Made]]] = deque()
+    waiting: deque[tuple[T, Future[Result]]] = deque()
     with ThreadPoolExecutor(cores) as pool:
         try:
             for item in items:
@@ -222,7 +225,7 @@ Index = NDArray[np.int64]
 
 @dataclass(slots=True)
 class LeftOut:
-    """Files that are no usable chunks, counted by reason, and the names of the first few."""
+    """Files that are no usable chunks: their number by reason, and the first few names."""
 
     reasons: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
@@ -239,11 +242,11 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ChunkIndex:
-    """The usable chunks of some folders in reading order, one element each of the arrays [n].
+    """The n usable chunks of some folders in reading order; the arrays are [n].
 
-    `archive`, `offset` and `size` say where the packed chunk lies, `records` how many positions it has, `digest` is
-    `digest_of` it. `sha256` is over the SHA-256 of all of them in order: the identity of the input, whatever its
-    folders are called.
+    `archive`, `offset` and `size` locate the compressed chunk, `records` is its number of positions, `digest` its
+    `digest_of`. `sha256` hashes the SHA-256 of all chunks in order: it identifies the input, whatever the names of its
+    files and folders.
     """
 
     given: tuple[str, ...]
@@ -267,21 +270,21 @@ class ChunkIndex:
 
 
 def read_index(given: Sequence[str], on_bytes: Callable[[int], None] = lambda n: None) -> ChunkIndex:
-    """Reads and checks every chunk of some folders or tars once. `on_bytes` hears of packed bytes read.
+    """Reads and checks every chunk of some folders or tars once. `on_bytes` is called with the bytes read from disk.
 
-    Files that are no usable chunks are counted and left out. Raises ValueRepairError when none is left, and when the
-    chunks are not all of one input format.
+    Files that are no usable chunks are counted and left out. Raises ValueRepairError if no usable chunk is left, and if
+    the chunks have several input formats.
     """
     archives, left_out, sha = find_archives(given), LeftOut(), hashlib.sha256()
     columns = (array("i"), array("q"), array("i"), array("i"), array("Q"))
     first: tuple[int, str] | None = None
-    for chunk, seen in in_order(_look, read_archives(archives, left_out.add)):
+    for chunk, facts in in_order(_facts_of, read_archives(archives, left_out.add)):
         on_bytes(len(chunk.content))
         name = name_of(archives, chunk)
-        if isinstance(seen, str):
-            left_out.add(name, seen)
+        if isinstance(facts, str):
+            left_out.add(name, facts)
             continue
-        records, input_format, digest, own = seen
+        records, input_format, digest, chunk_sha256 = facts
         if first is None:
             first = (input_format, name)
         elif input_format != first[0]:
@@ -289,7 +292,7 @@ def read_index(given: Sequence[str], on_bytes: Callable[[int], None] = lambda n:
             raise ValueRepairError(
                 f"{first[1]} has input format {one}, {name} has {other}: a net is trained on one; mix them separately"
             )
-        sha.update(own)
+        sha.update(chunk_sha256)
         for column, value in zip(
             columns, (chunk.archive, chunk.offset, len(chunk.content), records, digest), strict=True
         ):
@@ -311,16 +314,16 @@ def read_index(given: Sequence[str], on_bytes: Callable[[int], None] = lambda n:
 
 
 def name_of(archives: Archives, chunk: ChunkFile) -> str:
-    """For messages: the file's name, and the member's in a tar."""
+    """The name of a chunk in messages: of its file and, in a tar, its member."""
     name = archives.names[chunk.archive]
     return f"{name}: {chunk.name}" if chunk.name else name
 
 
-def _look(chunk: ChunkFile) -> tuple[int, int, int, bytes] | str:
-    """Records, input format, digest and SHA-256 of a chunk, or why it cannot be used."""
+def _facts_of(chunk: ChunkFile) -> tuple[int, int, int, bytes] | str:
+    """Number of records, input format, digest and SHA-256 of a chunk, or why it cannot be used."""
     try:
         records = unpack(chunk.content)
     except BrokenChunk as reason:
         return str(reason)
-    own = hashlib.sha256(chunk.content).digest()
-    return len(records), int(records["input_format"][0]), digest_of(chunk.content), own
+    sha256 = hashlib.sha256(chunk.content).digest()
+    return len(records), int(records["input_format"][0]), digest_of(chunk.content), sha256
