@@ -26,18 +26,18 @@ def scrambled(values: U64) -> U64:
 
 
 def salt(*parts: object) -> U64:
-    """uint64[1] from anything with a stable text."""
+    """uint64[1]: a hash of the texts of the parts."""
     digest = hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest()
     return np.frombuffer(digest, "<u8").astype(np.uint64)
 
 
 def game_hashes(seed: int, identity: str, numbers: NDArray[np.int64]) -> U64:
-    """uint64[n] for the games of these numbers in the archive of this identity."""
+    """uint64[n]: a hash of each game, from the seed, the identity of its archive and its number there."""
     return scrambled(numbers.astype(np.uint64) ^ salt(seed, identity))
 
 
 def in_share(hashes: U64, share: float) -> NDArray[np.bool_]:
-    """bool[n]: the games to look at, so that a smaller share is part of a larger one."""
+    """bool[n]: which hashes are in the share; a larger share contains a smaller one."""
     if share >= 1:
         return np.ones(len(hashes), np.bool_)
     chosen: NDArray[np.bool_] = scrambled(hashes) < np.uint64(share * 2.0**64)
@@ -45,7 +45,7 @@ def in_share(hashes: U64, share: float) -> NDArray[np.bool_]:
 
 
 def ply_priorities(hashes: U64, plies: NDArray[np.int64]) -> U64:
-    """uint64[n]: the priority of each position, from its game's hash and its number in the game."""
+    """uint64[n]: the priority of each position, from the hash of its game and its ply."""
     return scrambled(hashes ^ scrambled(plies.astype(np.uint64)))
 
 
@@ -55,7 +55,7 @@ def key_priorities(seed: int, keys: U64) -> U64:
 
 
 def lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int) -> NDArray[np.int64]:
-    """The rows of the `count` lowest priorities of each group, in rising order; `groups` must be sorted."""
+    """The rows with the `count` lowest priorities of each group, ascending; `groups` must be sorted."""
     rows = np.empty(len(groups), np.int64)
     return rows[: _lowest_of_each(groups, priorities, count, rows)]
 
@@ -79,8 +79,8 @@ def _lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int, rows
 class KeySet:
     """A growing set of 64-bit keys in one flat table: 10 to 20 bytes a key."""
 
-    def __init__(self, room: int = 1 << 12) -> None:
-        self._table = np.zeros(room, np.uint64)
+    def __init__(self, capacity: int = 1 << 12) -> None:
+        self._table = np.zeros(capacity, np.uint64)
         self.size = 0
 
     def add(self, keys: U64) -> NDArray[np.bool_]:
@@ -96,34 +96,34 @@ class KeySet:
 
 @allocating_kernel
 def _insert(table: U64, keys: U64) -> NDArray[np.bool_]:
-    """Open addressing, linear probing; len(table) is a power of two. Key 0 marks a free place and counts as key 1."""
+    """Open addressing, linear probing; len(table) is a power of two. 0 marks a free slot, so key 0 is stored as 1."""
     fresh = np.zeros(len(keys), np.bool_)
     mask = np.uint64(len(table) - 1)
     one = np.uint64(1)
     for i in range(len(keys)):
         key = keys[i] if keys[i] != 0 else one
-        place = (key ^ (key >> np.uint64(29))) & mask
-        while table[place] != 0 and table[place] != key:
-            place = (place + one) & mask
-        if table[place] == 0:
-            table[place] = key
+        slot = (key ^ (key >> np.uint64(29))) & mask
+        while table[slot] != 0 and table[slot] != key:
+            slot = (slot + one) & mask
+        if table[slot] == 0:
+            table[slot] = key
             fresh[i] = True
     return fresh
 
 
 class LowestPriorities:
-    """Keeps the N distinct positions of lowest priority of a stream of batches of any length."""
+    """Keeps the `count` distinct positions with the lowest priorities of a stream of batches."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._count, self._seed = count, seed
         self._batches: list[PositionBatch] = []
         self._rows = 0
         self._limit = np.uint64(0xFFFFFFFFFFFFFFFF)
-        self.duplicates = 0  # among the positions that were added
-        self.dropped = 0
+        self.duplicates = 0  # among the added positions
+        self.dropped = 0  # positions whose priority is too high
 
     def wanted(self, keys: U64) -> NDArray[np.bool_]:
-        """bool[n]: which positions may still be among the lowest; counts the others as dropped."""
+        """bool[n]: which positions may still have one of the lowest priorities; counts the others as dropped."""
         low: NDArray[np.bool_] = key_priorities(self._seed, keys) <= self._limit
         self.dropped += int((~low).sum())
         return low
@@ -133,14 +133,15 @@ class LowestPriorities:
         self._batches.append(batch)
         self._rows += len(batch)
         if self._rows > 2 * self._count + 4096:
-            self._settle()
+            self._reduce()
 
     def result(self) -> PositionBatch:
-        """The chosen positions by rising priority: the first n of them are a uniform sample for every n."""
-        self._settle()
+        """The chosen positions by ascending priority; for every n, the first n of them are a uniform sample."""
+        self._reduce()
         return PositionBatch.concat(self._batches)
 
-    def _settle(self) -> None:
+    def _reduce(self) -> None:
+        """Drops duplicates and all but the `count` lowest priorities."""
         if not self._batches:
             return
         rows = PositionBatch.concat(self._batches)
