@@ -1,4 +1,4 @@
-"""The options of a book, checked when they are made."""
+"""The options of a book, checked on creation."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MAX_PARENTS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookOptions:
-    """What to write. Raises UsageError for values that make no sense.
+    """Which candidates a book has, and how it is written. Raises UsageError for values that make no sense.
 
-    `sign` keeps those where the net is too optimistic (net_q > deep_q, both from the
-    side to move), too pessimistic, or both. `confirmed` keeps those where a second look confirmed the search, `labels`
-    those with all of these labels. Of `near_duplicates` (same material and pawns), the book has the first one of each
-    game, or all. `per_root` limits the positions reached from one sampled candidate (itself included),
-    `per_game_limit` those of a game, `limit` all of them, with those held out but without parents; the first in the
-    book's order stay. `parents` is the number of plies before each position that are written too. `softness` is that of
-    `judge.weights.weights_of`; with `repeat_by_weight` a position of weight 1 is written that many times, others in
-    proportion.
+    `sign` keeps candidates where the net is too optimistic (net_q > deep_q, from the side to move), too pessimistic, or
+    both; `confirmed`, candidates where a second look confirmed the search; `labels`, candidates with all these labels;
+    `max_abs_deep_q`, candidates with at most this |deep Q|. `near_duplicates` (same material and pawns in one game) are
+    all kept, or only the first of a game. `per_root` limits the positions reached from one sampled candidate (itself
+    included), `per_game_limit` the positions of one game, `limit` the whole number, which counts held-out positions but
+    not parents; limits keep the first positions in the book's `order`. `parents`: positions up to this many plies
+    earlier are written too. `softness`: as in `judge.weights.weights_of`. `repeat_by_weight`: a position of weight 1 is
+    written this many times, others in proportion. `form`: an entry has all earlier moves, or only the FEN.
     """
 
     sign: Sign = "both"
