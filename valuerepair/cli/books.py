@@ -1,4 +1,4 @@
-"""vr books: write opening books from the candidates in the store, or check any book."""
+"""`vr books`: write opening books from the candidates in the store, or check any book."""
 
 from __future__ import annotations
 
@@ -31,19 +31,21 @@ from valuerepair.cli.verbosity import is_quiet
 @question()
 @click.option("--confirmed", is_flag=True, help="Keep positions where vr confirm found the search right.")
 @click.option(
-    "--label", multiple=True, help="Keep positions with this label (docs/methods/judges.md); of several, with all."
+    "--label", multiple=True, help="Keep positions with this label, or with all of several (docs/methods/judges.md)."
 )
-@click.option("--per-root", type=int, help="Positions that vr expand reached from one candidate, at most.")
-@click.option("--limit", type=int, help="Positions in all, at most; those held out count, parents do not.")
+@click.option("--per-root", type=int, help="Keep at most this many positions reached from one candidate by vr expand.")
+@click.option("--limit", type=int, help="Write at most this many positions; held-out ones count, parents do not.")
 @click.option(
     "--order",
     type=click.Choice(get_args(Order)),
     default="disagreement",
-    help="Largest disagreement first, or shuffled; limits keep the first.",
+    help="The largest disagreement first, or shuffled; limits keep the first positions.",
 )
-@SPLIT(help="A file of vr split: its part train goes into the book, what it holds out into the holdout files.")
+@SPLIT(help="A file of vr split: its part train goes into the book, its held-out parts into the holdout files.")
 @click.option("--parents", default=0, help="Also write the positions up to this many plies earlier, with less weight.")
-@click.option("--repeat-by-weight", type=int, help="Write positions of weight 1 this many times, others less often.")
+@click.option(
+    "--repeat-by-weight", type=int, help="Write positions of weight 1 this many times, lighter ones less often."
+)
 @click.option("-o", "--output", type=NEW_FOLDER, default="valuerepair-books", help="Folder for the files.")
 @click.pass_context
 def command(
@@ -51,7 +53,7 @@ def command(
 ) -> None:
     """Write opening books from the candidates in the store, or check a book (vr books check FILE).
 
-    Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says what they are made of.
+    Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says how they were made.
 
     \b
     Example:
@@ -74,7 +76,7 @@ def command(
 def check(file: str, json: bool) -> None:
     """Check a book (.pgn, .pgn.gz, .epd) by the rules of lc0's reader and of chess.
 
-    Names the line and the reason of each place that lc0 refuses or misreads. Exit code 1 when there is any.
+    Prints line and reason of each entry that lc0 would refuse or misread, and exits with code 1 if there is one.
 
     \b
     Example:

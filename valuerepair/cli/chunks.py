@@ -48,7 +48,7 @@ from valuerepair.training.options import parse_policy
 )
 @click.option("--db", type=FILE, help="A store whose judged values go before all others.  [default: none]")
 @SPLIT(help="A file of vr split: leave out the games that it holds out.")
-@click.option("--min-elo", type=int, help="Only games of two players with at least this rating.  [default: any]")
+@click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
 @click.option("--games", type=int, help="Write this many games at most, the first ones.  [default: all]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
 @alpha_option(auto="170, and for the store's values its fit to results of games, where it has one")

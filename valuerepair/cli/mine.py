@@ -45,18 +45,18 @@ from valuerepair.errors import TruncatedInput
     "[default: stockfish, or mcts if Stockfish is not installed]"
 )
 @NET
-@threshold_option("|net Q - deep Q| from which a position counts as a candidate; can be changed later.")
-@click.option("--min-elo", type=int, help="Only games of two players with at least this rating.  [default: any]")
-@JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
+@threshold_option("Smallest |net Q - deep Q| of a candidate; can be changed later.")
+@click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
+@JOBS(help="Searches that run at once.  [default: one engine per core; mcts: full batches]")
 @SEED(help="The same seed draws the same positions.")
 @DB
-@click.option("--per-game", type=int, help="Draw this many positions per game.  [default: 1; with --positions any]")
+@click.option("--per-game", type=int, help="Draw this many positions per game.  [default: 1; with --positions: all]")
 @click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
 @click.option(
     "--aside",
     metavar="SHARE",
-    help="Draw this share of the positions beside the games, as searches meet them: 0.5, or the share of each kind: "
-    "aside:0.25,policy:0.1,search:0.25 (after a random legal move, after the policy's 3rd to 6th move, a node of a "
+    help="Draw this share of the positions from beside the games, as a search reaches them: 0.5, or a share per kind: "
+    "aside:0.25,policy:0.1,search:0.25 (after a random legal move, after the policy's 3rd to 6th move, at a node of a "
     "short search).  [default: none]",
 )
 @click.option("--min-ply", type=int, default=8, help="Leave out positions before this half-move.")
@@ -65,22 +65,22 @@ from valuerepair.errors import TruncatedInput
 @click.option(
     "--quiet-positions",
     is_flag=True,
-    help="Leave out positions in check, and where a capture or promotion was played.",
+    help="Leave out positions in check, and those in which a capture or promotion was played.",
 )
-@click.option("--max-pieces", type=int, help="Most men on the board.  [default: 32]")
+@click.option("--max-pieces", type=int, help="Leave out positions with more pieces and pawns.  [default: 32]")
 @click.option(
     "--screen",
     default="auto",
     shell_complete=words("auto", "off"),
-    help="Search in full only what short searches show as possible candidates; off: everything; or the nodes of the "
-    "short searches: 5000,50000. With recall=0.98 (share of the candidates to keep) and audit=0.02 (share of what is "
-    "cut that is searched anyway, to measure recall): auto,recall=0.99.",
+    help="Search in full only positions that short searches leave as possible candidates; off: search all positions in "
+    "full; 5000,50000: the nodes of the short searches. More settings: recall=0.98 (share of the candidates to keep), "
+    "audit=0.02 (share of the others to search in full too, which measures recall), as in auto,recall=0.99.",
 )
 @HEADS
 @device_option()
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
 @click.option("--limit", type=int, help="Stop after this many searches; the same command continues.  [default: none]")
-@click.option("--retry-failed", is_flag=True, help="Search positions again on which the engine failed before.")
+@click.option("--retry-failed", is_flag=True, help="Search again the positions on which the engine failed.")
 @ALPHA
 @CALIBRATION
 def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
@@ -88,9 +88,9 @@ def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
 
     ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
     chunks or a .tar of them, a folder, or - for standard input. Each sampled position gets the net's value at one node
-    and the value of a deep search, and both go into the store. A run can be stopped at any time (Ctrl-C) and the same
-    command goes on; another command on the same store adds to it. --net uci:ENGINE,nodes=1 takes an engine's own
-    evaluation in place of a net.
+    and the value of a deep search, and both go into the store. Stop at any time with Ctrl-C; the same command
+    continues, and another command adds to the store. --net uci:ENGINE,nodes=1 uses an engine's own evaluation in place
+    of a net.
 
     \b
     Example:
@@ -122,7 +122,7 @@ def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
 def _sample_options(given: dict[str, Any]) -> vr.SampleOptions:
     names = "positions game_share aside min_ply min_elo time_control no_check max_pieces seed"
     chosen = {name: given[name] for name in names.split()} | {"quiet": given["quiet_positions"]}
-    # A number of positions in all is drawn from all plies, unless a number a game is asked for too.
-    usual = 1 if given["positions"] is None else None
-    chosen["per_game"] = usual if given["per_game"] is None else given["per_game"]
+    # --positions alone draws from all plies of each game.
+    per_game = 1 if given["positions"] is None else None
+    chosen["per_game"] = per_game if given["per_game"] is None else given["per_game"]
     return vr.SampleOptions(**chosen)

@@ -184,7 +184,7 @@ def rules_of(given: Mapping[str, Any]) -> vr.Rules:
 
 def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) -> Callable[[Command], Command]:
     """``--threshold``."""
-    end = " Or a share: worst:2%."
+    end = " Or a share of the positions: worst:2%."
     return click.option(
         "--threshold", type=Threshold(), default=default, shell_complete=words("worst:"), help=text + end
     )
@@ -226,13 +226,13 @@ _EXPANDED = click.option(
     "--expanded",
     type=click.Choice(get_args(Expanded)),
     default="no",
-    help="Include positions beside the games (vr mine --aside) and those that vr expand reached: none, those searched, "
-    "or also those with inferred values.",
+    help="Positions from beside the games (vr mine --aside) and from vr expand: leave them out, include the "
+    "searched ones, or include all, with inferred values too.",
 )
 
 
 def question(
-    threshold: str = "|net Q - deep Q| of a candidate.",
+    threshold: str = "Smallest |net Q - deep Q| of a candidate.",
     *,
     default: float | None = DEFAULT_THRESHOLD,
     expanded: bool = True,

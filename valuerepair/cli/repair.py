@@ -29,7 +29,9 @@ from valuerepair.question import DEFAULT_THRESHOLD, Worst
 @click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
 @DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
 @click.option("--control", is_flag=True, help="Also train a net without candidates: are they what repaired?")
-@click.option("--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="|net Q - deep Q| of a candidate.")
+@click.option(
+    "--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="Smallest |net Q - deep Q| of a candidate."
+)
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
 @click.option("--cluster", help="Mine on Dask, as vr mine does: tcp://HOST:8786, tls://..., a .json file or local:4.")
 @click.option("--plan", is_flag=True, help="Print what would be run and how long it takes, then exit.")

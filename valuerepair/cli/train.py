@@ -44,9 +44,9 @@ _DEFAULTS = TrainOptions()
     metavar="FILE",
     help="The new net, a .pb.gz.",
 )
-@click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values of this store's positions.")
+@click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values for the positions of this store.")
 @SPLIT(help="A file of vr split: learn only from its part train.")
-@click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters change.")
+@click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters to train.")
 @click.option(
     "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS:,}]"
 )
@@ -54,18 +54,19 @@ _DEFAULTS = TrainOptions()
 @click.option(
     "--policy",
     metavar="net|judge[:SHARE]",
-    help=f"The store's positions teach the old policy, with a share for the judge's best move.  [default: {POLICY}]",
+    help=f"Policy target of the store's positions: the old policy, with a share for the judge's best move.  "
+    f"[default: {POLICY}]",
 )
 @click.option(
     "--share",
     type=float,
-    help="Draw candidates as this share of positions, and weigh their values back.  [default: as they come]",
+    help="Draw candidates as this share of the positions; weights in the value loss undo it.  [default: as they come]",
 )
 @click.option(
     "--draw",
     type=FILE,
     metavar="FILE.parquet",
-    help="Draw the store's positions by these weights, and weigh their values back.",
+    help="Draw the store's positions by these weights; weights in the value loss undo it.",
 )
 @HEADS
 @question(net="The net to train, a .pb.gz.", auto="a stored fit to results or slope, else 170")
@@ -73,7 +74,7 @@ _DEFAULTS = TrainOptions()
     "--set",
     multiple=True,
     metavar="NAME=VALUE",
-    help=f"A parameter of training, of {', '.join(SETTINGS)}; may be repeated.",
+    help=f"A training parameter ({', '.join(SETTINGS)}); may be repeated.",
 )
 @SEED(help="Seed for the order of the positions.")
 def command(
@@ -84,13 +85,13 @@ def command(
     question: vr.Question | vr.Worst,
     **given: Any,
 ) -> None:
-    """Train a net: from an old .pb.gz to a new one that lc0 plays, on a CPU or a GPU.
+    """Train an lc0 net: an old .pb.gz becomes a new one, on a CPU or a GPU.
 
-    CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, as vr mix makes them; --store
-    trains on mined positions, without self-play. The net is judged on the way on games held out, by all positions and
-    not only by candidates. Of the change to the best of these nets as much is written as those games support; the
-    file is read again by lc0 and compared. Beside it lies a .training.json: options, curve, and what was written. Stop
-    with Ctrl-C; the same command continues. Needs pip install 'valuerepair[train]'.
+    CHUNKS are folders of lc0 training chunks of version 6 (.gz) and uncompressed tars of them, as vr mix writes them;
+    --store trains on mined positions, without self-play. During training the net is judged on held-out games, by all
+    their positions and not only by candidates. The best net is written, with as much of its change as the held-out
+    games support; lc0 reads the file again to check it. A file .training.json beside it has the options, the curve and
+    what was written. Stop with Ctrl-C; the same command continues. Needs pip install 'valuerepair[train]'.
 
     \b
     Example:
