@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli_tree import SAMPLE
 from valuerepair import signals
 
 # Programs that send themselves the signal `name`, as the command line has it handled.
@@ -64,6 +65,35 @@ with whole_folder("out") as partial:
     come()
 """
     assert outcome(program, cwd=tmp_path)[2].splitlines()[-1] == "KeyboardInterrupt"
+    assert [*tmp_path.iterdir()] == []
+
+
+def merging(function: str) -> str:
+    """A merge that is sent the signal when this function, an owner and a name, has ended."""
+    return f"""
+from valuerepair.__main__ import main
+from valuerepair.store import merge
+owner, name_of = {function}
+called = getattr(owner, name_of)
+setattr(owner, name_of, lambda *given: (called(*given), come()))
+sys.argv[1:] = ["store", "merge", {str(SAMPLE)!r}, "-o", "merged.db"]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_output_that_has_its_name_is_told(name: str, tmp_path: Path) -> None:
+    """Were the command interrupted, the same command would find its own store in the way."""
+    code, said, warned = outcome(merging('os, "replace"'), name, tmp_path)
+    assert (code, "interrupted" in warned) == (0, False), warned
+    assert "merged.db" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["merged.db"]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_store_that_is_being_merged_vanishes(name: str, tmp_path: Path) -> None:
+    code, said, warned = outcome(merging('merge, "_finish"'), name, tmp_path)
+    assert (code, said, warned.splitlines()[-1]) == (130, "", "vr: interrupted")
     assert [*tmp_path.iterdir()] == []
 
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.outputs import STDOUT, FileKind, check_folder, check_output, is_stream, own_descriptor
-from valuerepair.signals import check, holding
+from valuerepair.signals import holding, last_check
 
 
 def cache_folder(part: str) -> Path:
@@ -148,7 +148,7 @@ def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) 
             yield list(partials)
             check_kinds()  # the work may have taken hours
             for partial in partials:
-                _sync(partial)
+                sync(partial)
             for partial, target in partials.items():
                 if is_stream(target):
                     _pour(partial, target)
@@ -194,7 +194,8 @@ def _opened_stream(target: str | os.PathLike[str]) -> BinaryIO:
     return os.fdopen(os.dup(own), "wb")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until the file is on the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR)  # Windows syncs no file that is open for reading alone
     try:
         os.fsync(descriptor)
@@ -267,7 +268,7 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
     try:
         yield partial
         check_empty(target, out)
-        check()  # the same command again would find the folder full
+        last_check()
         os.rename(partial, target)
     except OSError as error:
         where = error.filename or out

@@ -11,6 +11,7 @@ open:
     looping  `left_to_loop`     is counted and wakes the loop, which reads `count` and ends as it sees fit; only
                                 `check` and waits raise, not `check_unless_looping` nor the end of a `held`
     ending   a signal in idle   changes nothing more; threads that would open something wait for the end
+    done     `last_check`       is ignored; the command only says what it made
 
 Programs that import the package keep Python's own handling in all states but looping, which the main thread of any
 program may enter.
@@ -70,6 +71,17 @@ def check() -> None:
     main thread, which ends the others."""
     if _count and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
+
+
+def last_check() -> None:
+    """As `check`, just before an output that is never replaced gets its name: a command ignores later signals.
+
+    If one still ended it, the same command would find its own output in the way.
+    """
+    if _is_installed:
+        for number in _NUMBERS:
+            signal.signal(number, signal.SIG_IGN)
+    check()
 
 
 def check_unless_looping() -> None:

@@ -19,7 +19,8 @@ from typing import Any
 from valuerepair import outputs
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
+from valuerepair.files import sync, written_whole
+from valuerepair.signals import last_check
 from valuerepair.store import schema
 from valuerepair.store.connect import LOGS
 from valuerepair.store.connection import StoreConnection
@@ -94,6 +95,8 @@ def merge(
                 _merge_new(sources, os.fspath(partial), merged, progress, strict)
                 if os.path.exists(target):
                     raise ValueRepairError(f"{target} was made by somebody else meanwhile; nothing was kept")
+                sync(partial)
+                last_check()
         else:
             _merge_into(sources, into, merged, progress, strict)
     _tell(merged)
