@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from valuerepair.chess.positions import Position
-from valuerepair.runs.allocation import KINDS, RANDOM_SHARE, Yields, choose, is_drawn, kinds_of
+from valuerepair.runs.allocation import GROUPS, RANDOM_SHARE, Yields, choose, groups_of, is_drawn
 from valuerepair.runs.neighbourhood import CHILD, GAME, PARENT
 from valuerepair.runs.planned import PlannedSearch, PlannedSearches
 from valuerepair.store.reached import NeighbourOutcome
@@ -16,37 +16,37 @@ from valuerepair.store.reached import NeighbourOutcome
 WHOLE = 1000.0
 
 
-def kind(step: str = PARENT, distance: int = 1, expected: float = 0.6, phase: int = 1, *, later: bool = False) -> int:
-    found = kinds_of([step], np.array([distance]), np.array([later]), np.array([expected]), np.array([phase]), 0.5)
+def group(step: str = PARENT, distance: int = 1, expected: float = 0.6, phase: int = 1, *, later: bool = False) -> int:
+    found = groups_of([step], np.array([distance]), np.array([later]), np.array([expected]), np.array([phase]), 0.5)
     return int(found[0])
 
 
-def test_every_word_of_a_kind_tells_it_from_others() -> None:
-    kinds = {
-        kind(), kind(CHILD), kind(distance=2), kind(distance=4), kind(expected=-0.6), kind(expected=0.1),
-        kind(phase=0), kind(GAME, 3), kind(GAME, 6), kind(GAME, 12), kind(GAME, 1, later=True),
+def test_every_property_of_a_group_tells_it_from_others() -> None:
+    groups = {
+        group(), group(CHILD), group(distance=2), group(distance=4), group(expected=-0.6), group(expected=0.1),
+        group(phase=0), group(GAME, 3), group(GAME, 6), group(GAME, 12), group(GAME, 1, later=True),
     }  # fmt: skip
-    assert len(kinds) == 11
-    assert kind(GAME, 3) == kind(GAME, 5)
-    assert all(0 <= k < KINDS for k in kinds)
+    assert len(groups) == 11
+    assert group(GAME, 3) == group(GAME, 5)
+    assert all(0 <= k < GROUPS for k in groups)
 
 
-def test_a_kind_with_much_evidence_has_its_own_rate_and_one_without_that_of_its_kin() -> None:
+def test_a_group_with_much_evidence_has_its_own_rate_and_one_without_that_of_its_kin() -> None:
     yields = Yields(WHOLE)
     for i in range(1000):
-        yields.add(kind(phase=1), found=i % 5 == 0, nodes=300)
-    assert yields.rates()[kind(phase=1)] == pytest.approx(0.2, abs=0.01)
-    assert yields.costs()[kind(phase=1)] == pytest.approx(300, rel=0.02)
-    # Nothing of the kind in another phase is known: what is known of the step speaks for it.
-    assert yields.rates()[kind(phase=2)] == pytest.approx(0.2, abs=0.02)
-    # A kind of another expected disagreement has its prior.
-    assert yields.rates()[kind(expected=0.05)] == pytest.approx(0.04)
+        yields.add(group(phase=1), found=i % 5 == 0, nodes=300)
+    assert yields.rates()[group(phase=1)] == pytest.approx(0.2, abs=0.01)
+    assert yields.costs()[group(phase=1)] == pytest.approx(300, rel=0.02)
+    # Nothing of the group in another phase is known: what is known of the step speaks for it.
+    assert yields.rates()[group(phase=2)] == pytest.approx(0.2, abs=0.02)
+    # A group of another expected disagreement has its prior.
+    assert yields.rates()[group(expected=0.05)] == pytest.approx(0.04)
 
 
 def test_the_last_level_is_the_mean_of_a_beta_posterior() -> None:
     """With the mean of the level above as prior, worth eight searches."""
     yields = Yields(WHOLE)
-    one, other = kind(phase=0), kind(phase=1)
+    one, other = group(phase=0), group(phase=1)
     for i in range(10):
         yields.add(one, found=i < 7, nodes=100)
         yields.add(other, found=i < 2, nodes=100)

@@ -1,8 +1,8 @@
-"""Where to look next: what searches of each kind of neighbour brought so far, and which ones to make now.
+"""Where to look next: what searches of each group of neighbours brought so far, and which ones to make now.
 
-A kind is a step and a distance, and how far the net's value of the neighbour is from the source's deep value, if that
-still holds there: the net has evaluated a neighbour before anything is searched. What is known of a kind is a Beta
-posterior, whose prior is the posterior of the kind without its last word; and so on up to the first.
+A group of neighbours has in common how far the net's Q is from the source's deep Q, if that still holds there (the net
+has evaluated a neighbour before anything is searched), then step, distance, which way the net errs, and phase. Its rate
+of candidates has a Beta posterior, whose prior is that of the group without the last of these, and so on to the first.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _PRIOR_WEIGHT, _LEVEL_WEIGHT = 4.0, 8.0
 # than with ten, and the roots count for a tenth more.
 _LARGE_FAMILY = 2.0
 _STEP_CODES = {PARENT: 0, CHILD: 1, GAME: 2, LINE: 3}
-_DISTANCES = 4
-# How many kinds there are of each word: expected disagreement, step, distance, which way the net errs, phase.
-_WIDTHS = (len(_BORDERS) + 1, len(_STEP_CODES), _DISTANCES, 2, 3)
-KINDS = int(np.prod(_WIDTHS))
+_DISTANCE_BANDS = 4
+# How many values each property of a group has: expected disagreement, step, distance, which way the net errs, phase.
+_WIDTHS = (len(_BORDERS) + 1, len(_STEP_CODES), _DISTANCE_BANDS, 2, 3)
+GROUPS = int(np.prod(_WIDTHS))
 
 
-def kinds_of(
+def groups_of(
     steps: Sequence[str],
     distance: Ids,
     later: NDArray[np.bool_],
@@ -45,51 +45,52 @@ def kinds_of(
     phase: Ids,
     threshold: float,
 ) -> Ids:
-    """[n] the kinds of neighbours; `expected` is the net's Q less the Q that is expected of the neighbour."""
+    """[n] the groups of neighbours; `expected` is the net's Q less the Q that is expected of the neighbour."""
     step = np.array([_STEP_CODES[step] for step in steps], np.int64)
-    group = np.where(step == _STEP_CODES[GAME], np.searchsorted((5, 8), distance, side="left"), np.minimum(distance, 3))
-    group = np.where(step == _STEP_CODES[PARENT], np.searchsorted((1, 2, 4), distance), group)
-    group = np.where(later, _DISTANCES - 1, group)
-    bucket = np.searchsorted(_BORDERS, np.abs(expected) / threshold, side="right")
-    words = (bucket, step, group, (expected > 0).astype(np.int64), phase)
-    return np.asarray(np.ravel_multi_index(words, _WIDTHS), np.int64)
+    distance_band = np.minimum(distance, 3)
+    distance_band = np.where(step == _STEP_CODES[GAME], np.searchsorted((5, 8), distance, side="left"), distance_band)
+    distance_band = np.where(step == _STEP_CODES[PARENT], np.searchsorted((1, 2, 4), distance), distance_band)
+    distance_band = np.where(later, _DISTANCE_BANDS - 1, distance_band)
+    error_band = np.searchsorted(_BORDERS, np.abs(expected) / threshold, side="right")
+    properties = (error_band, step, distance_band, (expected > 0).astype(np.int64), phase)
+    return np.asarray(np.ravel_multi_index(properties, _WIDTHS), np.int64)
 
 
 class Yields:
-    """What searches of each kind brought: `tried`, candidates found and nodes spent, kind by kind.
+    """What searches brought, by group: how many were `tried`, candidates `found`, `nodes` spent, float64[GROUPS] each.
 
     `whole` are the nodes of a whole search.
     """
 
     def __init__(self, whole: float) -> None:
-        self.tried, self.found, self.nodes = np.zeros((3, KINDS))
+        self.tried, self.found, self.nodes = np.zeros((3, GROUPS))
         self._whole = whole
 
-    def add(self, kind: int, *, found: bool, nodes: int) -> None:
+    def add(self, group: int, *, found: bool, nodes: int) -> None:
         """Counts a search."""
-        self.tried[kind] += 1
-        self.found[kind] += found
-        self.nodes[kind] += nodes
+        self.tried[group] += 1
+        self.found[group] += found
+        self.nodes[group] += nodes
 
     def rates(self) -> Floats:
-        """[KINDS] expected candidates of one search."""
-        return self._down(self.found, np.array(_PRIOR_RATES))
+        """[GROUPS] expected candidates of one search."""
+        return self._posterior_means(self.found, np.array(_PRIOR_RATES))
 
     def costs(self) -> Floats:
-        """[KINDS] expected nodes of one search."""
-        return self._down(self.nodes, self._whole * (0.1 + 0.9 * np.array(_PRIOR_RATES)))
+        """[GROUPS] expected nodes of one search."""
+        return self._posterior_means(self.nodes, self._whole * (0.1 + 0.9 * np.array(_PRIOR_RATES)))
 
     def expected(self) -> Floats:
-        """[KINDS] expected candidates a node."""
+        """[GROUPS] expected candidates a node."""
         return self.rates() / self.costs()
 
-    def _down(self, sums: Floats, prior: Floats) -> Floats:
-        """Posterior means, level by level; a kind without data has the mean of its first words."""
+    def _posterior_means(self, sums: Floats, prior: Floats) -> Floats:
+        """Posterior means, property by property; a group without data has the mean of the larger one it is part of."""
         weight, mean = _PRIOR_WEIGHT, prior
         for level in range(1, len(_WIDTHS) + 1):
             count = int(np.prod(_WIDTHS[:level]))
-            mine, tried = (column.reshape(count, -1).sum(1) for column in (sums, self.tried))
-            mean = (mine + weight * np.repeat(mean, count // len(mean))) / (tried + weight)
+            total, tried = (column.reshape(count, -1).sum(1) for column in (sums, self.tried))
+            mean = (total + weight * np.repeat(mean, count // len(mean))) / (tried + weight)
             weight = _LEVEL_WEIGHT
         return mean
 

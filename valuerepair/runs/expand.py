@@ -28,7 +28,7 @@ from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.oracle import Climb, DeepFailure
 from valuerepair.question import Question, is_candidate
-from valuerepair.runs.allocation import Yields, is_drawn, kinds_of, uniform
+from valuerepair.runs.allocation import Yields, groups_of, is_drawn, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.frontier import Frontier, Waiting, take_values
@@ -210,7 +210,7 @@ class _Expanding(SearchLoop[int]):
         while not signals.count() and not self._over and self._may_plan:
             self._plan()
         while (entry := self._searches.next) is not None and len(self._searching) < self._oracle.capacity:
-            if self._ladder is None or entry.kind is None:
+            if self._ladder is None or entry.group is None:
                 future: Future[Any] = self._oracle.submit(entry.position)
             elif self._ladder.is_ready(entry.position_id):
                 future = self._ladder.climb(entry.position_id, entry.position, entry.net_q, entry.net_best)
@@ -316,7 +316,7 @@ class _Expanding(SearchLoop[int]):
 
     @property
     def _costs(self) -> NDArray[np.float64]:
-        """The nodes that a search of each kind is expected to cost; as long as none is known, those of a whole one."""
+        """The nodes that a search of each group is expected to cost; as long as none is known, those of a whole one."""
         costs = self._yields.costs()
         return costs if self._start.tally.nodes else np.full_like(costs, self._whole)
 
@@ -327,8 +327,8 @@ class _Expanding(SearchLoop[int]):
         if options.positions is not None:
             count = min(count, max(options.positions - tally.planned, 0))
         if options.nodes is not None:
-            of_kinds = self._costs
-            ahead = sum(self._whole if entry.kind is None else of_kinds[entry.kind] for entry in self._searches)
+            of_groups = self._costs
+            ahead = sum(self._whole if entry.group is None else of_groups[entry.group] for entry in self._searches)
             left = options.nodes - tally.nodes - ahead - before
             count = min(count, int((np.cumsum(costs) <= left).sum()))
         return count
@@ -336,8 +336,8 @@ class _Expanding(SearchLoop[int]):
     def _choose(self, audits: int) -> list[PlannedSearch]:
         """The neighbours to search now, beside so many audits; they go into the store."""
 
-        def affordable(kinds: NDArray[np.int64]) -> int:
-            return self._affordable(self._costs[kinds], audits * self._whole)
+        def affordable(groups: NDArray[np.int64]) -> int:
+            return self._affordable(self._costs[groups], audits * self._whole)
 
         chosen = self._frontier.choose(self._yields.expected(), self._size - audits, self._placed, affordable)
         if chosen is None:
@@ -351,7 +351,7 @@ class _Expanding(SearchLoop[int]):
                 float(chosen.judged[i]),
                 float(chosen.values.q[i]),
                 int(chosen.values.best_move[i]),
-                int(chosen.kind[i]),
+                int(chosen.group[i]),
                 int(chosen.root[i]),
                 int(chosen.round[i]),
             )
@@ -378,8 +378,8 @@ class _Expanding(SearchLoop[int]):
             assert entry.outcome is not None
             found = self._note(entry, entry.outcome)
             nodes, hits = nodes + entry.outcome.nodes, hits + found
-            if entry.kind is not None and entry.outcome.failed is None:
-                self._yields.add(entry.kind, found=found, nodes=entry.outcome.nodes)
+            if entry.group is not None and entry.outcome.failed is None:
+                self._yields.add(entry.group, found=found, nodes=entry.outcome.nodes)
             if found:
                 self._sources.add(entry.position_id, entry.root, entry.round)
         if batch:
@@ -445,7 +445,7 @@ class _Expanding(SearchLoop[int]):
             near.batch,
             found,
             judged,
-            kinds_of(near.step, near.distance, near.later, expected, phase, threshold),
+            groups_of(near.step, near.distance, near.later, expected, phase, threshold),
             np.array([is_drawn(key) for key in near.batch.key.tolist()], np.bool_),
             np.array([source.root_id for source in of], np.int64),
             np.array([source.position_id for source in of], np.int64),

@@ -21,13 +21,13 @@ CAPACITY = 16_384
 @dataclass(frozen=True)
 class Waiting:
     """n neighbours as columns: their positions (`batch`), the net's `values`, its Q as the question has it (`judged`,
-    float64[n], calibrated or not), their `kind` (`allocation.kinds_of`), whether they were `drawn` at random, and how
+    float64[n], calibrated or not), their `group` (`allocation.groups_of`), whether they were `drawn` at random, and how
     they were reached (`root` to `round`, as in the store's table ``expanded``)."""
 
     batch: PositionBatch
     values: NetValues
     judged: NDArray[np.float64]
-    kind: NDArray[np.int64]
+    group: NDArray[np.int64]
     drawn: NDArray[np.bool_]
     root: NDArray[np.int64]
     parent: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Waiting:
     round: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.group)
 
     def take(self, rows: NDArray[np.int64]) -> Waiting:
         """The given rows, in the given order."""
@@ -71,7 +71,7 @@ class Frontier:
         return int(self._is_waiting.sum())
 
     def add(self, neighbours: Waiting, expected: NDArray[np.float64]) -> None:
-        """Adds neighbours. Beyond `CAPACITY`, drops those of the kinds with the least `expected` yield."""
+        """Adds neighbours. Beyond `CAPACITY`, drops those of the groups with the least `expected` yield."""
         if self._waiting is None:
             self._waiting, self._is_waiting = neighbours, np.ones(len(neighbours), np.bool_)
         else:
@@ -85,7 +85,7 @@ class Frontier:
         assert self._waiting is not None
         drawn = np.flatnonzero(self._waiting.drawn)[: round(RANDOM_SHARE * CAPACITY)]
         best = np.flatnonzero(~self._waiting.drawn)
-        best = best[np.argsort(-expected[self._waiting.kind[best]], kind="stable")][: CAPACITY - len(drawn)]
+        best = best[np.argsort(-expected[self._waiting.group[best]], kind="stable")][: CAPACITY - len(drawn)]
         self._waiting = self._waiting.take(np.sort(np.concatenate([drawn, best])))
         self._is_waiting = np.ones(len(self._waiting), np.bool_)
 
@@ -94,8 +94,8 @@ class Frontier:
     ) -> Waiting | None:
         """Takes out the next neighbours to search, at most `count`, in order; those whose key is in `met` are dropped.
 
-        `expected` are the candidates per node, by kind. `affordable` takes the kinds of the chosen neighbours and says
-        how many of them, from the first on, may be searched. Returns None if that leaves no neighbour.
+        `expected` are the candidates per node, by group. `affordable` takes the groups of the chosen neighbours and
+        says how many of them, from the first on, may be searched. Returns None if that leaves no neighbour.
         """
         if self._waiting is None or count < 1:
             return None
@@ -108,8 +108,8 @@ class Frontier:
         root = self._waiting.root[rows]
         family = np.array([self.families[number] for number in root.tolist()], np.int64)
         drawn = self._waiting.drawn[rows]
-        chosen = rows[choose(expected[self._waiting.kind[rows]], drawn, root, family, count)]
-        chosen = chosen[: affordable(self._waiting.kind[chosen])]
+        chosen = rows[choose(expected[self._waiting.group[rows]], drawn, root, family, count)]
+        chosen = chosen[: affordable(self._waiting.group[chosen])]
         if not len(chosen):
             return None
         self._is_waiting[chosen] = False

@@ -20,8 +20,8 @@ _LARGEST, _SMALL = 2.0, 4.0
 class PlannedSearch:
     """A position that is searched, or was.
 
-    `judged` is the net's Q as the question takes it, `net_best` its move; `kind` is that of `allocation.kinds_of`, None
-    for an audit of what was inferred. `root` is the sampled candidate that it was reached from, in round `round`;
+    `judged` is the net's Q as the question takes it, `net_best` its move; `group` is that of `allocation.groups_of`,
+    None for an audit of what was inferred. `root` is the sampled candidate that it was reached from, in round `round`;
     `outcome` is None until the position has one.
     """
 
@@ -30,7 +30,7 @@ class PlannedSearch:
     judged: float
     net_q: float
     net_best: int
-    kind: int | None
+    group: int | None
     root: int
     round: int
     outcome: NeighbourOutcome | None = None
