@@ -24,7 +24,7 @@ from valuerepair.signals import last_check
 from valuerepair.store import schema
 from valuerepair.store.connect import LOGS
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.merge_rows import Parts, add_catalogue, add_positions, merge_values
+from valuerepair.store.merge_rows import Sources, add_catalogue, add_positions, merge_values
 from valuerepair.store.merge_sources import RULES, SCREENED, SourceStore, address_of, open_sources
 from valuerepair.store.store import Store
 
@@ -150,7 +150,7 @@ def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progre
         connection.execute("PRAGMA synchronous = OFF")
         schema.migrate(connection, path)
         with _workspace(connection, path):
-            _merge(Parts(connection, sources), merged, progress)
+            _merge(Sources(connection, sources), merged, progress)
             _finish(sources, merged, strict)
     finally:
         connection.close()
@@ -171,18 +171,18 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
     with Store.open(into, write=True) as store, _workspace(store.connection, into):
         connection = store.connection
         # Attached before the transaction begins, and as long as it lasts.
-        parts = Parts(connection, sources)
-        parts.use(0)
+        attached = Sources(connection, sources)
+        attached.use(0)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _merge(parts, merged, progress)
+            _merge(attached, merged, progress)
             _finish(sources, merged, strict)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:  # SQLite may have taken it back by itself
                 connection.execute("ROLLBACK")
             raise
-        connection.execute("DETACH part")
+        connection.execute("DETACH source")
         connection.path, connection.schema = into, "main"
 
 
@@ -204,21 +204,21 @@ def _workspace(connection: StoreConnection, target: str) -> Iterator[None]:
                 connection.execute("DETACH work")
 
 
-def _merge(parts: Parts, merged: Merged, progress: Progress) -> None:
-    connection = parts.connection
+def _merge(sources: Sources, merged: Merged, progress: Progress) -> None:
+    connection = sources.connection
     before = _counts(connection, "main")
     total = 0
-    for number in range(len(parts.sources)):
-        counts = _counts(connection, parts.use(number))
+    for number in range(len(sources.stores)):
+        counts = _counts(connection, sources.use(number))
         connection.check_numbers()
         total += sum(counts[table] for table in ("positions", SCREENED.table, *(rule.table for rule in RULES)))
     progress.set_total((progress.total or 0) + total)
-    add_catalogue(parts)
-    several, example = add_positions(parts, progress.advance)
+    add_catalogue(sources)
+    several, example = add_positions(sources, progress.advance)
     if several:
         merged.found(HISTORY, several, example)
-    for number in range(len(parts.sources)):
-        parts.use(number)
+    for number in range(len(sources.stores)):
+        sources.use(number)
         merge_values(connection, progress.advance, merged.found)
     merged.rows = _counts(connection, "main")
     merged.added = {table: count - before[table] for table, count in merged.rows.items()}

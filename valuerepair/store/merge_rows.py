@@ -24,7 +24,7 @@ _SAME_ROW = {
     "games": "d.source = s.source AND d.number = s.number AND d.digest = s.digest",
 }
 # The temporary tables, which `_create` makes in the file that is attached as ``work``. ``main`` is the merged store,
-# ``part`` the source that is attached. Where no other one is named, `_map_numbers` fills a map.
+# ``source`` the source that is attached. Where no other one is named, `_map_numbers` fills a map.
 _MAP = "(src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)"
 _WORK = {
     # Made anew for each source: the number of something in the source, and in the merged store.
@@ -38,7 +38,7 @@ _WORK = {
     # Made anew for each source: what left a ladder in one of the two stores and is settled by the other (`_settle`).
     "settled_main": "(net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
     "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
-    "settled_part": "(oracle_id INTEGER, position_id INTEGER, PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",
+    "settled_source": "(oracle_id INTEGER, position_id INTEGER, PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",
     # Made once: the positions that stores have with different cells (`_add_new`).
     "contested": "(key INTEGER PRIMARY KEY)",
     # The row of a contested position in a store, by the number of the source, -1 for the merged store; the row that is
@@ -58,37 +58,37 @@ def _create(connection: StoreConnection, *names: str) -> None:
         connection.execute(f"CREATE TABLE work.{name} {_WORK[name]}")
 
 
-class Parts:
-    """The sources of a merge; one at a time is attached to the merged store's connection, as ``part``.
+class Sources:
+    """The sources of a merge; one at a time is attached to the merged store's connection, as ``source``.
 
     SQLite attaches and detaches only outside of a transaction.
     """
 
-    def __init__(self, connection: StoreConnection, sources: Sequence[SourceStore]) -> None:
-        self.connection, self.sources = connection, sources
+    def __init__(self, connection: StoreConnection, stores: Sequence[SourceStore]) -> None:
+        self.connection, self.stores = connection, stores
         self._attached: int | None = None
 
     def use(self, number: int) -> str:
         """Attaches a source; returns its name in SQL."""
         if self._attached != number:
             if self._attached is not None:
-                self.connection.execute("DETACH part")
+                self.connection.execute("DETACH source")
             self._attached = None
-            self.connection.execute("ATTACH ? AS part", (self.sources[number].address,))
+            self.connection.execute("ATTACH ? AS source", (self.stores[number].address,))
             self._attached = number
-            self.connection.path, self.connection.schema = self.sources[number].path, "part"
-        return "part"
+            self.connection.path, self.connection.schema = self.stores[number].path, "source"
+        return "source"
 
 
-def add_catalogue(parts: Parts) -> None:
+def add_catalogue(sources: Sources) -> None:
     """Adds the runs, nets, oracles and screens of all sources to the store that is ``main``."""
-    connection = parts.connection
+    connection = sources.connection
     runs: dict[str, tuple[Any, ...]] = {}
     nets: dict[tuple[str, str], tuple[Any, ...]] = {}
     oracles: dict[str, tuple[Any, ...]] = {}
     screens: dict[tuple[str, str], tuple[int, int]] = {}
-    for number in range(-1, len(parts.sources)):
-        schema = "main" if number < 0 else parts.use(number)
+    for number in range(-1, len(sources.stores)):
+        schema = "main" if number < 0 else sources.use(number)
         for row in connection.execute(f"SELECT {_RUN} FROM {schema}.runs"):
             runs[row[0]] = max(runs.get(row[0], row), row, key=_run_order)
         for row in connection.execute(f"SELECT {_NET} FROM {schema}.nets"):
@@ -100,7 +100,7 @@ def add_catalogue(parts: Parts) -> None:
     _insert(connection, "runs", _RUN, sorted(runs.values(), key=lambda run: (run[5], run[0])), "identity")
     _insert(connection, "nets", _NET, sorted(nets.values()), "sha256, history_fill")
     _insert(connection, "oracles", _ORACLE, sorted(oracles.values(), key=lambda row: (row[1], row[0])), "digest")
-    _add_screens(parts, screens)
+    _add_screens(sources, screens)
 
 
 def _run_order(run: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -137,13 +137,13 @@ def _screen_digest(row: tuple[Any, ...]) -> str:
     return hashlib.sha256(repr(row[1:]).encode()).hexdigest()
 
 
-def _add_screens(parts: Parts, screens: dict[tuple[str, str], tuple[int, int]]) -> None:
+def _add_screens(sources: Sources, screens: dict[tuple[str, str], tuple[int, int]]) -> None:
     """Adds screens in the order in which they were fitted; the last one is then in use."""
-    connection = parts.connection
+    connection = sources.connection
     for _, (source, number) in sorted(screens.items()):
         if source < 0:
             continue
-        row = _screen_rows(connection, parts.use(source), number).fetchone()
+        row = _screen_rows(connection, sources.use(source), number).fetchone()
         marks = ", ".join("?" * len(row[4:]))
         connection.execute(
             f"INSERT INTO main.screens (net_id, oracle_id, {_SCREEN}) SELECT n.id, o.id, {marks} "
@@ -161,10 +161,10 @@ def _map_numbers(connection: StoreConnection) -> None:
     for table, same_row in _SAME_ROW.items():
         # CROSS JOIN has SQLite scan the source and use the index of the merged store.
         connection.execute(
-            f"INSERT INTO work.{table} SELECT s.id, d.id FROM part.{table} s CROSS JOIN main.{table} d ON {same_row}"
+            f"INSERT INTO work.{table} SELECT s.id, d.id FROM source.{table} s CROSS JOIN main.{table} d ON {same_row}"
         )
     screens = {_screen_digest(row): row[0] for row in _screen_rows(connection, "main")}
-    rows = [(row[0], screens[_screen_digest(row)]) for row in _screen_rows(connection, "part")]
+    rows = [(row[0], screens[_screen_digest(row)]) for row in _screen_rows(connection, "source")]
     connection.executemany("INSERT INTO work.screens VALUES (?, ?)", rows)
 
 
@@ -194,25 +194,25 @@ FROM work.contested k CROSS JOIN {s}.positions p ON p.key = k.key JOIN {s}.games
 _VALUES = ("net_values", "priors", "deep_values", "failures", "screened", "expanded")
 
 
-def add_positions(parts: Parts, advance: Callable[[int], None]) -> tuple[int, str]:
+def add_positions(sources: Sources, advance: Callable[[int], None]) -> tuple[int, str]:
     """Adds the games and positions of all sources.
 
     Returns how many positions had several histories, and the FEN of one of them.
     """
-    connection = parts.connection
+    connection = sources.connection
     _create(connection, "contested", "claims", "winners", "stale")
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM main.positions").fetchone()
-    for number in range(len(parts.sources)):
-        parts.use(number)
+    for number in range(len(sources.stores)):
+        sources.use(number)
         _add_games(connection)
         _map_numbers(connection)
         (empty,) = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM main.positions)").fetchone()
-        for low, high, count in _id_ranges(connection, "part.positions"):
+        for low, high, count in _id_ranges(connection, "source.positions"):
             _add_new(connection, low, high, first=bool(empty))
             advance(count)
         if not empty:
             _settle_kinds(connection)
-    return _settle_contested(parts, newest)
+    return _settle_contested(sources, newest)
 
 
 def _id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, int, int]]:
@@ -229,9 +229,9 @@ def _id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, i
 
 def _add_games(connection: StoreConnection) -> None:
     names = "source, number, digest, byte_offset, white, black, event, date, result, headers"
-    for low, high, _ in _id_ranges(connection, "part.games"):
+    for low, high, _ in _id_ranges(connection, "source.games"):
         connection.execute(
-            f"INSERT OR IGNORE INTO main.games ({names}) SELECT {names} FROM part.games WHERE id > ? AND id <= ? "
+            f"INSERT OR IGNORE INTO main.games ({names}) SELECT {names} FROM source.games WHERE id > ? AND id <= ? "
             "ORDER BY id",
             (low, high),
         )
@@ -241,7 +241,7 @@ def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -
     """Adds positions that are new, and notes those that the merged store has with other cells as contested."""
     columns = [row[1] for row in connection.execute("PRAGMA main.table_info(positions)") if row[1] != "id"]
     cells = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
-    rows = "part.positions s CROSS JOIN work.games g ON g.src = s.game_id CROSS JOIN work.runs r ON r.src = s.run_id"
+    rows = "source.positions s CROSS JOIN work.games g ON g.src = s.game_id CROSS JOIN work.runs r ON r.src = s.run_id"
     both, in_range = f"{rows} CROSS JOIN main.positions d ON d.key = s.key", "s.id > ? AND s.id <= ?"
     if not first:
         differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in (*HISTORY, *_OF_GAME))
@@ -271,7 +271,7 @@ def _settle_kinds(connection: StoreConnection) -> None:
     """Keeps the first of `KINDS` if stores disagree: a position that occurred in a game of one store is a game's."""
     rank = " ".join(f"WHEN '{kind}' THEN {place}" for place, kind in enumerate(KINDS))
     connection.execute(
-        "UPDATE main.positions SET kind = s.kind FROM part.positions s "
+        "UPDATE main.positions SET kind = s.kind FROM source.positions s "
         "WHERE main.positions.kind IS NOT 'game' AND s.key = main.positions.key AND s.kind NOT NULL "
         f"AND CASE s.kind {rank} END < CASE main.positions.kind {rank} ELSE {len(KINDS)} END"
     )
@@ -280,19 +280,19 @@ def _settle_kinds(connection: StoreConnection) -> None:
 # -- positions of several stores --------------------------------------------------------------------------------------
 
 
-def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
+def _settle_contested(sources: Sources, newest: int) -> tuple[int, str]:
     """Gives each contested position the row of one store. `newest` is the last id of the merged store before the merge.
 
     Returns how many positions had several histories, and the FEN of one of them.
     """
-    connection = parts.connection
+    connection = sources.connection
     if not connection.execute("SELECT EXISTS (SELECT 1 FROM work.contested)").fetchone()[0]:
         return 0, ""
     if newest:
         # Only the rows that the merged store had before are claims of its own.
         connection.execute(_CLAIM.format(s="main") + " WHERE p.id <= :newest", {"number": -1, "newest": newest})
-    for number in range(len(parts.sources)):
-        schema = parts.use(number)
+    for number in range(len(sources.stores)):
+        schema = sources.use(number)
         connection.execute(_CLAIM.format(s=schema), {"number": number})
     connection.execute(
         "INSERT INTO work.winners SELECT key, number FROM (SELECT key, number, row_number() OVER "
@@ -302,8 +302,8 @@ def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
     count, example = connection.execute(
         f"SELECT count(*), min(fen) FROM (SELECT min(fen) AS fen FROM work.claims GROUP BY key HAVING {several})"
     ).fetchone()
-    for number in range(len(parts.sources)):
-        parts.use(number)
+    for number in range(len(sources.stores)):
+        sources.use(number)
         _map_numbers(connection)
         _take_over(connection, number, newest)
     if connection.execute("SELECT EXISTS (SELECT 1 FROM work.stale)").fetchone()[0]:
@@ -314,7 +314,7 @@ def _settle_contested(parts: Parts, newest: int) -> tuple[int, str]:
 
 def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
     """Gives positions the rows of this source where it won; notes those whose old values had another history."""
-    won = "work.winners w CROSS JOIN part.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
+    won = "work.winners w CROSS JOIN source.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
     differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
     connection.execute(
         f"INSERT INTO work.stale SELECT d.id FROM {won} WHERE w.number = ? AND d.id <= ? AND ({differs})",
@@ -324,7 +324,7 @@ def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
     cells = [*(f"s.{name}" for name in same_name), "(SELECT dst FROM work.games WHERE src = s.game_id)"]
     connection.execute(
         f"UPDATE main.positions SET ({', '.join(same_name)}, game_id) = "
-        f"(SELECT {', '.join(cells)} FROM part.positions s WHERE s.key = main.positions.key) "
+        f"(SELECT {', '.join(cells)} FROM source.positions s WHERE s.key = main.positions.key) "
         "WHERE key IN (SELECT key FROM work.winners WHERE number = ?)",
         (number,),
     )
@@ -334,9 +334,9 @@ def _map_positions(connection: StoreConnection) -> None:
     """Fills the map of positions: those of the source whose history was kept."""
     _create(connection, "positions")
     same = " AND ".join(f"d.{name} = s.{name}" for name in HISTORY)
-    for low, high, _ in _id_ranges(connection, "part.positions"):
+    for low, high, _ in _id_ranges(connection, "source.positions"):
         connection.execute(
-            "INSERT INTO work.positions SELECT s.id, d.id FROM part.positions s CROSS JOIN main.positions d "
+            "INSERT INTO work.positions SELECT s.id, d.id FROM source.positions s CROSS JOIN main.positions d "
             f"ON d.key = s.key AND {same} WHERE s.id > ? AND s.id <= ?",
             (low, high),
         )
@@ -347,8 +347,8 @@ def _map_origins(connection: StoreConnection) -> None:
     _create(connection, "same_key")
     connection.execute(
         "INSERT INTO work.same_key SELECT s.id, d.id "
-        "FROM (SELECT root_id AS id FROM part.expanded UNION SELECT parent_id FROM part.expanded) e "
-        "CROSS JOIN part.positions s ON s.id = e.id CROSS JOIN main.positions d ON d.key = s.key"
+        "FROM (SELECT root_id AS id FROM source.expanded UNION SELECT parent_id FROM source.expanded) e "
+        "CROSS JOIN source.positions s ON s.id = e.id CROSS JOIN main.positions d ON d.key = s.key"
     )
 
 
@@ -367,13 +367,13 @@ INSERT INTO work.settled_main
 SELECT c.net_id, c.oracle_id, c.position_id FROM work.oracles o
 CROSS JOIN main.screened c ON c.oracle_id = o.dst AND c.cut_at NOT NULL
 CROSS JOIN main.positions p ON p.id = c.position_id
-CROSS JOIN part.positions s ON s.key = p.key
+CROSS JOIN source.positions s ON s.key = p.key
 CROSS JOIN work.positions m ON m.src = s.id
-WHERE {_SETTLES.format(s="part", oracle="o.src", position="s.id")}
+WHERE {_SETTLES.format(s="source", oracle="o.src", position="s.id")}
 """
-_SETTLED_PART = f"""
-INSERT OR IGNORE INTO work.settled_part
-SELECT o.dst, p.dst FROM part.screened c
+_SETTLED_SOURCE = f"""
+INSERT OR IGNORE INTO work.settled_source
+SELECT o.dst, p.dst FROM source.screened c
 CROSS JOIN work.oracles o ON o.src = c.oracle_id CROSS JOIN work.positions p ON p.src = c.position_id
 WHERE c.cut_at NOT NULL AND {_SETTLES.format(s="main", oracle="o.dst", position="p.dst")}
 """
@@ -399,9 +399,9 @@ def _settle(connection: StoreConnection) -> None:
 
     Both must be known before rows of the source are added, as these change the answer.
     """
-    _create(connection, "settled_main", "settled_part")
+    _create(connection, "settled_main", "settled_source")
     connection.execute(_SETTLED_MAIN)
-    connection.execute(_SETTLED_PART)
+    connection.execute(_SETTLED_SOURCE)
     settled = "(net_id, oracle_id, position_id) IN (SELECT net_id, oracle_id, position_id FROM work.settled_main)"
     connection.execute(
         f"UPDATE main.screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {settled}"
@@ -432,7 +432,7 @@ def _key_ranges(connection: StoreConnection, rule: Rule) -> Iterator[tuple[Any, 
     key, low = ", ".join(rule.key), None
     while True:
         beyond = "" if low is None else f"WHERE ({key}) > ({', '.join('?' * len(low))})"
-        inner = f"SELECT {key} FROM part.{rule.table} {beyond} ORDER BY {key} LIMIT {CHUNK}"
+        inner = f"SELECT {key} FROM source.{rule.table} {beyond} ORDER BY {key} LIMIT {CHUNK}"
         (count,) = connection.execute(f"SELECT count(*) FROM ({inner})", low or ()).fetchone()
         if not count:
             return
@@ -455,12 +455,12 @@ class _Merging:
             # Positions were also searched before there was a screen.
             kind = "LEFT" if column == "screen_id" else "CROSS"
             joins.append(f"{kind} JOIN work.{table} AS m_{column} ON m_{column}.src = n.{column}")
-        self._from = f"part.{rule.table} n {' '.join(joins)}"
+        self._from = f"source.{rule.table} n {' '.join(joins)}"
         self._new = {name: f"m_{name}.dst" if name in rule.mapped else f"n.{name}" for name in self._columns}
         self._kept = "TRUE"
         if rule is SCREENED:
             settled = (
-                "(n.cut_at NOT NULL AND EXISTS (SELECT 1 FROM work.settled_part p "
+                "(n.cut_at NOT NULL AND EXISTS (SELECT 1 FROM work.settled_source p "
                 "WHERE p.oracle_id = m_oracle_id.dst AND p.position_id = m_position_id.dst))"
             )
             self._new |= {name: f"CASE WHEN NOT {settled} THEN n.{name} END" for name in ("cut_at", "chance")}
