@@ -24,7 +24,7 @@ from valuerepair.question import Question
 from valuerepair.report.stats import sections, stats_lines, store_figures
 from valuerepair.store import families as stored
 from valuerepair.store import screening
-from valuerepair.store.screening import Ways
+from valuerepair.store.screening import PassageColumns
 from valuerepair.store.store import Store
 
 THRESHOLD = 0.55
@@ -47,14 +47,14 @@ def figures(path: Path) -> dict[str, Any]:
 def rows(path: Path) -> pd.DataFrame:
     """Each reached position with its two differences, by a query of its own."""
     query = """
-        SELECT e.*, n.q net_q, f.cp cp, f.mate mate, i.cp line_cp, i.mate line_mate FROM expanded e
+        SELECT e.*, n.q net_q, f.cp cp, f.mate mate, i.cp inferred_cp, i.mate inferred_mate FROM expanded e
         JOIN net_values n ON n.position_id = e.position_id
         LEFT JOIN deep_values f ON f.stage = 'expanded' AND f.position_id = e.position_id
         LEFT JOIN deep_values i ON i.stage = 'inferred' AND i.position_id = e.position_id
     """
     with Store.open(path) as store:
         found = pd.read_sql(query, store.connection)
-    for name, cp, mate in (("off", "cp", "mate"), ("guessed", "line_cp", "line_mate")):
+    for name, cp, mate in (("off", "cp", "mate"), ("inferred", "inferred_cp", "inferred_mate")):
         found[name] = [
             off_of(q, c, m, ALPHA) if c == c or m == m else np.nan
             for q, c, m in zip(found["net_q"], found[cp].astype(float), found[mate].astype(float), strict=True)
@@ -93,11 +93,11 @@ def test_inferred_candidates_are_confirmed_by_searches_of_the_same_sign(
     figures: dict[str, Any], rows: pd.DataFrame
 ) -> None:
     told = figures["expanded"]["inferred"]
-    known = rows[rows["guessed"].notna()]
-    guessed = known[known["guessed"] >= THRESHOLD]
-    audited = guessed[guessed["off"].notna()]
-    assert (told["positions"], told["candidates"], told["audited"]) == (len(known), len(guessed), len(audited))
-    assert told["unsearched"] == len(guessed) - len(audited)
+    known = rows[rows["inferred"].notna()]
+    inferred = known[known["inferred"] >= THRESHOLD]
+    audited = inferred[inferred["off"].notna()]
+    assert (told["positions"], told["candidates"], told["audited"]) == (len(known), len(inferred), len(audited))
+    assert told["unsearched"] == len(inferred) - len(audited)
     assert 0 < told["confirmed"] <= (audited["off"] >= THRESHOLD).sum()
     assert told["precision"] == told["confirmed"] / told["audited"]
     # Positions of one root are alike: the interval is at least as wide as if they were not.
@@ -109,7 +109,7 @@ def test_inferred_candidates_are_confirmed_by_searches_of_the_same_sign(
 def test_roots_count_as_scipys_entropy_says(figures: dict[str, Any], rows: pd.DataFrame, path: Path) -> None:
     with Store.open(path) as store:
         sampled = store.candidates(ASKED)["position_id"].tolist()
-    value = rows["off"].where(rows["off"].notna(), rows["guessed"])
+    value = rows["off"].where(rows["off"].notna(), rows["inferred"])
     sizes = pd.Series([*sampled, *rows.loc[value >= THRESHOLD, "root_id"]]).value_counts().to_numpy()
     told = figures["expanded"]["roots"]
     assert (told["candidates"], told["roots"], told["sampled"]) == (sizes.sum(), len(sizes), len(sampled))
@@ -207,12 +207,12 @@ class World:
         n = ROOTS * EACH
         self.drawn = dice.random(n) < 0.25
         root_rate = dice.beta(2.5, 7.5, ROOTS).repeat(EACH)  # those of one root are alike
-        self.hit = dice.random(n) < np.where(self.drawn, root_rate, 0.7)
-        left = (dice.random(n) < np.where(self.hit, 0.03, 0.8)) & ladder
+        self.misjudged = dice.random(n) < np.where(self.drawn, root_rate, 0.7)
+        left = (dice.random(n) < np.where(self.misjudged, 0.03, 0.8)) & ladder
         self.audited = left & (dice.random(n) < 0.1)
         self.searched = ~left | self.audited
         nothing = np.full(n, np.nan)
-        cp = np.where(self.hit, -400.0, 0.0)
+        cp = np.where(self.misjudged, -400.0, 0.0)
         self.columns: dict[str, NDArray[Any]] = {
             "position_id": np.arange(n) + 1000, "root_id": np.repeat(np.arange(ROOTS), EACH),
             "step": np.full(n, stored.STEPS.index("child")), "distance": dice.integers(1, 4, n),
@@ -220,18 +220,18 @@ class World:
             "run_id": np.ones(n, np.int64), "drawn": self.drawn, "cut_at": np.where(left, 1000.0, np.nan),
             "probability": np.where(left, 0.1, 1.0), "nodes": np.full(n, 100), "net_q": np.zeros(n),
             "searched": self.searched, "inferred": np.zeros(n, bool),
-            **{f"line_{name}": nothing for name in ("cp", "mate", "w", "d", "l", "q")},
-            **{f"search_{name}": nothing for name in ("mate", "w", "d", "l", "q")},
-            "search_cp": np.where(self.searched, cp, np.nan),
+            **{f"inferred_{name}": nothing for name in ("cp", "mate", "w", "d", "l", "q")},
+            **{f"searched_{name}": nothing for name in ("mate", "w", "d", "l", "q")},
+            "searched_cp": np.where(self.searched, cp, np.nan),
         }  # fmt: skip
 
-    def told(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    def figures(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         empty = np.empty(0, np.int64)
         monkeypatch.setattr(stored, "any_reached", lambda *_: True)
         monkeypatch.setattr(stored, "reached", lambda *_: self.columns)
         monkeypatch.setattr(stored, "left_nothing", lambda *_: False)
-        ways = Ways(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
-        monkeypatch.setattr(screening, "ways", lambda *_: ways)
+        no_passages = PassageColumns(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
+        monkeypatch.setattr(screening, "passage_columns", lambda *_: no_passages)
         sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0)}
         sampled |= {"nodes": empty, "game_id": empty}
         found = families.figures(None, (1, 1), ALPHA, ASKED, sampled)  # type: ignore[arg-type]
@@ -247,7 +247,7 @@ def test_rates_of_drawn_positions_are_not_bent_by_what_was_chosen(
 ) -> None:
     covered, rates = 0, []
     for seed in range(150):
-        row = World(seed, ladder=ladder).told(monkeypatch)
+        row = World(seed, ladder=ladder).figures(monkeypatch)
         assert row["rated_of"] == "drawn"
         covered += row["low"] <= TRUE_RATE <= row["high"]
         rates.append(row["rate"])
@@ -258,7 +258,7 @@ def test_rates_of_drawn_positions_are_not_bent_by_what_was_chosen(
 def test_where_too_few_were_drawn_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(0, ladder=False)
     world.columns["drawn"] = np.arange(ROOTS * EACH) < families.LEAST_DRAWN - 1
-    row = world.told(monkeypatch)
+    row = world.figures(monkeypatch)
     assert row["rated_of"] == "chosen"
     assert row["rate"] > 0.45
 
@@ -268,7 +268,7 @@ def test_where_nothing_was_chosen_a_few_drawn_ones_are_enough(monkeypatch: pytes
     world = World(0, ladder=False)
     world.columns = {name: column[:12] for name, column in world.columns.items()}
     world.columns["drawn"][:] = True
-    row = world.told(monkeypatch)
+    row = world.figures(monkeypatch)
     assert (row["rated_of"], row["rated"]) == ("all", 12)
     assert row["low"] < row["rate"] < row["high"]
 
@@ -276,8 +276,8 @@ def test_where_nothing_was_chosen_a_few_drawn_ones_are_enough(monkeypatch: pytes
 def test_what_was_cut_without_an_audit_leaves_the_rate_open(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(0, ladder=True)
     world.columns["searched"] &= ~world.audited
-    world.columns["search_cp"][world.audited] = np.nan
-    row = world.told(monkeypatch)
+    world.columns["searched_cp"][world.audited] = np.nan
+    row = world.figures(monkeypatch)
     assert (row["rate"], row["rated"]) == (None, 0)
     assert row["cut"] > 0
 

@@ -17,7 +17,7 @@ from valuerepair.screening.recall import figures, one_line
 from valuerepair.store import screening
 from valuerepair.store.queries import cut_scale
 from valuerepair.store.rows import Run
-from valuerepair.store.screening import Passage, ScreenFacts, Ways
+from valuerepair.store.screening import Passage, PassageColumns, ScreenFacts
 from valuerepair.store.store import Store
 
 SCREEN = 1
@@ -156,30 +156,32 @@ def frame_of(values: dict[int, float]) -> pd.DataFrame:
     return frame
 
 
-def ways_of(passages: list[Passage]) -> Ways:
+def columns_of(passages: list[Passage]) -> PassageColumns:
     """As columns, by position."""
     rows = sorted(passages, key=lambda p: p.position_id)
     cut_at = [np.nan if p.cut_at is None else p.cut_at for p in rows]
     numbers = (np.array([getattr(p, name) for p in rows]) for name in ("nodes", "searched", "probability"))
     nodes, searched, probability = numbers
     ids = np.array([p.position_id for p in rows], np.int64)
-    return Ways(ids, np.array(cut_at, np.float64), nodes, searched.astype(np.bool_), probability)
+    return PassageColumns(ids, np.array(cut_at, np.float64), nodes, searched.astype(np.bool_), probability)
 
 
-def test_ways_are_the_passages(store: Store) -> None:
+def test_columns_of_passages_are_the_passages(store: Store) -> None:
     a, b, c, d = store.frame(Question(alpha=200.0))["position_id"].tolist()[:4]
     add(store, d, None, True)
     add(store, a, 20, True, 0.05)
     add(store, c, 20, False, 0.05)
-    for found, expected in zip(screening.ways(store, 1, 1), ways_of(screening.passages(store, 1, 1)), strict=True):
+    for found, expected in zip(
+        screening.passage_columns(store, 1, 1), columns_of(screening.passages(store, 1, 1)), strict=True
+    ):
         np.testing.assert_array_equal(found, expected)
     assert screening.any_passage(store, 1, 1)
     assert not screening.any_passage(store, 1, 2)
-    assert b not in screening.ways(store, 1, 1).ids
+    assert b not in screening.passage_columns(store, 1, 1).ids
 
 
 def figures_of(monkeypatch: pytest.MonkeyPatch, passages: list[Passage], values: dict[int, float]) -> Any:
-    monkeypatch.setattr(screening, "ways", lambda *_: ways_of(passages))
+    monkeypatch.setattr(screening, "passage_columns", lambda *_: columns_of(passages))
     monkeypatch.setattr(screening, "screens", lambda *_: [])
     return figures(None, 1, 1, frame_of(values), 0.5)  # type: ignore[arg-type]  # what it asks the store is replaced
 

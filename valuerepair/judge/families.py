@@ -31,7 +31,7 @@ LEAST_AUDITED = 10
 _ORDERS = (1.0, 2.0)
 _LINE = STEPS.index("line")
 # The steps as the options of vr expand call them.
-_TOLD = {"line": "line, searched", "parent": "parents", "child": "children", "game": "game"}
+_STEP_NAMES = {"line": "line, searched", "parent": "parents", "child": "children", "game": "game"}
 
 
 def figures(
@@ -54,14 +54,14 @@ def figures(
     everything = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
     rows = _Rows(columns, alpha, question.q_from, threshold, everything=everything)
     archive = _archive(store, pair, sampled, threshold)
-    steps = [rows.told(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
-    steps += [rows.told(step, distance) for step, distance in rows.distances()]
-    found, nodes = int(rows.hit.sum()), int(rows.columns["nodes"].sum())
+    steps = [rows.figures_of(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
+    steps += [rows.figures_of(step, distance) for step, distance in rows.distances()]
+    found, nodes = int(rows.candidate.sum()), int(rows.columns["nodes"].sum())
     inferred = rows.inferred()
     sampled_hits = sampled["position_id"][is_candidate(sampled["disagreement"], threshold)]
     return {
         "threshold": threshold,
-        "reached": len(rows.off),
+        "reached": len(rows.disagreement),
         "rounds": int(rows.columns["round"].max()),
         "archive": archive,
         "steps": steps,
@@ -90,15 +90,21 @@ def _judged(store: Store, columns: dict[str, NDArray[Any]], question: Question) 
 
 
 class _Rows:
-    """The columns of `families.reached`, and of each row the search's difference from the net's Q, and the line's."""
+    """The columns of `families.reached`, and of each row the disagreement by a search, and by the inferred value.
+
+    Masks [n]: whether a row is a candidate by each; whether it `left` the ladder (`intervals.audit_weights`) and was
+    `cut`; whether its value by a search is `known`.
+    """
 
     def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float, *, everything: bool) -> None:
         self.columns, self._everything = columns, everything
-        self.off, self.guessed = (_off(columns, kind, alpha, q_from) for kind in ("search", "line"))
-        self.hit, self.guessed_hit = is_candidate(self.off, threshold), is_candidate(self.guessed, threshold)
+        self.disagreement = _disagreement(columns, "searched", alpha, q_from)
+        self.inferred_disagreement = _disagreement(columns, "inferred", alpha, q_from)
+        self.candidate = is_candidate(self.disagreement, threshold)
+        self.inferred_candidate = is_candidate(self.inferred_disagreement, threshold)
         cut_at, probability = columns["cut_at"], columns["probability"]
         self.left = ~np.isnan(cut_at) & ~(columns["searched"] & (probability == 1))
-        self.cut, self.known = self.left & ~columns["searched"], ~np.isnan(self.off)
+        self.cut, self.known = self.left & ~columns["searched"], ~np.isnan(self.disagreement)
         # Positions that left the ladder are alike, whichever step led there; less so where they were chosen for their
         # yield. So those drawn at random have audits of their own, as soon as these are enough.
         self.audits = self._audited(self.left)
@@ -108,23 +114,25 @@ class _Rows:
     def _audited(self, left: Flags) -> WeightedCount:
         """The audited ones of positions that left the ladder (`intervals.audit_weights`; `rate` scales them)."""
         of = left & self.known
-        return WeightedCount().plus(self.hit[of], 1 / self.columns["probability"][of], self.columns["root_id"][of])
+        return WeightedCount().plus(
+            self.candidate[of], 1 / self.columns["probability"][of], self.columns["root_id"][of]
+        )
 
     def distances(self) -> list[tuple[int, int]]:
         """Steps and distances that have enough positions, where a step has several such."""
-        sent = (self.known | self.cut) & (self.columns["step"] != _LINE)
+        decided = (self.known | self.cut) & (self.columns["step"] != _LINE)
         pairs, counts = np.unique(
-            np.stack([self.columns["step"][sent], self.columns["distance"][sent]]), axis=1, return_counts=True
+            np.stack([self.columns["step"][decided], self.columns["distance"][decided]]), axis=1, return_counts=True
         )
         enough = [(int(step), int(distance)) for step, distance in pairs[:, counts >= LEAST_DRAWN].T]
         return [pair for pair in enough if sum(other[0] == pair[0] for other in enough) > 1]
 
-    def told(self, step: int, distance: int | None) -> dict[str, Any]:
+    def figures_of(self, step: int, distance: int | None) -> dict[str, Any]:
         """The figures of a step, at one distance or at any."""
         of = self.columns["step"] == step
         if distance is not None:
             of &= self.columns["distance"] == distance
-        found, nodes = int(self.hit[of].sum()), int(self.columns["nodes"][of].sum())
+        found, nodes = int(self.candidate[of].sum()), int(self.columns["nodes"][of].sum())
         return {
             "step": STEPS[step],
             "distance": distance,
@@ -142,33 +150,33 @@ class _Rows:
 
         Of all, where a search was made of whatever there was.
         """
-        sent = of & (self.known | self.cut)
-        drawn = sent & self.columns["drawn"]
-        everything = self._everything or not (sent & ~drawn).any()
+        decided = of & (self.known | self.cut)
+        drawn = decided & self.columns["drawn"]
+        everything = self._everything or not (decided & ~drawn).any()
         enough = not everything and int(drawn.sum()) >= LEAST_DRAWN
-        rated = drawn if enough else sent
+        rated = drawn if enough else decided
         whole = rated & self.known & ~self.left
         left = int((rated & self.left).sum())
         audits = self.drawn_audits if enough else self.audits
         if not rated.any() or (left and not audits.drawn.total):
             return _no_rate()
         ones = np.ones(int(whole.sum()))
-        single = WeightedCount().plus(self.hit[whole], ones, self.columns["root_id"][whole]).single
+        single = WeightedCount().plus(self.candidate[whole], ones, self.columns["root_id"][whole]).single
         rate = WeightedCount(single, audits.drawn).rate(left) if left else WeightedCount(single).rate()
         rated_of = "all" if everything else "drawn" if enough else "chosen"
         return {"rated": int(rated.sum()), "rated_of": rated_of, **rate.figures()}
 
     def inferred(self) -> dict[str, Any]:
         """Positions whose value is inferred from a line, and how many of these candidates a search confirms."""
-        known = ~np.isnan(self.guessed)
-        audited = self.guessed_hit & self.known
-        right = self.hit & (np.sign(self.off) == np.sign(self.guessed))
+        known = ~np.isnan(self.inferred_disagreement)
+        audited = self.inferred_candidate & self.known
+        right = self.candidate & (np.sign(self.disagreement) == np.sign(self.inferred_disagreement))
         rate = weighted(right[audited], np.ones(int(audited.sum())), self.columns["root_id"][audited])
         distance = self.columns["distance"]
         return {
             "positions": int(known.sum()),
-            "candidates": int(self.guessed_hit.sum()),
-            "unsearched": int((self.guessed_hit & ~self.known).sum()),
+            "candidates": int(self.inferred_candidate.sum()),
+            "unsearched": int((self.inferred_candidate & ~self.known).sum()),
             "audited": rate.total,
             "confirmed": rate.count,
             "precision": finite(rate.rate),
@@ -178,26 +186,26 @@ class _Rows:
                 {
                     "distance": int(plies),
                     "positions": int((at := known & (distance == plies)).sum()),
-                    "candidates": int(self.guessed_hit[at].sum()),
+                    "candidates": int(self.inferred_candidate[at].sum()),
                 }
                 for plies in np.unique(distance[known])
             ],
         }
 
 
-def _off(columns: Columns, kind: str, alpha: float, q_from: QFrom) -> Floats:
-    """Net Q less the deep Q of a search, or of a line; NaN where there is none."""
-    scores = np.stack([columns[f"{kind}_{name}"] for name in ("cp", "mate", "w", "d", "l", "q")], 1)
+def _disagreement(columns: Columns, value: str, alpha: float, q_from: QFrom) -> Floats:
+    """[n] net Q less the deep Q of a ``searched`` or an ``inferred`` value; NaN where there is none."""
+    scores = np.stack([columns[f"{value}_{name}"] for name in ("cp", "mate", "w", "d", "l", "q")], 1)
     return np.asarray(columns["net_q"] - values.deep_q(scores, alpha, q_from))
 
 
 def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: float) -> dict[str, Any]:
-    ways = screening.ways(store, *pair)
+    passages = screening.passage_columns(store, *pair)
     ids, off = sampled["position_id"], sampled["disagreement"]
     known = ~np.isnan(off)
     hits = is_candidate(off[known], threshold)
-    cut = ~np.isnan(ways.cut_at) & ~ways.searched & ~np.isin(ways.ids, ids)
-    nodes = int(ways.nodes.sum()) + int(sampled["nodes"][~np.isin(ids, ways.ids)].sum())
+    cut = ~np.isnan(passages.cut_at) & ~passages.searched & ~np.isin(passages.ids, ids)
+    nodes = int(passages.nodes.sum()) + int(sampled["nodes"][~np.isin(ids, passages.ids)].sum())
     return {
         "reached": len(ids) + int(cut.sum()),
         "searched": len(ids),
@@ -212,7 +220,7 @@ def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: f
 
 def _roots(rows: _Rows, sampled: NDArray[np.int64]) -> dict[str, Any]:
     """How many roots the candidates have, and how many of equal size would be as diverse: Hill numbers by count."""
-    found = np.where(rows.known, rows.hit, rows.guessed_hit)
+    found = np.where(rows.known, rows.candidate, rows.inferred_candidate)
     _, counts = np.unique(np.concatenate([sampled, rows.columns["root_id"][found]]), return_counts=True)
     return {
         "candidates": int(counts.sum()),
@@ -245,7 +253,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     ]
     cells = [_cells("archive", found["archive"])]
     for row in sorted(found["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
-        name = _TOLD[row["step"]] if row["distance"] is None else f"  {_distance(row['step'], row['distance'])}"
+        name = _STEP_NAMES[row["step"]] if row["distance"] is None else f"  {_distance(row['step'], row['distance'])}"
         cells.append(_cells(name, row))
     shown += table_lines(_COLUMNS, cells, "  ")
     shown += _inferred_lines(found["inferred"])

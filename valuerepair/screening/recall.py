@@ -39,27 +39,29 @@ def figures(
     Wilson's 95 % interval of the rate. `recall` is found / (found + missed), and `recall_said` is the recall in words.
     `nodes` is the cost of all searches, `brute_nodes` that of as many full searches.
     """
-    ways = screening.ways(store, net_id, oracle_id)
-    if not len(ways.ids):
+    passages = screening.passage_columns(store, net_id, oracle_id)
+    if not len(passages.ids):
         return None
     off, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
-    candidate, scored = (np.isin(ways.ids, numbers[mask]) for mask in (is_candidate(off, threshold), ~np.isnan(off)))
-    left = ~np.isnan(ways.cut_at)
-    audited = left & ways.searched & scored
+    candidate, scored = (
+        np.isin(passages.ids, numbers[mask]) for mask in (is_candidate(off, threshold), ~np.isnan(off))
+    )
+    left = ~np.isnan(passages.cut_at)
+    audited = left & passages.searched & scored
     hits = candidate[audited]
-    rate = weighted(hits, 1 / ways.probability[audited])
+    rate = weighted(hits, 1 / passages.probability[audited])
     candidates = int(candidate.sum())
-    cut = left & ~ways.searched & ~scored
+    cut = left & ~passages.searched & ~scored
     known_hits = int((candidate & left).sum())
     missed = {  # NaN without audits
         name: float(np.clip(value * int(left.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
-    full = ways.nodes[ways.searched]
-    brute = round(float(np.median(full)) * len(ways.ids)) if len(full) else None
-    spent = int(ways.nodes.sum())
+    full = passages.nodes[passages.searched]
+    brute = round(float(np.median(full)) * len(passages.ids)) if len(full) else None
+    spent = int(passages.nodes.sum())
     counts = {
-        "positions": len(ways.ids),
+        "positions": len(passages.ids),
         "cut": int(cut.sum()),
         "audited": int(audited.sum()),
         "audit_hits": int(hits.sum()),
@@ -71,7 +73,7 @@ def figures(
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
-        "left_at": _left_at(ways.cut_at[cut]),
+        "left_at": _left_at(passages.cut_at[cut]),
         "screens": [
             {
                 "threshold": s.threshold,

@@ -49,11 +49,12 @@ def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]
 
     position_id, root_id, `step` (an index into `STEPS`), distance, round, `drawn` (bool), `cut_at` (NaN: not cut),
     probability, run_id, nodes, `net_q`; `searched` and `inferred` (bool): whether there is a value by a search and one
-    inferred from a line. Their cells are the columns `search_` and `line_` with cp, mate, w, d, l, q; NaN if missing.
+    inferred from a line. Their scores are the columns searched_cp, searched_mate, and so on with w, d, l and q, and
+    inferred_cp, and so on; NaN if missing.
     """
     width = len(_NAMES) + 2 * (1 + len(_SCORE))
     cells = store.connection.numbers(REACHED, {"net": net_id, "oracle": oracle_id}, width)
-    names = [*_NAMES, "searched", *(f"search_{n}" for n in _SCORE), "inferred", *(f"line_{n}" for n in _SCORE)]
+    names = [*_NAMES, "searched", *(f"searched_{n}" for n in _SCORE), "inferred", *(f"inferred_{n}" for n in _SCORE)]
     columns: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
     if np.isnan(columns["step"]).any():  # not one of `STEPS`: reading the cell raises an error that names it
         store.connection.execute("SELECT step FROM expanded").fetchall()

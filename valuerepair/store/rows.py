@@ -18,24 +18,17 @@ from valuerepair.chess.origins import Origin, OriginGame
 from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, piece_counts
 from valuerepair.version import __version__
 
-# Stages of a deep value. FULL is the whole search of the oracle; a number, as text, is a rung of the screening ladder,
-# in nodes; SECOND is a second look at a candidate; AFTER and a UCI move, the look at the position after that move,
-# whose value is from the side to move there. CHOSEN is a short search of a net, for the move that it would play, and
-# judges nothing. REJUDGED is a whole search of a position that another oracle judged first, drawn to tell how right it
-# was. EXPANDED is the whole search of a position that was not sampled but
-# reached from a candidate, INFERRED its value by the line that a search of another position expects. NET and a net's
-# SHA-256 is no search: the failure of that net on the position, which has then no value of it; the oracle is the one
-# that it was mined with.
-FULL = "full"
-SECOND = "second"
-AFTER = "after:"
-CHOSEN = "chosen"
-REJUDGED = "rejudged"
-EXPANDED = "expanded"
-INFERRED = "inferred"
-NET = "net:"
+# The stage of a deep value says which search it is of. A number, as text, is a rung of the screening ladder, in nodes.
+FULL = "full"  # the whole search of a position of the archive
+EXPANDED = "expanded"  # the whole search of any other position: beside the games, or reached from a candidate
+INFERRED = "inferred"  # no search of its own: the position lies on the line that the search of another one expects
+SECOND = "second"  # a second look at a candidate
+AFTER = "after:"  # and a UCI move: a look at the position after that move, from the side to move there
+CHOSEN = "chosen"  # a short search of a net, for the move that it would play; it judges nothing
+REJUDGED = "rejudged"  # a whole search of a position that another oracle judged first, drawn to tell how right it was
+NET = "net:"  # and a net's SHA-256: a failure of that net, not of the oracle, on a position that was mined with both
 
-
+# `Question.expanded` -> the stages of which a position's value is the first that it has.
 _STAGES: Mapping[str, tuple[str, ...]] = {
     "no": (FULL,),
     "searched": (FULL, EXPANDED),
@@ -51,9 +44,8 @@ CUT = "SELECT position_id FROM screened WHERE net_id IN (SELECT id FROM nets) AN
 def is_value(expanded: str, position: str, row: str = "v", rungs: Sequence[int] = ()) -> str:
     """The condition, in SQL, that a `row` of deep_values is the one that counts of a `position` for ``:oracle``.
 
-    `expanded` as in `Question`: sampled positions only, or those too that were reached from candidates. Of several
-    values the one of a sampled position comes first, then a search, then what was inferred. With `rungs`, of a sampled
-    position that the ladder cut and that has none of these, the deepest of its rungs.
+    `expanded` is as in `Question`. Of several values the one whose stage comes first in `_STAGES` counts. With `rungs`,
+    a position of the archive that the ladder cut and that has none of these counts with the deepest of its rungs.
     """
     *first, last = (*_STAGES[expanded], *(str(rung) for rung in sorted(rungs, reverse=True)))
     whens = "".join(

@@ -121,7 +121,7 @@ def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
     ]
 
 
-class Ways(NamedTuple):
+class PassageColumns(NamedTuple):
     """The passages of n positions as columns, by position: `ids`, `cut_at` (NaN: nowhere), `nodes`, `searched`,
     `probability`."""
 
@@ -132,18 +132,18 @@ class Ways(NamedTuple):
     probability: Floats
 
 
-WAYS = """
+PASSAGES = """
 SELECT position_id, cut_at, nodes, searched, probability FROM screened
 WHERE net_id = :net AND oracle_id = :oracle ORDER BY position_id
 """
 ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle_id = ?)"
 
 
-def ways(store: Store, net_id: int, oracle_id: int) -> Ways:
+def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns:
     """`passages` as columns, for large stores."""
     asked = {"net": net_id, "oracle": oracle_id}
-    ids, cut_at, nodes, searched, probability = store.connection.numbers(WAYS, asked, 5)
-    return Ways(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
+    ids, cut_at, nodes, searched, probability = store.connection.numbers(PASSAGES, asked, 5)
+    return PassageColumns(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
 
 
 def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
