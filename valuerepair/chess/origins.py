@@ -1,4 +1,4 @@
-"""Where positions come from and the evaluations recorded with them: as single records and as columns."""
+"""Where positions come from, and the evaluations recorded for them, as single records and as columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-# How a position came about. "game": it occurred in a game or in a list of positions. The others were reached from one
-# of these: by a random legal move, by the policy's 3rd to 6th move, in a short search of the net (`archives.aside`).
+# How a position was reached. "game": it stood in a game or in a list of positions. "aside", "policy", "search": by a
+# random legal move from there, by the policy's 3rd to 6th move, by the moves to a node of a short search
+# (`archives.aside`).
 Kind = Literal["game", "aside", "policy", "search"]
 GAME: Kind = "game"
 BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")
@@ -22,10 +23,9 @@ KINDS: tuple[Kind, ...] = (GAME, *BESIDE)
 class Recorded:
     """An evaluation of a position, recorded in its archive, from the side to move.
 
-    `kind` is the kind of record (`valuerepair.archives.options.KINDS`), `by` the evaluating player, if known. `cp`,
-    `mate`, `wdl` and `q` are as in `DeepResult`; `depth`, `seldepth` (plies), `nodes` and `time_ms` are 0 if they were
-    not recorded. `net_q` and `net_d` are the net's own value and its probability of a draw before the search, if
-    recorded.
+    `kind` is the kind of record (`valuerepair.archives.options.KINDS`), `by` the player who evaluated, if known. `cp`,
+    `mate`, `wdl` and `q` are as in `DeepResult`. `depth`, `seldepth` (plies), `nodes` and `time_ms` are 0 if not
+    recorded. `net_q` and `net_d` are the Q and the draw probability of the net before the search, if recorded.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class OriginGame:
-    """A game that positions come from. Its fields are those of `Origin`; `number` is called `game` there."""
+    """A game that positions come from. The fields are as in `Origin`, where `number` is called `game`."""
 
     source: str = ""
     number: int = 0
@@ -60,10 +60,10 @@ class Origin:
     """Where a position was found.
 
     `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
-    byte at which it begins in the decompressed stream. `played` is the move made there (UCI), `result` the game's
-    (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``). `recorded` is None without a recorded evaluation. `kind` is how the
-    position came about. If it was reached from a game, the other fields describe that game; `played` and `recorded` are
-    None then.
+    byte at which the game begins in the decompressed stream. `played` is the move made in the position (UCI), `result`
+    the result of the game (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``), `recorded` the recorded evaluation. `kind` is how
+    the position was reached; for kinds other than ``game``, `played` and `recorded` are None, and the other fields
+    describe the game that it was reached from.
     """
 
     source: str = ""
@@ -88,7 +88,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class QColumns(Sequence[Recorded]):
-    """n recorded evaluations of one kind, all with a Q, as columns; indexing gives a row as a `Recorded`.
+    """n recorded evaluations of one kind, each with a Q, as columns; an index gives one of them as a `Recorded`.
 
     `q` float64[n], `wdl` int64[n, 3] per mille, `nodes` int64[n], `best_move` UCI texts, `net_q` and `net_d`
     float32[n]; all from the side to move, as in `Recorded`.
@@ -133,7 +133,7 @@ class QColumns(Sequence[Recorded]):
 
     @staticmethod
     def concat(parts: Sequence[QColumns]) -> QColumns:
-        """The rows of all parts, which are of one kind."""
+        """The rows of all parts; the parts must be of one kind."""
         q, wdl, nodes, net_q, net_d = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("q", "wdl", "nodes", "net_q", "net_d")
         )
@@ -147,8 +147,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Origins(Sequence[Origin]):
-    """n origins as columns; indexing gives a row as an `Origin`. Consecutive rows of a game share one object in `game`.
-    `recorded` is None if no row has an evaluation, `kinds` if all positions occurred in games."""
+    """n origins as columns; an index gives one of them as an `Origin`.
+
+    Consecutive rows of one game share its object in `game`. `recorded` is None if no row has an evaluation, `kinds` if
+    every row is of the kind ``game``.
+    """
 
     game: Sequence[OriginGame]
     played: Sequence[str | None]
@@ -170,11 +173,11 @@ class Origins(Sequence[Origin]):
 
     @property
     def kind(self) -> Sequence[Kind]:
-        """[n] how each position came about."""
+        """[n] how each position was reached."""
         return [GAME] * len(self) if self.kinds is None else self.kinds
 
     def scores(self, name: Literal["cp", "mate"]) -> list[int | None]:
-        """[n] centipawns or moves to mate of the evaluations."""
+        """[n] the centipawns or the moves to mate of the evaluations, None where there are none."""
         if self.recorded is None or isinstance(self.recorded, QColumns):
             return [None] * len(self)
         return [None if recorded is None else getattr(recorded, name) for recorded in self.recorded]
@@ -219,7 +222,7 @@ class Origins(Sequence[Origin]):
 
 
 def _shared_games(games: Iterable[OriginGame]) -> list[OriginGame]:
-    """The same games; consecutive equal ones become one object."""
+    """The games, with one object for consecutive equal games."""
     shared: list[OriginGame] = []
     for game in games:
         shared.append(shared[-1] if shared and shared[-1] == game else game)
