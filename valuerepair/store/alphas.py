@@ -32,8 +32,8 @@ def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: f
         return chosen
     known = facts(connection, net_id, oracle_id)
     if "alpha" not in known:
-        found = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
-        known["alpha"] = values.auto_alpha(found["net_q"], found["cp"], found["weight"])
+        scored = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
+        known["alpha"] = values.auto_alpha(scored["net_q"], scored["cp"], scored["weight"])
     fitted: values.Alpha = known["alpha"]
     return fitted
 
@@ -126,15 +126,15 @@ def training_scale(
 ) -> TrainingScale | None:
     """What training by this alpha does to the scale of the net's Q, by the sampled positions; None where fewer than
     `values.AUTO_MIN_POSITIONS` have both values."""
-    found = columns(connection, net_id, oracle_id, ("net_q", "cp", "mate", "weight", "game_id"))
+    scored = columns(connection, net_id, oracle_id, ("net_q", "cp", "mate", "weight", "game_id"))
     net_q, deep_q = both_q(connection, net_id, oracle_id, trained_by.value, q_from)
     if int((~np.isnan(net_q + deep_q)).sum()) < values.AUTO_MIN_POSITIONS:
         return None
-    slope = values.slope_of(net_q, deep_q, found["weight"], found["game_id"])
+    slope = values.slope_of(net_q, deep_q, scored["weight"], scored["game_id"])
     if math.isnan(slope.value):
         return None
     level = None
     if trained_by.is_of_centipawns(q_from):
-        fit = values.fit_alpha_to_slope(net_q, found["cp"], found["mate"], found["weight"], found["game_id"])
+        fit = values.fit_alpha_to_slope(net_q, scored["cp"], scored["mate"], scored["weight"], scored["game_id"])
         level = None if fit.at_bound else fit.alpha
     return TrainingScale(trained_by, q_from, slope, level)

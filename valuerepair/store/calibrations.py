@@ -39,14 +39,14 @@ def used(
     known = facts(connection, net_id, oracle_id)
     name = f"calibration {alpha.value!r} {q_from}"
     if name not in known:
-        there = stored(connection, net_id, oracle_id, alpha.value, q_from, own_q=alpha.origin == values.OWN_Q)
-        if there is None:
+        chosen = stored(connection, net_id, oracle_id, alpha.value, q_from, own_q=alpha.origin == values.OWN_Q)
+        if chosen is None:
             row = _row(connection, net_id, oracle_id)
             apart = f", for the stored one is of {values.Alpha(row[0], row[3][:10]).source(row[1])}" if row else ""
-            there = _told(fitted(connection, net_id, oracle_id, alpha, q_from), "fitted", apart)
-        known[name] = there
-    found: UsedCalibration = known[name]
-    return found
+            chosen = _told(fitted(connection, net_id, oracle_id, alpha, q_from), "fitted", apart)
+        known[name] = chosen
+    calibration: UsedCalibration = known[name]
+    return calibration
 
 
 def stored(
@@ -67,9 +67,9 @@ def _row(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[Any,
 
 def fitted(connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom) -> Calibration:
     """A fit to all sampled positions that both have scored. Raises TooLittle where these are too few."""
-    found = columns(connection, net_id, oracle_id, ("weight", GAME_KEY))
+    scored = columns(connection, net_id, oracle_id, ("weight", GAME_KEY))
     net_q, deep_q = both_q(connection, net_id, oracle_id, alpha.value, q_from)
-    return fit(net_q, deep_q, found["weight"], found[GAME_KEY], alpha=alpha.value, q_from=q_from)
+    return fit(net_q, deep_q, scored["weight"], scored[GAME_KEY], alpha=alpha.value, q_from=q_from)
 
 
 def calibrated_q(
@@ -81,8 +81,8 @@ def calibrated_q(
     cut: bool = False,
 ) -> Floats:
     """[n] the deep Q to be expected of each row of `columns`, by the curve that its game had no part in."""
-    found = columns(connection, net_id, oracle_id, ("net_q", GAME_KEY), expanded, cut)
-    return calibration.expected(found["net_q"], fold_of(found[GAME_KEY]))
+    scored = columns(connection, net_id, oracle_id, ("net_q", GAME_KEY), expanded, cut)
+    return calibration.expected(scored["net_q"], fold_of(scored[GAME_KEY]))
 
 
 def calibrated_of(

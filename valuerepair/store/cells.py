@@ -255,7 +255,7 @@ class Column(NamedTuple):
 @cache
 def columns() -> Mapping[str, Column]:
     """All columns of the tables of the present version, by table and column: ``positions.fen``."""
-    found: dict[str, Column] = {}
+    by_name: dict[str, Column] = {}
     with schema.empty_store() as empty:
         tables = [name for (name,) in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for table in tables:
@@ -263,8 +263,8 @@ def columns() -> Mapping[str, Column]:
             key = tuple(name for _, name, _, _, _, part in described if part)
             for _, name, declared, *_ in described:
                 kind = _NARROWER.get(f"{table}.{name}", _BY_TYPE[declared])
-                found[f"{table}.{name}"] = Column(table, name, kind, key)
-    return found
+                by_name[f"{table}.{name}"] = Column(table, name, kind, key)
+    return by_name
 
 
 _SQL_TYPES = {int: "integer", float: "real", str: "text", bytes: "blob"}

@@ -101,13 +101,13 @@ def position_checks(store: Store, advance: Callable[[int], None] = lambda n: Non
 
 
 def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
-    good, bad, found = sound(len(rows), lambda kept: parse_fens([rows[i][2] for i in kept]))
+    good, bad, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][2] for i in kept]))
     counts[0].take(len(rows), [f"position {rows[i][0]}: {why}" for i, why in bad.items()])
     rows = [rows[i] for i in good]
     if not rows:
         return
     named = [f"position {row[0]}: {row[2]}" for row in rows]
-    other = keys(found) != unsigned([row[1] for row in rows])
+    other = keys(parsed) != unsigned([row[1] for row in rows])
     counts[1].take(len(rows), [named[i] for i in np.flatnonzero(other)])
     men = boards([row[2] for row in rows])
     facts = zip(
@@ -121,9 +121,9 @@ def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
             if (row[6], row[7], row[8]) != (s, PHASES[p], c)
         ],
     )
-    _check_histories(rows, fens(found), named, counts[3])
+    _check_histories(rows, fens(parsed), named, counts[3])
     played = [(i, row[9]) for i, row in enumerate(rows) if row[9]]
-    counts[4].take(len(played), [f"{named[i]}: {m}" for i, m in _illegal(found, played)])
+    counts[4].take(len(played), [f"{named[i]}: {m}" for i, m in _illegal(parsed, played)])
 
 
 def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:
@@ -156,19 +156,19 @@ def play_check(store: Store, advance: Callable[[int], None] = lambda n: None) ->
 
 
 def _other_keys(rows: list[tuple[Any, ...]]) -> list[str]:
-    good, bad, found = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
-    other = np.flatnonzero(keys(found) != unsigned([rows[i][2] for i in good]))
+    good, bad, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
+    other = np.flatnonzero(keys(parsed) != unsigned([rows[i][2] for i in good]))
     named = [f"game {rows[good[k]][0]}: {rows[good[k]][1]}" for k in other]
     return [*(f"game {rows[i][0]}: {why}" for i, why in bad.items()), *named]
 
 
-def _illegal(found: Any, asked: list[tuple[int, str]]) -> list[tuple[int, str]]:
+def _illegal(parsed: Any, named_moves: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """Those of the moves (row, UCI) that are not legal on their boards."""
-    if not asked:
+    if not named_moves:
         return []
-    moves, offsets = legal_moves(found[[i for i, _ in asked]])
+    moves, offsets = legal_moves(parsed[[i for i, _ in named_moves]])
     wrong = []
-    for k, (i, uci) in enumerate(asked):
+    for k, (i, uci) in enumerate(named_moves):
         try:
             legal = encode_move(uci) in moves[offsets[k] : offsets[k + 1]]
         except ValueError:
@@ -208,13 +208,13 @@ def _pages(store: Store, table: str, columns: str) -> Iterator[list[tuple[Any, .
 
 
 def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> None:
-    good, _, found = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
+    good, _, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
     lines = [np.array(_line(rows[i], plain), np.uint16) for i in good]
 
     def played(kept: list[int]) -> None:
         if kept:
             cuts = np.cumsum([0, *(len(lines[k]) for k in kept)]).astype(np.int64)
-            replay(found[kept], np.concatenate([lines[k] for k in kept]), cuts)
+            replay(parsed[kept], np.concatenate([lines[k] for k in kept]), cuts)
 
     _, bad, _ = sound(len(good), played)
     wrong = [
@@ -223,7 +223,7 @@ def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> 
     if not plain:
         ahead = [k for k, i in enumerate(good) if not str(rows[i][3]).startswith(AFTER) and rows[i][2]]
         bests = [(k, rows[good[k]][2]) for k in ahead if k not in bad]
-        wrong += [f"position {rows[good[k]][0]}: best move {move}" for k, move in _illegal(found, bests)]
+        wrong += [f"position {rows[good[k]][0]}: best move {move}" for k, move in _illegal(parsed, bests)]
     count.take(len(good), wrong)
 
 

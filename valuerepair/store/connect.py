@@ -93,13 +93,13 @@ def upgrade(path: str, connection: StoreConnection, write: bool) -> None:
 
     With `is_raw` of the connection another form of the tables is let pass, for a check to name.
     """
-    found = schema.version(connection, path)
-    if found == 0 and not write:
+    version = schema.version(connection, path)
+    if version == 0 and not write:
         raise ValueRepairError(f"{path} is an empty database, not a valuerepair store; give another --db")
     # Before anything is asked of the tables: a view in the place of one may run without end, a trigger at any write.
-    if found and not connection.is_raw:
-        schema.check_form(connection, path, found)
-    if found < schema.SCHEMA_VERSION:
+    if version and not connection.is_raw:
+        schema.check_form(connection, path, version)
+    if version < schema.SCHEMA_VERSION:
         if write:
             connection.execute("PRAGMA journal_mode = WAL")
             schema.migrate(connection, path)
@@ -163,9 +163,9 @@ class WriteLock:
 
         That takes a second for a million positions. Raises ValueRepairError for a damaged store, and does so again.
         """
-        if self.was_left and (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        if self.was_left and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             self._is_spoiled = True
-            raise ValueRepairError(explained(connection.path, f"its last writer died; malformed: {found}"))
+            raise ValueRepairError(explained(connection.path, f"its last writer died; malformed: {damage}"))
 
     def _unmark(self) -> None:
         if not self._is_spoiled:

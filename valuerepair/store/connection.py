@@ -253,15 +253,15 @@ class StoreConnection(sqlite3.Connection):
             row = next(iter(self._as_they_are(query, (cell,))), None)
         finally:
             self.text_factory = str
-        told = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
-        return "row " + ", ".join(f"{name} {value}" for name, value in told)
+        key_cells = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
+        return "row " + ", ".join(f"{name} {value}" for name, value in key_cells)
 
     def explain(self, error: Exception) -> NoReturn:
         """Raises what SQLite says of the file as one line for the user; what the program did wrong as it is."""
         if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
             raise error
-        if (told := _NO_TEXT.search(str(error))) is not None:
-            self._search([told[1]])
+        if (match := _NO_TEXT.search(str(error))) is not None:
+            self._search([match[1]])
         elif "JSON" in str(error):
             self._search(JSON)
         raise ValueRepairError(explained(self.path, str(error))) from error

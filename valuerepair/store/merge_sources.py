@@ -45,13 +45,13 @@ def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore
     known: dict[tuple[int, int], str] = {}
     for path in paths:
         _check(path)
-        found = os.stat(path)
-        if (same := known.get((found.st_dev, found.st_ino))) is not None:
+        status = os.stat(path)
+        if (same := known.get((status.st_dev, status.st_ino))) is not None:
             raise UsageError(f"{path} is given twice" + ("" if same == path else f": {same} is the same file"))
-        known[found.st_dev, found.st_ino] = path
+        known[status.st_dev, status.st_ino] = path
     if os.path.exists(target):
-        found = os.stat(target)
-        if (same := known.get((found.st_dev, found.st_ino))) is not None:
+        status = os.stat(target)
+        if (same := known.get((status.st_dev, status.st_ino))) is not None:
             raise UsageError(f"{same} is both merged and merged into; name it once")
     folder = os.path.dirname(os.path.abspath(target))
     with TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as copies:
@@ -101,21 +101,21 @@ def _open(path: str, copy: str) -> SourceStore:
 def _version(connection: sqlite3.Connection, path: str) -> int:
     """The version of a store; raises ValueRepairError for what is none."""
     try:
-        found = schema.version(connection, path)
+        version = schema.version(connection, path)
     except sqlite3.DatabaseError as error:
         if "unable to open" in str(error):
             raise ValueRepairError(f"{path} is being written and its log cannot be read here: no permission") from None
         raise ValueRepairError(f"{path} is not a valuerepair store, or damaged ({error})") from None
-    if found == 0:
+    if version == 0:
         raise ValueRepairError(f"{path} is an empty database, not a valuerepair store")
-    schema.check_form(connection, path, found)
-    return found
+    schema.check_form(connection, path, version)
+    return version
 
 
 def _fingerprint(path: str) -> Fingerprint:
     """What changes when somebody writes to the store."""
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns, any(log_sizes(path))
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns, any(log_sizes(path))
 
 
 # Two machines round a net's value differently by some millionths; beyond this it is another value.

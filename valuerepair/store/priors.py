@@ -59,8 +59,8 @@ def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
         "p": np.array([row[2] for row in rows], np.float64),
         "rank": np.array([row[3] for row in rows], np.int64),
     }
-    found: pd.DataFrame = pd.DataFrame(columns)
-    return found
+    frame: pd.DataFrame = pd.DataFrame(columns)
+    return frame
 
 
 def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
@@ -71,8 +71,8 @@ def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list
         LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
         WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
     """
-    asked = {"oracle": oracle_id, "ids": _listed(position_ids)}
-    rows = store.connection.execute(query, asked).fetchall()
+    parameters = {"oracle": oracle_id, "ids": _listed(position_ids)}
+    rows = store.connection.execute(query, parameters).fetchall()
     positions = position_batch([row[3:] for row in rows]) if rows else ()
     return [
         MovesOfInterest(number, position, played, best)

@@ -116,10 +116,10 @@ def known(
         LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = j.value
         ORDER BY j.key
     """
-    asked = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
+    parameters = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
     return [
         Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure, probability)
-        for net_q, scored, cp, mate, w, d, loss, q, failure, probability, *_ in connection.execute(query, asked)
+        for net_q, scored, cp, mate, w, d, loss, q, failure, probability, *_ in connection.execute(query, parameters)
     ]
 
 
@@ -191,7 +191,7 @@ def frame(
     """
     with snapshot(connection):
         net_id, oracle_id = pick(connection, path, question.net, question.oracle)
-        asked = {"net": net_id, "oracle": oracle_id}
+        parameters = {"net": net_id, "oracle": oracle_id}
         every = [*COLUMNS, *_more(question, cut)]
         wanted = [name for name in only or every if text or name not in _TEXTS]
         numbers = ("weight", *OF_EXPANDED) if candidates_only else (*NUMBERS, *OF_EXPANDED, *OF_CUT)
@@ -209,8 +209,8 @@ def frame(
         if cells:
             rungs = stored_rungs(connection, oracle_id) if cut else ()
             ids, counts = table["position_id"], is_value(question.expanded, "v.position_id", rungs=rungs)
-            table.update(_read_cells(connection, asked, ids, counts, cells, candidates_only))
-        return _assemble(connection, table, wanted, asked, chosen, question)
+            table.update(_read_cells(connection, parameters, ids, counts, cells, candidates_only))
+        return _assemble(connection, table, wanted, parameters, chosen, question)
 
 
 def table(
@@ -227,9 +227,9 @@ def table(
         first = dict.fromkeys((*OF_Q, "weight", *shares(question.q_from), *numbers))
         read = columns(connection, net_id, oracle_id, first, question.expanded)
         chosen = _scale(connection, net_id, oracle_id, question)
-        found = {**read, **_differences(connection, net_id, oracle_id, chosen, question)}
+        every = {**read, **_differences(connection, net_id, oracle_id, chosen, question)}
         attrs = _attrs(connection, {"net": net_id, "oracle": oracle_id}, chosen, question)
-        return {name: found[name] for name in only}, attrs
+        return {name: every[name] for name in only}, attrs
 
 
 class _Scale(NamedTuple):
@@ -263,7 +263,7 @@ def _differences(
     """position_id, net_q, deep_q and disagreement of all rows, and calibrated_q where that is asked for."""
     expanded = question.expanded
     net_q, deep_q = both_q(connection, net_id, oracle_id, scale.alpha.value, question.q_from, expanded, cut)
-    found = {
+    by_name = {
         "position_id": columns(connection, net_id, oracle_id, (), expanded, cut)["position_id"],
         "net_q": net_q,
         "deep_q": deep_q,
@@ -271,9 +271,9 @@ def _differences(
     }
     if scale.calibration is not None:
         curve = scale.calibration.calibration
-        found["calibrated_q"] = calibrations.calibrated_q(connection, net_id, oracle_id, curve, expanded, cut)
-        found["disagreement"] = found["calibrated_q"] - deep_q
-    return found
+        by_name["calibrated_q"] = calibrations.calibrated_q(connection, net_id, oracle_id, curve, expanded, cut)
+        by_name["disagreement"] = by_name["calibrated_q"] - deep_q
+    return by_name
 
 
 @contextmanager
@@ -295,15 +295,15 @@ def candidates(
     question: Question,
 ) -> pd.DataFrame:
     """The rows of `frame` with ``|disagreement| >= threshold``, the largest first, equal ones by position_id."""
-    found = frame(connection, path, question, candidates_only=True)
-    order = np.argsort(-np.abs(found["disagreement"].to_numpy()), kind="stable")
-    ordered: pd.DataFrame = found.iloc[order].reset_index(drop=True)
+    unordered = frame(connection, path, question, candidates_only=True)
+    order = np.argsort(-np.abs(unordered["disagreement"].to_numpy()), kind="stable")
+    ordered: pd.DataFrame = unordered.iloc[order].reset_index(drop=True)
     return ordered
 
 
 def _read_cells(
     connection: StoreConnection,
-    asked: dict[str, int],
+    parameters: dict[str, int],
     ids: NDArray[np.int64],
     counts: str,
     cells: Mapping[str, str],
@@ -316,31 +316,31 @@ def _read_cells(
     only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if some else ""
     query = f"SELECT {', '.join(cells.values())} {_SCORED.format(counts=counts)} {only} ORDER BY v.position_id"
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
-    found = {name: np.empty(len(ids), object) for name in cells}
+    by_name = {name: np.empty(len(ids), object) for name in cells}
     reads = [_READ.get(name) for name in cells]
     cursor, count = connection.cursor(), 0
     cursor.follows = some
-    cursor.execute(query, {**asked, "ids": json.dumps(ids.tolist()) if some else ""})
+    cursor.execute(query, {**parameters, "ids": json.dumps(ids.tolist()) if some else ""})
     for i, row in enumerate(cursor, 1):
-        for column, cell, read in zip(found.values(), row, reads, strict=True):
+        for column, cell, read in zip(by_name.values(), row, reads, strict=True):
             column[i - 1] = cell if read is None else read(cell)
         count = i
     if count < len(ids):
         raise connection.lost()
-    return {name: column if name in _TEXTS else typed(name, column) for name, column in found.items()}
+    return {name: column if name in _TEXTS else typed(name, column) for name, column in by_name.items()}
 
 
 def _assemble(
     connection: StoreConnection,
     table: dict[str, Any],
     wanted: Sequence[str],
-    asked: dict[str, int],
+    parameters: dict[str, int],
     chosen: _Scale,
     question: Question,
 ) -> pd.DataFrame:
     import pandas as pd
 
-    attrs = _attrs(connection, asked, chosen, question)
+    attrs = _attrs(connection, parameters, chosen, question)
     rows = len(table["position_id"])
     table |= {"net": [attrs["net"]["name"]] * rows, "oracle": [attrs["oracle"]["label"]] * rows}
     result: pd.DataFrame = pd.DataFrame(
@@ -350,12 +350,14 @@ def _assemble(
     return result
 
 
-def _attrs(connection: StoreConnection, asked: dict[str, int], chosen: _Scale, question: Question) -> dict[str, Any]:
+def _attrs(
+    connection: StoreConnection, parameters: dict[str, int], chosen: _Scale, question: Question
+) -> dict[str, Any]:
     """What a frame says of itself."""
     name, sha256, fill = connection.execute(
-        "SELECT name, sha256, history_fill FROM nets WHERE id = :net", asked
+        "SELECT name, sha256, history_fill FROM nets WHERE id = :net", parameters
     ).fetchone()
-    label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = :oracle", asked).fetchone()
+    label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = :oracle", parameters).fetchone()
     return {
         "net": {"name": name, "sha256": sha256, "history_fill": fill},
         "oracle": {"label": label, "digest": digest},
@@ -381,7 +383,9 @@ def pick(connection: StoreConnection, path: str, net: str | None, oracle: str | 
     fitting_nets = exactly or [
         i for i, name, key in nets if net is None or (key.startswith(digest) if digest else _is_net(net, name, key))
     ]
-    fitting_oracles = [i for i, label, found in oracles if oracle is None or _is_oracle(oracle, label, found)]
+    fitting_oracles = [
+        i for i, label, oracle_digest in oracles if oracle is None or _is_oracle(oracle, label, oracle_digest)
+    ]
     if net is not None and net.startswith(ENGINE) and not exactly:
         fitting_nets = _closest(net, {i: (name, key) for i, name, key in nets if i in fitting_nets}, path)
     if not fitting_nets:
@@ -390,8 +394,8 @@ def pick(connection: StoreConnection, path: str, net: str | None, oracle: str | 
         raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
     pairs = [(i, j) for i in fitting_nets for j in fitting_oracles if _any_scored(connection, i, j)]
     if not pairs:
-        asked = f" by {net or 'any net'} and {oracle or 'any oracle'}" if net or oracle else ""
-        raise ValueRepairError(f"no position in {path} is scored{asked} yet; run vr mine first")
+        by_whom = f" by {net or 'any net'} and {oracle or 'any oracle'}" if net or oracle else ""
+        raise ValueRepairError(f"no position in {path} is scored{by_whom} yet; run vr mine first")
     if len(pairs) == 1:  # nearly always; counting takes a look at every row
         return pairs[0]
     counts = {pair: _scored(connection, *pair) for pair in pairs}
@@ -441,10 +445,10 @@ def _last_mined(connection: StoreConnection, net_id: int) -> int:
 
 def _is_net(words: str, name: str, sha256: str) -> bool:
     """Whether the words are the net's name, a path ending in it, the beginning of its SHA-256, or an engine's text."""
-    asked = words.lower()
+    lowered = words.lower()
     plain = {_bare(name), name.lower()}
-    begins = len(asked) >= _SHORTEST_DIGEST and sha256.startswith(asked)
-    return asked in plain or _bare(words) in plain or begins or _is_engine(asked, name.lower())
+    begins = len(lowered) >= _SHORTEST_DIGEST and sha256.startswith(lowered)
+    return lowered in plain or _bare(words) in plain or begins or _is_engine(lowered, name.lower())
 
 
 def _is_engine(words: str, name: str) -> bool:
@@ -479,12 +483,12 @@ def _sha256_of(net: str | None) -> str | None:
 
 def _is_oracle(words: str, label: str, digest: str) -> bool:
     """Whether the words are the label or part of it, the beginning of the digest, or a ``--deep`` of this oracle."""
-    asked, known = words.lower(), label.lower()
-    if asked == known or (len(asked) >= _SHORTEST_DIGEST and digest.startswith(asked)):
+    lowered, lowered_label = words.lower(), label.lower()
+    if lowered == lowered_label or (len(lowered) >= _SHORTEST_DIGEST and digest.startswith(lowered)):
         return True
     # stockfish:nodes=20000 fits "stockfish 15.1 nodes=20000": every word of it is one of the label's.
-    parts = re.split(r"[\s,]+", known)
-    return all(word in parts for word in re.split(r"[\s,:]+", asked) if word)
+    parts = re.split(r"[\s,]+", lowered_label)
+    return all(word in parts for word in re.split(r"[\s,:]+", lowered) if word)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -505,8 +509,8 @@ def eco_headers(connection: StoreConnection, game_ids: Sequence[int]) -> list[st
         SELECT id, json_extract(headers, '$.ECO') FROM games WHERE id IN (SELECT value FROM json_each(?))
     """
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    found = dict(connection.execute(query, (wanted,)))
-    return [found.get(int(number)) for number in game_ids]
+    by_game = dict(connection.execute(query, (wanted,)))
+    return [by_game.get(int(number)) for number in game_ids]
 
 
 def plies_of_games(connection: StoreConnection, game_ids: Sequence[int]) -> NDArray[np.float64]:

@@ -112,9 +112,9 @@ def met_before(
     store: Store, net_id: int, oracle_id: int, keys: NDArray[np.uint64], run: Run
 ) -> tuple[set[int], set[int]]:
     """Those of the board keys that an archive brought, and those that another run than `run` reached by a line."""
-    asked = {"net": net_id, "oracle": oracle_id, "keys": json.dumps(signed(keys)), "run": run.id}
-    found = store.connection.execute(MET_BEFORE, asked).fetchall()
-    archive, lines = ([key for key, step in found if (step is None) is none] for none in (True, False))
+    parameters = {"net": net_id, "oracle": oracle_id, "keys": json.dumps(signed(keys)), "run": run.id}
+    rows = store.connection.execute(MET_BEFORE, parameters).fetchall()
+    archive, lines = ([key for key, step in rows if (step is None) is none] for none in (True, False))
     return set(unsigned(archive).tolist()), set(unsigned(lines).tolist())
 
 
@@ -128,14 +128,14 @@ def not_reached(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64
     return _rows_without(store, "expanded WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id), ids)
 
 
-def _rows_without(store: Store, where: str, asked: tuple[int, ...], ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows_without(store: Store, where: str, parameters: tuple[int, ...], ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The rows of the positions `ids` [n] that are not in a table `where` something holds."""
     query = f"""
         SELECT j.key FROM json_each(?) j
         WHERE NOT EXISTS (SELECT 1 FROM {where} AND position_id = j.value) ORDER BY j.key
     """
-    found = store.connection.execute(query, (json.dumps(ids.tolist()), *asked)).fetchall()
-    return np.array([row for (row,) in found], np.int64)
+    rows = store.connection.execute(query, (json.dumps(ids.tolist()), *parameters)).fetchall()
+    return np.array([row for (row,) in rows], np.int64)
 
 
 def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, NeighbourOutcome]:
@@ -148,16 +148,16 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
         LEFT JOIN deep_values v ON {is_value("searched", "j.value")} AND v.position_id = j.value
         LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{EXPANDED}' AND f.position_id = j.value
     """
-    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
-    found = {}
-    for number, searched, *deep, nodes, cut_at, failed, run_id in store.connection.execute(query, asked):
+    parameters = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
+    by_position = {}
+    for number, searched, *deep, nodes, cut_at, failed, run_id in store.connection.execute(query, parameters):
         if searched:
-            found[number] = NeighbourOutcome(tuple(deep), nodes, run_id=run_id)
+            by_position[number] = NeighbourOutcome(tuple(deep), nodes, run_id=run_id)
         elif failed is not None:
-            found[number] = NeighbourOutcome(None, 0, failed=failed, run_id=run_id)
+            by_position[number] = NeighbourOutcome(None, 0, failed=failed, run_id=run_id)
         elif cut_at is not None:
-            found[number] = NeighbourOutcome(None, nodes, cut=True, run_id=run_id)
-    return found
+            by_position[number] = NeighbourOutcome(None, nodes, cut=True, run_id=run_id)
+    return by_position
 
 
 def search_probabilities(store: Store, net_id: int, oracle_id: int) -> dict[int, float]:
@@ -214,10 +214,10 @@ def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
         SELECT DISTINCT g.source, g.number, g.digest FROM json_each(?) j
         CROSS JOIN positions p ON p.id = j.value CROSS JOIN games g ON g.id = p.game_id ORDER BY g.source, g.number
     """
-    found: dict[str, dict[int, int]] = {}
+    by_archive: dict[str, dict[int, int]] = {}
     for source, number, digest in store.connection.execute(query, (json.dumps([*ids]),)):
-        found.setdefault(source, {})[number] = digest
-    return found
+        by_archive.setdefault(source, {})[number] = digest
+    return by_archive
 
 
 def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:

@@ -255,27 +255,27 @@ def version(connection: sqlite3.Connection, path: str) -> int:
     Raises ValueRepairError for a database of another program and for a store of a newer valuerepair.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (number,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application == 0 and found == 0 and tables == 0:
+    if application == 0 and number == 0 and tables == 0:
         return 0
     if application != APPLICATION_ID:
         raise ValueRepairError(f"{path} is a database of another program, not a valuerepair store; give another --db")
-    if found < min(MIGRATIONS):
-        raise ValueRepairError(f"{path} was written before valuerepair 0.1.0 (store version {found}); mine anew")
-    if found > SCHEMA_VERSION:
+    if number < min(MIGRATIONS):
+        raise ValueRepairError(f"{path} was written before valuerepair 0.1.0 (store version {number}); mine anew")
+    if number > SCHEMA_VERSION:
         raise ValueRepairError(
-            f"{path} was written by a newer valuerepair (store version {found}, this one knows {SCHEMA_VERSION}); "
+            f"{path} was written by a newer valuerepair (store version {number}, this one knows {SCHEMA_VERSION}); "
             "upgrade valuerepair, or give another --db"
         )
-    return int(found)
+    return int(number)
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Brings a store to the present version, each step in a transaction of its own with its version number."""
-    found = version(connection, path)
+    present = version(connection, path)
     for step, script in MIGRATIONS.items():
-        if step > found:
+        if step > present:
             connection.executescript(
                 f"BEGIN IMMEDIATE;\n{script}\n;\n"
                 f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {step};\nCOMMIT;"
@@ -292,13 +292,13 @@ def empty_store(last: int | None = None) -> Iterator[sqlite3.Connection]:
         yield empty
 
 
-def differences(connection: sqlite3.Connection, found: int) -> list[str]:
-    """What a store of version `found` has otherwise than `migrate` makes it, each as ``table plays differs``.
+def differences(connection: sqlite3.Connection, number: int) -> list[str]:
+    """What a store of version `number` has otherwise than `migrate` makes it, each as ``table plays differs``.
 
     Tables and indices of one's own beside the store's are no difference. A view, a trigger or a virtual table is one:
     such can run without end.
     """
-    expected, actual = _expected(tuple(MIGRATIONS.items()), found), _form(connection)
+    expected, actual = _expected(tuple(MIGRATIONS.items()), number), _form(connection)
     missing = [f"{name} is missing" for name in expected if name not in actual]
     other = [f"{name} differs" for name, sql in actual.items() if sql != expected.get(name, sql)]
     foreign = (name for name in actual if name not in expected)
@@ -306,9 +306,9 @@ def differences(connection: sqlite3.Connection, found: int) -> list[str]:
     return missing + other + more
 
 
-def check_form(connection: sqlite3.Connection, path: str, found: int) -> None:
-    """Raises ValueRepairError for a store of version `found` with `differences`."""
-    if different := differences(connection, found):
+def check_form(connection: sqlite3.Connection, path: str, number: int) -> None:
+    """Raises ValueRepairError for a store of version `number` with `differences`."""
+    if different := differences(connection, number):
         more = f" (and {len(different) - 1} more)" if different[1:] else ""
         raise ValueRepairError(
             f"{path} is not as valuerepair made it: {different[0]}{more}; take a copy of it, or mine anew"

@@ -77,10 +77,10 @@ def screens(store: Store, net_id: int, oracle_id: int, of: Population = SAMPLED)
         SELECT id, threshold, alpha, alpha_given, q_from, recall, model, fitted FROM screens
         WHERE net_id = ? AND oracle_id = ? AND expanded = ? ORDER BY id DESC
     """
-    asked = net_id, oracle_id, of is REACHED
+    parameters = net_id, oracle_id, of is REACHED
     return [
         ScreenFacts(number, threshold, alpha, bool(given), *rest)
-        for number, threshold, alpha, given, *rest in store.connection.execute(query, asked)
+        for number, threshold, alpha, given, *rest in store.connection.execute(query, parameters)
     ]
 
 
@@ -141,8 +141,8 @@ ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle
 
 def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns:
     """`passages` as columns, for large stores."""
-    asked = {"net": net_id, "oracle": oracle_id}
-    ids, cut_at, nodes, searched, probability = store.connection.numbers(PASSAGES, asked, 5)
+    parameters = {"net": net_id, "oracle": oracle_id}
+    ids, cut_at, nodes, searched, probability = store.connection.numbers(PASSAGES, parameters, 5)
     return PassageColumns(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
 
 
@@ -174,10 +174,15 @@ def settle(
         AND position_id IN (SELECT value FROM json_each(:ids)) AND cut_at IS NOT NULL
         AND screen_id NOT IN (SELECT value FROM json_each(:screens))
     """
-    asked = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist()), "screens": json.dumps([*screen_ids])}
+    parameters = {
+        "net": net_id,
+        "oracle": oracle_id,
+        "ids": json.dumps(ids.tolist()),
+        "screens": json.dumps([*screen_ids]),
+    }
     with store.writing() as connection:
         connection.execute(
-            f"UPDATE screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {these}", asked
+            f"UPDATE screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {these}", parameters
         )
         connection.execute(
             f"""
@@ -185,7 +190,7 @@ def settle(
                 SELECT 1 FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'
                 AND v.position_id = screened.position_id)
             """,
-            asked,
+            parameters,
         )
 
 
@@ -219,17 +224,17 @@ def climbed(
     store: Store, net_id: int, oracle_id: int, screen_ids: Sequence[int], of: Population = SAMPLED
 ) -> list[int]:
     """The positions, ascending, that these screens cut, that were searched in full on a ladder, or that failed."""
-    mine = f"{of.table} WHERE net_id = :net AND oracle_id = :oracle"
+    of_pair = f"{of.table} WHERE net_id = :net AND oracle_id = :oracle"
     failed = f"oracle_id = :oracle AND stage = '{of.stage}'"
     if of is REACHED:  # positions of a line are searched beside the ladder
-        mine += " AND step <> 'line'"
-        failed += f" AND position_id IN (SELECT position_id FROM {mine})"
+        of_pair += " AND step <> 'line'"
+        failed += f" AND position_id IN (SELECT position_id FROM {of_pair})"
     query = f"""
-        SELECT position_id FROM {mine} AND (searched OR screen_id IN (SELECT value FROM json_each(:screens)))
+        SELECT position_id FROM {of_pair} AND (searched OR screen_id IN (SELECT value FROM json_each(:screens)))
         UNION SELECT position_id FROM failures WHERE {failed} ORDER BY position_id
     """
-    asked = {"net": net_id, "oracle": oracle_id, "screens": json.dumps([*screen_ids])}
-    return [position for (position,) in store.connection.execute(query, asked)]
+    parameters = {"net": net_id, "oracle": oracle_id, "screens": json.dumps([*screen_ids])}
+    return [position for (position,) in store.connection.execute(query, parameters)]
 
 
 def climbed_rows(
@@ -255,7 +260,7 @@ def climbed_rows(
     row_of = {row[0]: i for i, row in enumerate(facts)}
     scores = np.full((len(facts), len(stages), 6), np.nan)
     best: list[list[str | None]] = [[None] * len(stages) for _ in facts]
-    found = np.zeros((len(facts), len(stages)), np.bool_)
+    is_known = np.zeros((len(facts), len(stages)), np.bool_)
     query = f"""
         SELECT v.position_id, v.stage, v.cp, v.mate, v.w, v.d, v.l, v.q, v.best_move FROM deep_values v
         JOIN {of.table} c ON c.net_id = ? AND c.oracle_id = v.oracle_id AND c.position_id = v.position_id AND c.searched
@@ -265,8 +270,8 @@ def climbed_rows(
         if (i := row_of.get(position)) is not None:
             k = place[stage]
             scores[i, k] = [np.nan if number is None else number for number in numbers]
-            best[i][k], found[i, k] = move, True
-    whole = np.flatnonzero(found.all(1))
+            best[i][k], is_known[i, k] = move, True
+    whole = np.flatnonzero(is_known.all(1))
     numbers = np.array([row[1:] for row in facts], np.float64).reshape(len(facts), 3)[whole]
     ids = np.array([row[0] for row in facts], np.int64)[whole]
     return ClimbedRows(

@@ -105,8 +105,8 @@ def looks(connection: StoreConnection, net_id: int, first_id: int, second_id: in
         LEFT JOIN deep_values v ON {is_value("all", "s.position_id")} AND v.position_id = s.position_id
         WHERE s.oracle_id = :second AND s.stage = :stage ORDER BY s.position_id
     """
-    asked = {"net": net_id, "oracle": first_id, "second": second_id, "stage": SECOND}
-    rows = connection.execute(query, asked).fetchall()
+    parameters = {"net": net_id, "oracle": first_id, "second": second_id, "stage": SECOND}
+    rows = connection.execute(query, parameters).fetchall()
     return Looks(
         np.array([row[6] for row in rows], np.int64),
         _scores(rows),
@@ -141,11 +141,11 @@ def finished(connection: StoreConnection, second_id: int, ids: Iterable[int]) ->
         WHERE oracle_id = ? AND (stage = ? OR stage >= ? AND stage < ?)
         AND position_id IN (SELECT value FROM json_each(?))
     """
-    found: dict[int, dict[str, str | None]] = {}
-    asked = (second_id, SECOND, *_AFTER_STAGES, json.dumps(list(ids)))
-    for position_id, stage, best in connection.execute(query, asked):
-        found.setdefault(position_id, {})[stage] = best
-    return found
+    by_position: dict[int, dict[str, str | None]] = {}
+    parameters = (second_id, SECOND, *_AFTER_STAGES, json.dumps(list(ids)))
+    for position_id, stage, best in connection.execute(query, parameters):
+        by_position.setdefault(position_id, {})[stage] = best
+    return by_position
 
 
 def failed(connection: StoreConnection, second_id: int) -> dict[tuple[int, str], str]:
@@ -177,5 +177,5 @@ def take_over(connection: StoreConnection, second_id: int, ids: Iterable[int], r
         SELECT oracle_id, ?, position_id, cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, ?
         FROM deep_values WHERE oracle_id = ? AND stage IN (?, ?) AND position_id IN (SELECT value FROM json_each(?))
     """
-    asked = (SECOND, run_id, second_id, FULL, EXPANDED, json.dumps(list(ids)))
-    return connection.execute(query, asked).rowcount
+    parameters = (SECOND, run_id, second_id, FULL, EXPANDED, json.dumps(list(ids)))
+    return connection.execute(query, parameters).rowcount

@@ -247,23 +247,23 @@ class Store:
                 (FULL, oracle_id, EXPANDED, json.dumps(ids.tolist())),
             )
 
-    def add_net_values(self, ids: NDArray[np.int64], net_id: int, found: NetValues, run: Run) -> None:
+    def add_net_values(self, ids: NDArray[np.int64], net_id: int, net_values: NetValues, run: Run) -> None:
         """Records the net's values of the positions `ids` [n]."""
         with self.writing() as connection:
-            wins, draws, losses = (or_none(column) for column in found.wdl.T)
+            wins, draws, losses = (or_none(column) for column in net_values.wdl.T)
             connection.executemany(
                 "INSERT OR REPLACE INTO net_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 zip(
                     [net_id] * len(ids),
                     ids.tolist(),
-                    found.q.astype(np.float64).tolist(),
+                    net_values.q.astype(np.float64).tolist(),
                     wins,
                     draws,
                     losses,
-                    [move or None for move in found.best_move.tolist()],
-                    or_none(found.best_p),
-                    or_none(found.entropy),
-                    or_none(found.moves_left),
+                    [move or None for move in net_values.best_move.tolist()],
+                    or_none(net_values.best_p),
+                    or_none(net_values.entropy),
+                    or_none(net_values.moves_left),
                     [run.id] * len(ids),
                     strict=True,
                 ),
