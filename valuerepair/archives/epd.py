@@ -1,7 +1,7 @@
 """EPD and FEN files: one position per line, nearly always without history.
 
 A line has four FEN fields, sometimes two counters, and then EPD operations (``bm Nf3; id "x";``). Without counters,
-`hmvc` and `fmvn` are read for them. `id` becomes a header. `ce` (centipawns; beyond ±32,000 a mate), `dm` and ``bm #N``
+`hmvc` and `fmvn` take their place. `id` becomes a header. `ce` (centipawns; beyond ±32,000 a mate), `dm` and ``bm #N``
 (moves to mate) become the recorded evaluation, together with the first move of `bm`, `acd` (depth), `acn` (nodes) and
 `acs` (seconds); it is from the side to move, as in the EPD standard. The comment
 ``c3 "history startpos: e2e4 e7e5";``, which `vr export --format epd` writes, is the history of the position.

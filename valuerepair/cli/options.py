@@ -125,9 +125,11 @@ _HELD_OUT = ("games", "families", "archives", "held-out")
 
 
 def part_option(*others: str, help: str, usual: str) -> Callable[[Command], Command]:
-    """``--part``: a part of ``--split`` that is held out, all of them, or one of the `others`; None is the `usual`."""
+    """``--part``: a held-out part of ``--split``, all of these, or one of the `others`. Without it, the `usual` one."""
     return click.option(
-        "--part", type=click.Choice([*others, *_HELD_OUT]), help=f"{help}; held-out is all of them.  [default: {usual}]"
+        "--part",
+        type=click.Choice([*others, *_HELD_OUT]),
+        help=f"{help}; held-out: all held-out parts.  [default: {usual}]",
     )
 
 

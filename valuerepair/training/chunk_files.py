@@ -106,9 +106,7 @@ def _add(archives: Archives, path: str, name: str) -> None:
     """Adds a file. Raises UsageError and ValueRepairError for other files than chunks and plain tars."""
     lowered = path.lower()
     if bare_name(path).endswith(".tar") and not lowered.endswith(".tar"):
-        raise ValueRepairError(
-            f"{path}: a compressed tar allows no random access; unpack it, with its chunks as they are"
-        )
+        raise ValueRepairError(f"{path}: a compressed tar allows no random access; unpack it (but not its chunks)")
     if not lowered.endswith((".tar", *COMPRESSIONS)):
         raise UsageError(f"{path}: a chunk's name ends in .gz, an archive's in .tar")
     archives.paths.append(path)

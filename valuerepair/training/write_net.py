@@ -53,9 +53,9 @@ _ATTENTION |= {"out/dense/w/w": 7, "out/dense/b/w": 8}
 _SMOLGEN = {"compress/w": 1, "dense1/w/w": 2, "dense1/b/w": 3, "ln1/w/scale": 4, "ln1/w/bias": 5}
 _SMOLGEN |= {"dense2/w/w": 6, "dense2/b/w": 7, "ln2/w/scale": 8, "ln2/w/bias": 9}
 _ENCODER: dict[str, tuple[int, ...]] = {
-    **{f"mha/{name}": (1, at) for name, at in _ATTENTION.items()},
-    **{f"smolgen/{name}": (1, 9, at) for name, at in _SMOLGEN.items()},
-    **{f"ffn/{name}": (4, at) for name, at in _FEED_FORWARD.items()},
+    **{f"mha/{name}": (1, number) for name, number in _ATTENTION.items()},
+    **{f"smolgen/{name}": (1, 9, number) for name, number in _SMOLGEN.items()},
+    **{f"ffn/{name}": (4, number) for name, number in _FEED_FORWARD.items()},
     "ln1/w/scale": (2,),
     "ln1/w/bias": (3,),
     "ln2/w/scale": (5,),
@@ -80,7 +80,7 @@ _TRUNK: dict[str, tuple[int, ...]] = {
     "/attn_body/embedding/preprocess/add/w": (38,),
     "/attn_body/ln/w/scale": (39,),
     "/attn_body/ln/w/bias": (40,),
-    **{f"/attn_body/ffn/{name}": (41, at) for name, at in _FEED_FORWARD.items()},
+    **{f"/attn_body/ffn/{name}": (41, number) for name, number in _FEED_FORWARD.items()},
     "/attn_body/ln2/w/scale": (42,),
     "/attn_body/ln2/w/bias": (43,),
 }
@@ -389,8 +389,8 @@ def rounded_together(steps: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rounds kernels [n, 3, 3] over a plane that has one value on all squares, so that sums of their weights are right.
 
     The plane of the half-move clock has values up to 99, so rounding its few small weights would be the largest error
-    of a written net. With one value on all squares only sums matter: for each square, of the weights that fall on the
-    board.
+    of a written net. With one value on all squares only sums matter: for each square, the sum of the weights that fall
+    on the board.
     """
     down = np.floor(steps).reshape(len(steps), 9)
     on_board, choices = _weights_on_board(), _choices()
