@@ -83,11 +83,11 @@ def confirm(
 
     Raises ValueRepairError when the oracle is broken as a whole, and what it and the store raise.
     """
-    asked = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
+    settings = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
     if frame.attrs["calibration"]:
-        asked["calibration"] = "fitted"
-    work = {"second look": oracle.identity.digest, **asked}
-    with stored_run(store, RunRecord.of(work, options.command, asked)) as run:
+        settings["calibration"] = "fitted"
+    work = {"second look": oracle.identity.digest, **settings}
+    with stored_run(store, RunRecord.of(work, options.command, settings)) as run:
         if run.resumed and (made := second_looks.made(store.connection, run.id)):
             log.info(f"going on with {made:,} searches made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))

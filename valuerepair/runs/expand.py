@@ -119,13 +119,13 @@ def expand(
     raises; what was found until then is kept.
     """
     start = Expansion.of(store, net, oracle.identity, options.question, options.split)
-    asked = {
+    settings = {
         "question": [getattr(options.question, name) for name in ("alpha", "q_from", "threshold", "calibration")],
         "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
         **options.of_split(),
     }
-    work = {"expand": asked, "pair": start.names, "seed": options.seed}
-    with stored_run(store, RunRecord.of(work, options.command, asked, options.seed, net.provider)) as run:
+    work = {"expand": settings, "pair": start.names, "seed": options.seed}
+    with stored_run(store, RunRecord.of(work, options.command, settings, options.seed, net.provider)) as run:
         store.commit()
         if run.resumed:
             log.info(f"going on with {reached.done_before(store, run):,} positions searched before")
@@ -231,13 +231,15 @@ class _Expanding(SearchLoop[int]):
             assert self._ladder is not None
             passage = self._ladder.take(key, outcome)
             last = outcome.results[-1]
-            found = NeighbourOutcome(last.scores if passage.searched else None, passage.nodes, cut=not passage.searched)
+            answer = NeighbourOutcome(
+                last.scores if passage.searched else None, passage.nodes, cut=not passage.searched
+            )
         else:
             self._store.add_deep(key, self._oracle_id, outcome, self._run, EXPANDED)
             reached.add_search(self._store, *self._pair, key, outcome.nodes)
-            found = NeighbourOutcome(outcome.scores, outcome.nodes)
-        self._nodes += found.nodes
-        self._searches.answer(key, found)
+            answer = NeighbourOutcome(outcome.scores, outcome.nodes)
+        self._nodes += answer.nodes
+        self._searches.answer(key, answer)
 
     def _take_failure(self, key: int, failure: DeepFailure) -> None:
         self._take_back(key)
@@ -303,8 +305,8 @@ class _Expanding(SearchLoop[int]):
             return "nodes"
         if options.positions is not None and tally.planned >= options.positions:
             return "positions"
-        found, nodes = (sum(column) for column in zip(*self._recent, strict=True)) if self._recent else (0, 0)
-        if len(self._recent) == _RECENT and nodes and self._start.is_poorer(found, nodes):
+        candidates, nodes = (sum(column) for column in zip(*self._recent, strict=True)) if self._recent else (0, 0)
+        if len(self._recent) == _RECENT and nodes and self._start.is_poorer(candidates, nodes):
             return "yield"
         return ""
 
@@ -373,17 +375,17 @@ class _Expanding(SearchLoop[int]):
 
     def _take_in(self, batch: list[PlannedSearch]) -> None:
         """Learns from a finished batch, in the order of its plan; a candidate found becomes a source itself."""
-        nodes = hits = 0
+        nodes = candidates = 0
         for entry in batch:
             assert entry.outcome is not None
             found = self._note(entry, entry.outcome)
-            nodes, hits = nodes + entry.outcome.nodes, hits + found
+            nodes, candidates = nodes + entry.outcome.nodes, candidates + found
             if entry.group is not None and entry.outcome.failed is None:
                 self._yields.add(entry.group, found=found, nodes=entry.outcome.nodes)
             if found:
                 self._sources.add(entry.position_id, entry.root, entry.round)
         if batch:
-            self._recent.append((hits, nodes))
+            self._recent.append((candidates, nodes))
 
     def _note(self, entry: PlannedSearch, outcome: NeighbourOutcome) -> bool:
         """Counts a search; whether it found a candidate."""
@@ -411,8 +413,10 @@ class _Expanding(SearchLoop[int]):
         """Logs the beginning of a round; later sources of the same round join it."""
         if number > self._round:
             self._round, tally = number, self._start.tally
-            found = f"{tally.found:,} found, {tally.inferred:,} inferred" if number > 1 else f"{len(self._sources):,}"
-            log.info(f"round {number}: out from {found} candidates")
+            how_many = (
+                f"{tally.found:,} found, {tally.inferred:,} inferred" if number > 1 else f"{len(self._sources):,}"
+            )
+            log.info(f"round {number}: out from {how_many} candidates")
 
     def _look_around(self, window: _Window) -> None:
         """Takes neighbours: those of known value into the store, the others to the frontier."""
@@ -435,15 +439,15 @@ class _Expanding(SearchLoop[int]):
             self._frontier.add(waiting.take(np.flatnonzero(~on_line)), self._yields.expected())
 
     def _waiting_of(self, window: _Window, rows: NDArray[np.int64]) -> Waiting:
-        near, found = window.near.take(rows), take_values(window.values, rows)
+        near, net_values = window.near.take(rows), take_values(window.values, rows)
         of = [window.sources[i] for i in near.source.tolist()]
-        judged = self._start.judged(found.q, near.batch)
+        judged = self._start.judged(net_values.q, near.batch)
         expected = judged - np.where(near.same_side, 1, -1) * np.array([source.deep_q for source in of])
         phase = phases(boards(near.batch.fen))
         threshold = self._start.question.threshold
         return Waiting(
             near.batch,
-            found,
+            net_values,
             judged,
             groups_of(near.step, near.distance, near.later, expected, phase, threshold),
             np.array([is_drawn(key) for key in near.batch.key.tolist()], np.bool_),
@@ -525,7 +529,7 @@ def preferred(net: Evaluator, sources: Sequence[ExpansionSource]) -> list[Moves]
     moves, offsets, p = net.priors(batch_of(sources))
     best = []
     for i in range(len(sources)):
-        mine = slice(offsets[i], offsets[i + 1])
-        order = np.argsort(-p[mine], kind="stable")[: CHILDREN + 1]  # one may be the search's own
-        best.append(moves[mine][order])
+        own = slice(offsets[i], offsets[i + 1])
+        order = np.argsort(-p[own], kind="stable")[: CHILDREN + 1]  # one may be the search's own
+        best.append(moves[own][order])
     return best

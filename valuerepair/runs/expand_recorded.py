@@ -72,15 +72,15 @@ def expand_recorded(
     if not {PARENT, GAME} & set(options.steps):
         raise UsageError("recorded evaluations are of moves that were played: give --by parents,game, or one of them")
     start = Expansion.of(store, net, source.identity, options.question, options.split)
-    asked = {"steps": options.steps, "rounds": options.rounds, "threshold": options.question.threshold}
-    asked |= options.of_split()
-    work = {"expand recorded": asked, "question": str(start.question), "pair": start.names}
+    settings = {"steps": options.steps, "rounds": options.rounds, "threshold": options.question.threshold}
+    settings |= options.of_split()
+    work = {"expand recorded": settings, "question": str(start.question), "pair": start.names}
     games = KnownGames.of(store, start.candidates.tolist())
     log.info(
         f"{source.identity.label}: what lies around candidates is recorded in their games ({len(games):,} at hand); "
         "no engine is asked"
     )
-    with stored_run(store, RunRecord.of(work, options.command, asked, provider=net.provider)) as run:
+    with stored_run(store, RunRecord.of(work, options.command, settings, provider=net.provider)) as run:
         store.commit()
         taking = _Taking(store, net, source, options, start, run, progress or Progress("expanding", quiet=True))
         with signals.left_to_loop():
@@ -143,8 +143,8 @@ class _Taking:
             if not len(rows):
                 return
             root[rows] = root[parents]
-            ids[rows], found = self._take(batch, rows, parents, root, ids, round_)
-            sources = rows[found]
+            ids[rows], candidate = self._take(batch, rows, parents, root, ids, round_)
+            sources = rows[candidate]
 
     def _new(self, batch: PositionBatch, near: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows that are reached for the first time, and their sources' rows."""
@@ -172,22 +172,22 @@ class _Taking:
         ids, some, _ = self._store.add_positions(some, self._run, reached=True)
         steps = [_step(int(batch.ply[a]) - int(batch.ply[b])) for a, b in zip(rows, parents, strict=True)]
         columns = (ids.tolist(), root[rows].tolist(), known[parents].tolist())
-        ways = [
+        members = [
             Reached(number, of, parent, step, distance, round_, drawn=True)
             for number, of, parent, (step, distance) in zip(*columns, steps, strict=True)
         ]
         # At once: a position that nobody reached is one that was sampled.
-        reached.add_reached(self._store, *start.pair, ways, self._run)
+        reached.add_reached(self._store, *start.pair, members, self._run)
         judged = start.judged(self._evaluate(ids, some), some)
         _, deep = self._source.deep_values(batch.take(rows))  # all of them have one
         self._store.add_deep_columns(ids, start.pair[1], deep, self._run, EXPANDED)
         cells = list(zip(deep.cp, deep.mate, deep.win, deep.draw, deep.loss, deep.q, strict=True))
-        found = is_candidate(judged - start.deep_q(cells), start.question.threshold)
-        for way, cell, hit in zip(ways, cells, found.tolist(), strict=True):
-            reached.add_search(self._store, *start.pair, way.position_id, 0)
+        candidate = is_candidate(judged - start.deep_q(cells), start.question.threshold)
+        for member, cell, found in zip(members, cells, candidate.tolist(), strict=True):
+            reached.add_search(self._store, *start.pair, member.position_id, 0)
             start.tally.planned += 1
-            start.tally.add(NeighbourOutcome(cell, 0), found=hit)
-        return ids, found
+            start.tally.add(NeighbourOutcome(cell, 0), found=found)
+        return ids, candidate
 
     def _evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> NDArray[np.float32]:
         """[n] the net's Q; values that the store has are not computed again."""
@@ -195,9 +195,9 @@ class _Taking:
         q = np.array([np.nan if known.net_q is None else known.net_q for known in before], np.float32)
         missing = np.flatnonzero(np.isnan(q))
         if len(missing):
-            found: NetValues = self._net.evaluate(batch.take(missing))
-            self._store.add_net_values(ids[missing], self._start.pair[0], found, self._run)
-            q[missing] = found.q
+            net_values: NetValues = self._net.evaluate(batch.take(missing))
+            self._store.add_net_values(ids[missing], self._start.pair[0], net_values, self._run)
+            q[missing] = net_values.q
         return q
 
 
@@ -208,10 +208,10 @@ def _near(
     near: dict[int, int] = {}
     for source in sources.tolist():
         for row in np.flatnonzero((game == game[source]) & (np.abs(ply - ply[source]) <= _REACH)).tolist():
-            off = int(ply[row] - ply[source])
+            plies = int(ply[row] - ply[source])
             best = near.get(row)
-            closer = best is None or (abs(off), -ply[source]) < (abs(int(ply[row] - ply[best])), -ply[best])
-            if off and closer and _step(off)[0] in steps:
+            closer = best is None or (abs(plies), -ply[source]) < (abs(int(ply[row] - ply[best])), -ply[best])
+            if plies and closer and _step(plies)[0] in steps:
                 near[row] = source
     return near
 

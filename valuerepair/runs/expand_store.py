@@ -45,14 +45,14 @@ def open_expansion(
                 store, net, source, options.asking(question, None), progress=progress
             )
         return
-    with open_found(store, question, deep=deep, workers=workers) as (net, found):
-        screen = fitting_screen(found.identity, ScreenOptions())
+    with open_found(store, question, deep=deep, workers=workers) as (net, opened):
+        screen = fitting_screen(opened.identity, ScreenOptions())
 
         def work(options: ExpandOptions, progress: Progress) -> ExpandSummary:
             following = None
             if GAME in options.steps:
                 ids = store.candidates(question)["position_id"].tolist()
                 following = Following(KnownGames.of(store, ids))
-            return expand(store, net, found, options.asking(question, screen), progress=progress, following=following)
+            return expand(store, net, opened, options.asking(question, screen), progress=progress, following=following)
 
         yield work

@@ -78,20 +78,20 @@ class Expansion:
     ) -> Expansion:
         """Reads it from the store. Raises ValueRepairError where there is no candidate."""
         names = (net.identity.key, oracle.digest)
-        asked = replace(question, net=names[0], oracle=names[1], expanded="no")
-        frame = store.frame(asked, only=("position_id", "disagreement"))
-        found = frame.loc[is_candidate(frame["disagreement"], asked.threshold), "position_id"].to_numpy(np.int64)
-        chosen = found if split is None else found[split.parts(store, found) == TRAIN]
+        of_pair = replace(question, net=names[0], oracle=names[1], expanded="no")
+        frame = store.frame(of_pair, only=("position_id", "disagreement"))
+        candidates = frame.loc[is_candidate(frame["disagreement"], of_pair.threshold), "position_id"].to_numpy(np.int64)
+        chosen = candidates if split is None else candidates[split.parts(store, candidates) == TRAIN]
         if not len(chosen):
-            none = f"the split holds out all {len(found):,} candidates" if len(found) else "no candidates"
+            none = f"the split holds out all {len(candidates):,} candidates" if len(candidates) else "no candidates"
             raise ValueRepairError(
-                f"{store.path}: {none} at {asked.threshold:g} to go out from; mine more, or lower --threshold"
+                f"{store.path}: {none} at {of_pair.threshold:g} to go out from; mine more, or lower --threshold"
             )
         pair = store.pick(*names)
         alpha = store.alpha(*pair, question.alpha)
-        scale = store.calibration(asked).calibration if asked.calibration == "fitted" else None
+        scale = store.calibration(of_pair).calibration if of_pair.calibration == "fitted" else None
         return Expansion(
-            store, pair, names, replace(asked, alpha=alpha.value), alpha, chosen, len(found),
+            store, pair, names, replace(of_pair, alpha=alpha.value), alpha, chosen, len(candidates),
             reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, store.pair_options(*pair), scale,
             split_file(store),
         )  # fmt: skip
@@ -128,10 +128,10 @@ class Expansion:
 
     def read(self, some: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
         """Sources of these positions, roots and rounds, from the store."""
-        found = reached.sources(self.store, *self.pair, [number for number, _, _ in some])
+        stored = reached.sources(self.store, *self.pair, [number for number, _, _ in some])
         whole = {number: (root, round_) for number, root, round_ in some}
-        deep = [_result(each.deep) for each in found]
-        q = self.deep_q([each.deep[:6] for each in found])
+        deep = [_result(each.deep) for each in stored]
+        q = self.deep_q([each.deep[:6] for each in stored])
         return [
             ExpansionSource(
                 each.position_id,
@@ -147,10 +147,10 @@ class Expansion:
                 each.stage != INFERRED,
                 each.step in (None, PARENT, GAME),
             )
-            for i, each in enumerate(found)
+            for i, each in enumerate(stored)
         ]
 
-    def is_poorer(self, found: int, nodes: int) -> bool:
+    def is_poorer(self, candidates: int, nodes: int) -> bool:
         """Whether so many candidates for so many nodes are fewer than sampled positions gave, beyond chance.
 
         By the upper end of the exact 95 % interval of a Poisson count (F. Garwood, Biometrika 28, 1936).
@@ -159,7 +159,7 @@ class Expansion:
 
         if not self.sampled_nodes:
             return False
-        return bool(gammaincinv(found + 1, 0.975) / nodes < self.sampled_found / self.sampled_nodes)
+        return bool(gammaincinv(candidates + 1, 0.975) / nodes < self.sampled_found / self.sampled_nodes)
 
     def summary(self, state: str, why: str, **facts: Any) -> ExpandSummary:
         """What the expansion came to."""
@@ -199,13 +199,13 @@ class ExpandSummary:
         """With `figures`, once the store knows how the run ended: whether anything was left out bears on the rates."""
         start = self.start
         sampled, _ = table(start.store.connection, start.store.path, start.question, ("disagreement", *_OF_SAMPLED))
-        found = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)
-        return replace(self, figures=found)
+        figures = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)
+        return replace(self, figures=figures)
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it; it does not depend on how often the run was interrupted."""
-        found = asdict(self.tally)
-        return {"roots": len(self.start.candidates), **found, "failed": self.failed, "why": self.why}
+        tally = asdict(self.tally)
+        return {"roots": len(self.start.candidates), **tally, "failed": self.failed, "why": self.why}
 
     def details(self) -> list[str]:
         """How diverse the candidates are, as text."""
@@ -245,12 +245,12 @@ class ExpandSummary:
         ]
 
     def _next(self) -> list[str]:
-        start, asked = self.start, self.start.question
+        start, question = self.start, self.start.question
         if self.state == "interrupted":
             return ["not done yet: give the same command again to go on where it stopped"]
         if self.tally.found or self.tally.inferred:
-            fitted = asked.calibration == "fitted"
-            words = (start.store.path, start.pair_options, asked.threshold, start.alpha, asked.q_from)
+            fitted = question.calibration == "fitted"
+            words = (start.store.path, start.pair_options, question.threshold, start.alpha, question.q_from)
             books = next_command("vr books", *words, calibrated=fitted, expanded="all", split=start.split_file)
             return [f"next: {books}"]
         return ["no further candidates: mine more"]

@@ -33,16 +33,16 @@ class KnownGames:
     @staticmethod
     def of(store: Store, ids: Sequence[int]) -> KnownGames:
         """The games of these positions; archives that are not here are left out, which is logged."""
-        found = games_of(store, ids)
-        missing = [name for name in found if not os.path.isfile(name)]
+        by_archive = games_of(store, ids)
+        missing = [name for name in by_archive if not os.path.isfile(name)]
         if missing:
             more = f" and {len(missing) - _NAMES_SHOWN} more" if len(missing) > _NAMES_SHOWN else ""
-            count = sum(len(found[name]) for name in missing)
+            count = sum(len(by_archive[name]) for name in missing)
             log.info(
                 f"{', '.join(missing[:_NAMES_SHOWN])}{more}: not here, so that of {count:,} games only what the store "
                 "has is known; run vr expand where the archives lie as they were mined"
             )
-        return KnownGames({name: games for name, games in found.items() if name not in missing})
+        return KnownGames({name: games for name, games in by_archive.items() if name not in missing})
 
     def __len__(self) -> int:
         return sum(len(games) for games in self.games.values())

@@ -147,8 +147,8 @@ def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], step
     rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
     moves = [np.concatenate([sources[row.source].moves[: row.kept], row.added]) for row in rows]
     boards, over = reached([sources[row.source].start_fen for row in rows], moves)
-    found = keys(boards)
-    kept = np.array(_first_ones(rows, over, found, _keys_of(sources)), np.int64)
+    board_keys = keys(boards)
+    kept = np.array(_first_ones(rows, over, board_keys, _keys_of(sources)), np.int64)
     lines = [inferred(sources[rows[i].source].deep, rows[i].distance) if rows[i].step == LINE else None for i in kept]
     added = np.array([len(rows[i].added) + rows[i].kept - len(sources[rows[i].source].moves) for i in kept], np.int64)
     source = np.array([rows[i].source for i in kept], np.int64)
@@ -159,7 +159,7 @@ def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], step
             np.concatenate([moves[i] for i in kept]) if len(kept) else _NOTHING,
             np.cumsum([0, *(len(moves[i]) for i in kept)], dtype=np.int64),
             np.array([sources[i].ply for i in source.tolist()], np.int32) + added.astype(np.int32),
-            found[kept],
+            board_keys[kept],
             np.array([sources[i].history_known for i in source.tolist()], np.bool_),
             Origins(
                 [sources[i].game for i in source.tolist()],
@@ -237,10 +237,12 @@ def _keys_of(sources: Sequence[ExpansionSource]) -> set[int]:
     return set(keys(boards).tolist())
 
 
-def _first_ones(rows: Sequence[_Row], over: NDArray[np.bool_], found: NDArray[np.uint64], met: set[int]) -> list[int]:
+def _first_ones(
+    rows: Sequence[_Row], over: NDArray[np.bool_], board_keys: NDArray[np.uint64], met: set[int]
+) -> list[int]:
     """The rows of positions that are met for the first time, and not over; a line ends where the game does."""
     kept, ended = [], -1
-    for i, (row, is_over, key) in enumerate(zip(rows, over.tolist(), found.tolist(), strict=True)):
+    for i, (row, is_over, key) in enumerate(zip(rows, over.tolist(), board_keys.tolist(), strict=True)):
         if row.step == LINE and is_over:
             ended = row.source
         beyond = row.step == LINE and row.source == ended

@@ -125,10 +125,10 @@ class RunProgress:
         part = self._reader.bytes_read / self._bytes if reading and self._bytes else 1
         read = f"read {100 * part:.0f} %" if part < 1 else ""
         if not counts.begun:
-            found = self._reader.report.positions
-            self._progress.stage("net values" if found else "reading")
+            sampled = self._reader.report.positions
+            self._progress.stage("net values" if sampled else "reading")
             left = read and read + self._reading_left()
-            self._progress.note(f"{counts.valued:,} of {found:,} positions" if found else left)
+            self._progress.note(f"{counts.valued:,} of {sampled:,} positions" if sampled else left)
             return
         self._progress.stage("")
         expected = self._expected(counts, reading=reading)
@@ -171,12 +171,12 @@ class RunProgress:
 
     def _expected(self, counts: RunCounts, *, reading: bool) -> int | None:
         """Searches of this run, done and to come; while archives are read, as many more as the bytes left promise."""
-        found = float(self._reader.report.positions)
+        sampled = float(self._reader.report.positions)
         if reading and self._bytes is None:
             return None
         if reading and self._bytes and 0 < self._reader.bytes_read < self._bytes:
-            found *= self._bytes / self._reader.bytes_read
-        new = round(found) - counts.before
+            sampled *= self._bytes / self._reader.bytes_read
+        new = round(sampled) - counts.before
         if self._limit is not None:
             new = min(new, self._limit)
         return max(new, counts.begun) or None

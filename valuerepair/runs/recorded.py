@@ -154,9 +154,9 @@ class _Import(Loop):
         count = round(min(len(ids), max(self._allowed, 0)))
         self._cut_off = self._cut_off or count < len(ids)
         ids, batch = ids[:count], batch.take(np.arange(count))
-        rows, found = self._source.deep_values(batch)
-        self._store.add_deep_columns(ids[rows], self.positions.pair[1], found, self._run)
-        deciding = (found.cp, found.mate, found.win, found.draw, found.loss, found.q)
+        rows, scores = self._source.deep_values(batch)
+        self._store.add_deep_columns(ids[rows], self.positions.pair[1], scores, self._run)
+        deciding = (scores.cp, scores.mate, scores.win, scores.draw, scores.loss, scores.q)
         for position_id, *deep in zip(ids[rows].tolist(), *deciding, strict=True):
             self.positions.pairs.add_deep(position_id, tuple(deep))
         failures = self.positions.failures
@@ -184,8 +184,8 @@ class _Import(Loop):
 def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: OracleIdentity) -> list[str]:
     """The remarks on what a run on recorded evaluations has stored; warnings begin so."""
     kind = identity.options["kind"]
-    asked = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
-    white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, asked, 9)
+    parameters = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
+    white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, parameters, 9)
     if not len(white):
         return []
     view = identity.options.get("view", KINDS[kind].view)
@@ -193,7 +193,7 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
     q = values.deep_q(np.stack([cp, mate, without, without, without, own], 1), values.DEFAULT_ALPHA)
     said = [_extent(depth, nodes), *_mixed_depth(depth)]
     if kind in (CUTECHESS, TCEC) and "by" not in identity.options:
-        said += _players([name for (name,) in store.connection.execute(_PLAYERS, asked)])
+        said += _players([name for (name,) in store.connection.execute(_PLAYERS, parameters)])
     references = []
     if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
         references.append(("the results of the games", np.where(white == 1, result, -result)))
@@ -207,10 +207,10 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
 
 def _extent(depth: Floats, nodes: Floats) -> str:
     parts = []
-    for name, found in (("depth", depth), ("nodes", nodes)):
-        some = found[found > 0]
+    for name, column in (("depth", depth), ("nodes", nodes)):
+        some = column[column > 0]
         if len(some):
-            missing = f" ({len(found) - len(some):,} do not say)" if len(some) < len(found) else ""
+            missing = f" ({len(column) - len(some):,} do not say)" if len(some) < len(column) else ""
             parts.append(f"{name} {some.min():,.0f} to {some.max():,.0f}, median {np.median(some):,.0f}{missing}")
         else:
             parts.append(f"{name} not recorded")
@@ -264,8 +264,8 @@ def agreement(q: Floats, reference: Floats) -> Agreement:
     x, y = q[both], reference[both]
     if len(x) < 4 or not x.std() or not y.std():
         return Agreement(np.nan, len(x), np.nan)
-    found = pearsonr(x, y)
-    return Agreement(float(found.statistic), len(x), float(found.confidence_interval(0.95).high))
+    correlation = pearsonr(x, y)
+    return Agreement(float(correlation.statistic), len(x), float(correlation.confidence_interval(0.95).high))
 
 
 def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: str, view: str) -> str | None:
@@ -275,7 +275,7 @@ def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: 
     is to move and upside down elsewhere.
     """
     sides = {name: agreement(q[rows], reference[rows]) for name, rows in (("White", white), ("Black", ~white))}
-    wrong = [name for name, found in sides.items() if found.none]
+    wrong = [name for name, agreed in sides.items() if agreed.none]
     if not wrong:
         return None
     if len(wrong) == 2:

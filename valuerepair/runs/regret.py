@@ -138,7 +138,7 @@ def measure_regret(
     db: str,
     nets: Sequence[AskedNet],
     oracle: AskedOracle,
-    found: Remeasured,
+    remeasured: Remeasured,
     options: RegretOptions,
     *,
     command: str = "",
@@ -150,13 +150,18 @@ def measure_regret(
     Searches what the store lacks and keeps it. `net_options` are those of `nets.net.open_net`. Raises KeyboardInterrupt
     after a signal, UsageError for a net that cannot search and for a judge that cannot be had.
     """
-    scores = found.all_kinds
+    scores = remeasured.all_kinds
     there = scores.weight > 0
     ids = sample(scores.position_id[there], scores.kind[there], options.positions)
     # Rounded, so that one more position changes no search.
-    scales = [1.0, *(1.0 if pair.q_scale is None else round(pair.q_scale.value, 2) for pair in found.comparisons)]
-    asked = {"nets": [net.key for net in nets], "oracle": oracle.digest, "nodes": options.nodes, "deep": options.deep}
-    record = RunRecord.of({"command": "regret", **asked}, command, {**asked, "positions": options.positions})
+    scales = [1.0, *(1.0 if pair.q_scale is None else round(pair.q_scale.value, 2) for pair in remeasured.comparisons)]
+    settings = {
+        "nets": [net.key for net in nets],
+        "oracle": oracle.digest,
+        "nodes": options.nodes,
+        "deep": options.deep,
+    }
+    record = RunRecord.of({"command": "regret", **settings}, command, {**settings, "positions": options.positions})
     with Store.open(db, write=True) as store, stored_run(store, record) as run:
         work = _Regret(store, oracle, run, ids, quiet)
         with _opened_judge(store, oracle, options.deep) as judge:  # that there is none is known before a net runs
@@ -165,17 +170,17 @@ def measure_regret(
             ]
             moves = [{number: str(move) for number, (move, _) in each.items()} for each in played]
             differing = {move for other in moves[1:] for move in _differing(moves[0], other)}
-            after_q = work.judge(judge, differing, nets[0], found)
+            after_q = work.judge(judge, differing, nets[0], remeasured)
         store.end_run(run, "finished", {"positions": len(ids)})
     regret = []
     of_games = set(scores.position_id[scores.kind == GAME].tolist())
-    for pair, scale, own, other in zip(found.comparisons, scales[1:], moves[1:], played[1:], strict=True):
+    for pair, scale, own, other in zip(remeasured.comparisons, scales[1:], moves[1:], played[1:], strict=True):
         rows = _rows(scores, moves[0], own, after_q.q)
         searches = [time for side in (played[0], other) for number, (_, time) in side.items() if number in of_games]
         judged = [after_q.milliseconds.get(move, 0) for move in _differing(moves[0], own) if move[0] in of_games]
         match = equal_match(rows, sum(searches) / 1000 / max(len(searches), 1), (sum(searches) + sum(judged)) / 1000)
         regret.append(Regret(pair.first, pair.second, options.nodes, scale, after_q.judge, rows, match))
-    return replace(found, regret=regret)
+    return replace(remeasured, regret=regret)
 
 
 def _differing(first: Mapping[int, str], second: Mapping[int, str]) -> list[tuple[int, str]]:
@@ -238,18 +243,20 @@ class _Regret:
             chosen = self._kept(oracle_id).items()
         return {look.position_id: kept for look, kept in chosen if look.stage == CHOSEN and kept[0]}
 
-    def judge(self, judge: Oracle, moves: set[tuple[int, str]], net: AskedNet, found: Remeasured) -> _Judged:
+    def judge(self, judge: Oracle, moves: set[tuple[int, str]], net: AskedNet, remeasured: Remeasured) -> _Judged:
         """The judge's values after these moves, each given with its position."""
         oracle_id = self._store.add_oracle(judge.identity)
         self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
         judging = second_looks.oracle_of(self._store.connection, judge.identity.digest)
         words = words_for(self._store, net, self._oracle)
-        question = Question(net=words, oracle=self._oracle.digest, alpha=found.alpha.value, q_from=found.q_from)
+        question = Question(
+            net=words, oracle=self._oracle.digest, alpha=remeasured.alpha.value, q_from=remeasured.q_from
+        )
         frame = self._store.frame(question, only=("position_id",))
         first = second_looks.oracle_of(self._store.connection, self._oracle.digest)
         alpha = alpha_of_second(self._store, frame, net.id, first, judging)
         afters = second_looks.afters(self._store.connection, oracle_id)
-        q = -values.deep_q(afters.scores, alpha.value, found.q_from)
+        q = -values.deep_q(afters.scores, alpha.value, remeasured.q_from)
         kept = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._kept(oracle_id).items()}
         by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))
         return _Judged(by_move, kept, judging.label)

@@ -59,7 +59,7 @@ class RejudgeOptions:
 def rejudge(
     db: str,
     oracle: AskedOracle,
-    found: Remeasured,
+    remeasured: Remeasured,
     options: RejudgeOptions,
     *,
     command: str = "",
@@ -72,43 +72,47 @@ def rejudge(
     KeyboardInterrupt after a signal, UsageError for a judge that is not deeper than the first and what `open_oracle`
     raises, ValueRepairError where it judged nothing.
     """
-    scores = found.all_kinds
-    plan = rejudged.draw(scores.position_id, scores.disagreement, scores.weight, found.threshold, options.positions)
+    scores = remeasured.all_kinds
+    plan = rejudged.draw(
+        scores.position_id, scores.disagreement, scores.weight, remeasured.threshold, options.positions
+    )
     ids = scores.position_id[plan.drawn]
-    asked = {"oracle": oracle.digest, "deep": options.deep}
+    settings = {"oracle": oracle.digest, "deep": options.deep}
     with (
         Store.open(db, write=True) as store,
         open_oracle(options.deep, net_path=None) as deeper,
     ):
         _check_deeper(second_looks.oracle_of(store.connection, oracle.digest), deeper.identity)
-        record = RunRecord.of({"command": "rejudge", **asked}, command, {**asked, "positions": options.positions})
+        record = RunRecord.of({"command": "rejudge", **settings}, command, {**settings, "positions": options.positions})
         with stored_run(store, record) as run:
             judged = _judge(store, deeper, run, ids, quiet)
             store.end_run(run, "finished", {"positions": len(judged.ids)})
         label = deeper.identity.label
     deep_q = np.full(len(scores.position_id), np.nan)
     rows = np.searchsorted(scores.position_id, judged.ids)
-    deep_q[rows] = values.deep_q(judged.scores, found.alpha.value, found.q_from)
+    deep_q[rows] = values.deep_q(judged.scores, remeasured.alpha.value, remeasured.q_from)
     if np.isnan(deep_q).all():
         raise ValueRepairError(f"--rejudge: {label} has no value of any position drawn")
-    return replace(found, rejudged=_estimate(found, label, plan, deep_q, held_out=oracle.part is not None, seed=seed))
+    return replace(
+        remeasured, rejudged=_estimate(remeasured, label, plan, deep_q, held_out=oracle.part is not None, seed=seed)
+    )
 
 
 def _estimate(
-    found: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool, seed: int
+    remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool, seed: int
 ) -> Rejudged:
-    everything, of = found.all_kinds, found.all_kinds.kind == GAME
+    everything, of = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
     columns = everything.deep_q, everything.weight, everything.game_id, everything.kind
     deeper, strata = rejudged.deeper_values(plan, deep_q)
     scores, of_games = everything.of_games(), deeper.of(of)
     net_q = scores.disagreement + scores.deep_q  # calibrated, where that is asked for
-    by_game = (scores.weight, scores.game_id, found.threshold)
+    by_game = (scores.weight, scores.game_id, remeasured.threshold)
     nets: list[RejudgedNet] = [
         rejudged.rejudged_net(net.name, own, scores.deep_q, of_games, plan.stratum[of], *by_game)
-        for net, own in zip(found.nets, net_q, strict=True)
+        for net, own in zip(remeasured.nets, net_q, strict=True)
     ]
     pairs = []
-    for i, pair in enumerate(found.comparisons, 1):
+    for i, pair in enumerate(remeasured.comparisons, 1):
         both = (net_q[0], net_q[i])
         candidates, mean_abs = rejudged.rejudged_pair(both, scores.deep_q, of_games, *by_game, seed)
         rows = rows_by_kind((everything.net_q[0], everything.net_q[i]), *columns, seed, deeper)
@@ -116,7 +120,7 @@ def _estimate(
         pairs.append(RejudgedPair(pair.first, pair.second, candidates, mean_abs, rows, judgement))
     drawn, judged = (sum(getattr(each, name) for each in strata) for name in ("drawn", "judged"))
     positions = sum(each.positions for each in strata)
-    return Rejudged(judge, found.threshold, positions, drawn, judged, strata, nets, pairs)
+    return Rejudged(judge, remeasured.threshold, positions, drawn, judged, strata, nets, pairs)
 
 
 def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:

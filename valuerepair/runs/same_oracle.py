@@ -101,10 +101,10 @@ def open_found(
     file = net_file(question)
     with open_stored(store, attrs["net"], file, **net_options) as net:
         at_hand = net_files(store, [file] if file else [])
-        found, why = open_same(oracle, at_hand, deep, net=net, workers=workers)
-        if found is None:
+        opened, why = open_same(oracle, at_hand, deep, net=net, workers=workers)
+        if opened is None:
             raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be asked for more: {why}")
-        with found:
+        with opened:
             log.info(f"net: {net.identity.name} on {net.where}")
-            log.info(f"deep search: {found.identity.label}, {found.workers} at once")
-            yield net, found
+            log.info(f"deep search: {opened.identity.label}, {opened.workers} at once")
+            yield net, opened

@@ -120,8 +120,8 @@ def keep_priors(
     scale = run_scale(store, pair, question)
     sha256, digest = store.names(*pair)
     calibration: Calibrated = "fitted" if scale.expected is not None else "none"
-    asked = replace(question, net=sha256, oracle=digest, alpha=scale.alpha.value, calibration=calibration)
-    question = replace(asked, expanded="searched" if beside else "no")
+    of_pair = replace(question, net=sha256, oracle=digest, alpha=scale.alpha.value, calibration=calibration)
+    question = replace(of_pair, expanded="searched" if beside else "no")
     frame = store.frame(question, only=("position_id", "disagreement", "kind"))
     wanted = is_candidate(frame["disagreement"], question.threshold) & frame["kind"].notna()
     add_priors(store, net, *pair, frame.loc[wanted, "position_id"].tolist())
@@ -221,14 +221,14 @@ class SampledPositions:
         self._in_net -= 1
         self.add_net_values(event)
 
-    def add_net_values(self, found: Evaluated) -> None:
+    def add_net_values(self, evaluated: Evaluated) -> None:
         """Records values of the net, and those positions that it failed on."""
-        self._valued += len(found.ids)
-        self._store.add_net_values(found.ids, self.pair[0], found.values, self._run)
-        self.net_failures.take(found.ids, found.failed)
-        for position_id in found.failed:
+        self._valued += len(evaluated.ids)
+        self._store.add_net_values(evaluated.ids, self.pair[0], evaluated.values, self._run)
+        self.net_failures.take(evaluated.ids, evaluated.failed)
+        for position_id in evaluated.failed:
             self.pairs.drop_net(position_id)
-        for position_id, q in zip(found.ids.tolist(), found.values.q.tolist(), strict=True):
+        for position_id, q in zip(evaluated.ids.tolist(), evaluated.values.q.tolist(), strict=True):
             self.pairs.add_net(position_id, q)
 
     def check_end(self) -> None:

@@ -153,9 +153,9 @@ class MineSummary:
         if self.state != "finished":
             lines.append("not done yet: give the same command again to go on where it stopped")
         if self.candidates.count or any(rate.count for rate in self.beside.values()):
-            asked = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
+            words = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
             expanded, calibrated = "no" if self.candidates.count else "searched", bool(self.calibration)
-            books = next_command("vr books", *asked, calibrated=calibrated, expanded=expanded, split=self.split)
+            books = next_command("vr books", *words, calibrated=calibrated, expanded=expanded, split=self.split)
             lines.append(f"next: {books}")
         else:
             lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")
@@ -234,10 +234,10 @@ class RunScores:
         fresh = np.array(self._rows[begin * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
         ids, kinds, _, net_q = fresh[:, :4].T
         deep_q = values.deep_q(fresh[:, 4:10], scale.alpha.value, self._question.q_from)
-        off = (net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q
-        usable = ~np.isnan(off)
-        found = is_candidate(off[usable], self._question.threshold)
-        return found, usable, ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
+        disagreement = (net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q
+        usable = ~np.isnan(disagreement)
+        candidate = is_candidate(disagreement[usable], self._question.threshold)
+        return candidate, usable, ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
 
 
 class Pairs:
