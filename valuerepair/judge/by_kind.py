@@ -213,8 +213,8 @@ class _Sums:
         """[resamples] the weighted mean of the squared errors, each game scaled by the number of the other folds."""
         mass, qq, qd, dd = (self._of_folds(times, each, fold) for each in (self.mass, self.qq, self.qd, self.dd))
         scale = _ratio(_others(qd), _others(qq))
-        found: Floats = (scale**2 * qq - 2 * scale * qd + dd).sum(1) / mass.sum(1)
-        return found
+        errors: Floats = (scale**2 * qq - 2 * scale * qd + dd).sum(1) / mass.sum(1)
+        return errors
 
     @staticmethod
     def _of_folds(times: Floats, sums: Floats, fold: Ids) -> Floats:
@@ -224,8 +224,8 @@ class _Sums:
 
 def _others(of_folds: Floats) -> Floats:
     """[resamples, folds] the sums of all folds but each."""
-    found: Floats = of_folds.sum(1, keepdims=True) - of_folds
-    return found
+    others: Floats = of_folds.sum(1, keepdims=True) - of_folds
+    return others
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

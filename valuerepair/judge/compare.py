@@ -217,14 +217,14 @@ def compare(
     words = [words_for(store, net, oracle) for net in nets]
     holder = _holder_of_alpha(store, nets[0].id, oracle)
     alpha = store.alpha(holder, oracle.id, question.alpha)
-    asked = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    everything, cut, without_q = _read(store, words, asked, oracle)
+    of_oracle = replace(question, oracle=oracle.digest, alpha=alpha.value)
+    everything, cut, without_q = _read(store, words, of_oracle, oracle)
     scores = everything.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = is_candidate(scores.disagreement, question.threshold)
     curves = _curves(scores) if question.calibration == "none" else None
-    labels = [candidate_labels(store, replace(asked, net=each), oracle) for each in words]
+    labels = [candidate_labels(store, replace(of_oracle, net=each), oracle) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
         beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold, seed)
@@ -267,9 +267,9 @@ def _curves(scores: ComparedScores) -> list[CrossFit] | None:
 def _recalibration(
     scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float, seed: int
 ) -> Recalibration:
-    off = scores.disagreement[0], scores.disagreement[i]
+    disagreement = scores.disagreement[0], scores.disagreement[i]
     rows = scores.deep_q, scores.weight, scores.game_id
-    return recalibrate((curves[0], curves[i]), off, *rows, threshold, seed)
+    return recalibrate((curves[0], curves[i]), disagreement, *rows, threshold, seed)
 
 
 def _by_kind(scores: ComparedScores, i: int, seed: int) -> list[KindRow]:
@@ -304,8 +304,8 @@ def _read(
     joined: pd.DataFrame | None = None
     for i, each in enumerate(words):
         # What lies beside the games is among what expansions searched; what they reached from candidates has no kind.
-        asked = replace(question, net=each, expanded="searched")
-        frame = store.frame(asked, text=False, cut=oracle.cut).dropna(subset="kind").set_index("position_id")
+        of_net = replace(question, net=each, expanded="searched")
+        frame = store.frame(of_net, text=False, cut=oracle.cut).dropna(subset="kind").set_index("position_id")
         own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
         if joined is None:
             joined = own.join(frame[["game_id", "deep_q"]]).assign(
@@ -318,7 +318,7 @@ def _read(
         joined = joined[oracle.part.among(joined.index.to_numpy(np.int64))]
     usable = joined[joined[0].notna()]
     every = range(len(words))
-    off, net_q = (usable[names].to_numpy(np.float64).T for names in ([*every], [f"q{i}" for i in every]))
+    disagreement, net_q = (usable[names].to_numpy(np.float64).T for names in ([*every], [f"q{i}" for i in every]))
     ids = usable.index.to_numpy(np.int64)
     scores = ComparedScores(
         ids,
@@ -326,8 +326,8 @@ def _read(
         np.ones(len(ids)) if oracle.cut else selection_weights(store, oracle.id, ids),
         usable["deep_q"].to_numpy(np.float64),
         net_q,
-        off,
-        np.full_like(off, np.nan),
+        disagreement,
+        np.full_like(disagreement, np.nan),
         usable["kind"].to_numpy(object),
     )
     return scores, int(usable["cut"].sum()), len(joined) - len(usable)
@@ -372,8 +372,8 @@ def _compare(
     mean_abs, by_games = bootstrap(moved, weight, game, seed=seed)
     there = set(scores.position_id.tolist())
     policies = all(known for _, known in labels)
-    named = [found if policies else without_policy(found) for found, _ in labels]
-    compared = [{number: each for number, each in found.items() if number in there} for found in named]
+    named = [labelled if policies else without_policy(labelled) for labelled, _ in labels]
+    compared = [{number: each for number, each in labelled.items() if number in there} for labelled in named]
     return Comparison(
         first=names[0],
         second=names[i],
@@ -484,11 +484,11 @@ def label_changes(
 
 
 def _ids_of(side: Labels) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
+    by_label: dict[str, set[int]] = {}
     for number, labels in side.items():
         for name in labels:
-            found.setdefault(name, set()).add(number)
-    return found
+            by_label.setdefault(name, set()).add(number)
+    return by_label
 
 
 def _candidates(store: Store, question: Question, part: HeldPart | None) -> pd.DataFrame:
@@ -525,13 +525,13 @@ def complete_policies(
     The store is opened for writing only if something is missing. A policy that cannot be had is said, and costs no
     more than its labels. An alpha of None is the first net's.
     """
-    asked = None
+    of_oracle = None
     for net in {net.id: net for net in nets if net.id}.values():
         with Store.open(db) as store:
-            if asked is None:
+            if of_oracle is None:
                 alpha = store.alpha(_holder_of_alpha(store, nets[0].id, oracle), oracle.id, question.alpha).value
-                asked = replace(question, oracle=oracle.digest, alpha=alpha)
-            frame = _candidates(store, replace(asked, net=words_for(store, net, oracle)), oracle.part)
+                of_oracle = replace(question, oracle=oracle.digest, alpha=alpha)
+            frame = _candidates(store, replace(of_oracle, net=words_for(store, net, oracle)), oracle.part)
             missing = missing_priors(store, net_id_of(store, frame), oracle.id, frame["position_id"].tolist())
         if not missing:
             continue
@@ -545,7 +545,9 @@ def complete_policies(
 _COLUMNS = ("position_id", "fen", "side", "phase", "source", "game", "ply", "deep_q", "deep_best", "pv")
 
 
-def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, found: Remeasured) -> pd.DataFrame:
+def wrong_positions(
+    store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, remeasured: Remeasured
+) -> pd.DataFrame:
     """One row for each position that any net is wrong on, by id; values from the side to move.
 
     Beside what the store says of the position: ``weight``, and for each net, numbered as asked from 1, ``net_N`` (its
@@ -555,27 +557,27 @@ def wrong_positions(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle,
     """
     import pandas as pd
 
-    asked = Question(
+    question = Question(
         oracle=oracle.digest,
-        alpha=found.alpha.value,
-        q_from=found.q_from,
-        threshold=found.threshold,
-        calibration=found.calibration,
+        alpha=remeasured.alpha.value,
+        q_from=remeasured.q_from,
+        threshold=remeasured.threshold,
+        calibration=remeasured.calibration,
     )
-    frames = [store.candidates(replace(asked, net=words_for(store, net, oracle))) for net in nets]
+    frames = [store.candidates(replace(question, net=words_for(store, net, oracle))) for net in nets]
     if oracle.cut:
-        asked = replace(asked, net=words_for(store, nets[0], oracle))
-        frames.append(store.frame(asked, only=(*_COLUMNS, "rung"), cut=True).dropna(subset="rung"))
+        question = replace(question, net=words_for(store, nets[0], oracle))
+        frames.append(store.frame(question, only=(*_COLUMNS, "rung"), cut=True).dropna(subset="rung"))
     known = pd.concat([frame[list(_COLUMNS)] for frame in frames])
     known = known.drop_duplicates("position_id").set_index("position_id")
-    scores = found.scores
-    wrong = is_candidate(scores.disagreement, found.threshold)
+    scores = remeasured.scores
+    wrong = is_candidate(scores.disagreement, remeasured.threshold)
     rows = np.flatnonzero(wrong.any(0))
     table = known.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
     names = np.array(CATEGORIES, object)
     unknown = np.isnan(scores.recalibrated[0, rows])
-    stays = is_candidate(scores.recalibrated[:, rows], found.threshold)
-    for i, net in enumerate(found.nets):
+    stays = is_candidate(scores.recalibrated[:, rows], remeasured.threshold)
+    for i, net in enumerate(remeasured.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
         table[f"recalibrated_{i + 1}"] = scores.recalibrated[i, rows]
@@ -594,42 +596,42 @@ MOST_FAMILIES = 5
 _FAMILIES = ("family", "pieces")
 
 
-def _lines(found: Remeasured) -> list[str]:
+def _lines(remeasured: Remeasured) -> list[str]:
     """The nets on all positions, then each comparison: on all positions first, then on what one net chose."""
-    held = "" if found.part is None else f" that are held out ({found.part})"
-    what = f"{found.positions:,} positions{held} of {found.games:,} games, scored by {found.oracle}"
-    if found.cut:
-        what += f" ({found.cut:,} that screening cut, by their last rung)"
-    shown = [f"{what}; deep Q from {_scale(found)}"]
-    for name, count in found.left_out.items():
+    held = "" if remeasured.part is None else f" that are held out ({remeasured.part})"
+    what = f"{remeasured.positions:,} positions{held} of {remeasured.games:,} games, scored by {remeasured.oracle}"
+    if remeasured.cut:
+        what += f" ({remeasured.cut:,} that screening cut, by their last rung)"
+    shown = [f"{what}; deep Q from {_scale(remeasured)}"]
+    for name, count in remeasured.left_out.items():
         shown.append(f"  {name}: {count:,} scored positions have no value of it; left out")
-    if found.without_q:
-        shown.append(f"  {found.without_q:,} positions without a deep Q of the kind asked for are left out")
-    if found.effective < found.positions * 0.999:
-        shown.append(f"  screened: rows weighted by inverse probability, worth {found.effective:,.0f} equal ones")
-    columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {found.threshold:g}:<"
-    nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in found.nets)
+    if remeasured.without_q:
+        shown.append(f"  {remeasured.without_q:,} positions without a deep Q of the kind asked for are left out")
+    if remeasured.effective < remeasured.positions * 0.999:
+        shown.append(f"  screened: rows weighted by inverse probability, worth {remeasured.effective:,.0f} equal ones")
+    columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {remeasured.threshold:g}:<"
+    nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in remeasured.nets)
     shown += ["", *table_lines(columns, nets)]
-    keys = {net.name: net.sha256 for net in found.nets}
-    for comparison in found.comparisons:
+    keys = {net.name: net.sha256 for net in remeasured.nets}
+    for comparison in remeasured.comparisons:
         if keys[comparison.first] == keys[comparison.second]:
             shown += ["", f"A = {comparison.first}, B = {comparison.second}"]
             shown += ["one net: the files have the same content, so there is nothing to compare"]
         else:
-            shown += ["", *_comparison(comparison, found.calibration)]
-    for regret in found.regret or ():
+            shown += ["", *_comparison(comparison, remeasured.calibration)]
+    for regret in remeasured.regret or ():
         shown += ["", *regret_lines(regret)]
-    if found.rejudged is not None:
-        shown += ["", *rejudged_lines(found.rejudged)]
+    if remeasured.rejudged is not None:
+        shown += ["", *rejudged_lines(remeasured.rejudged)]
     return shown
 
 
-def _scale(found: Remeasured) -> str:
-    alpha = found.alpha
-    calibrated = "; each net's Q calibrated" if found.calibration == "fitted" else ""
-    if found.q_from == "wdl" or alpha.origin == values.OWN_Q:
-        return alpha.source(found.q_from) + calibrated
-    whose = "" if alpha.origin == "given" else f", that of {found.alpha_of}"
+def _scale(remeasured: Remeasured) -> str:
+    alpha = remeasured.alpha
+    calibrated = "; each net's Q calibrated" if remeasured.calibration == "fitted" else ""
+    if remeasured.q_from == "wdl" or alpha.origin == values.OWN_Q:
+        return alpha.source(remeasured.q_from) + calibrated
+    whose = "" if alpha.origin == "given" else f", that of {remeasured.alpha_of}"
     return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose}){calibrated}"
 
 
@@ -664,24 +666,24 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
 
 def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
     """What is more than scale."""
-    found = pair.recalibrated
-    if found is None:
+    beyond = pair.recalibrated
+    if beyond is None:
         yield (
             f"recalibrated: too few positions for curves that could tell scale from repair ({FEWEST_POSITIONS} of "
             f"{FEWEST_GAMES} games are needed)"
         )
         return
     yield "recalibrated: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
-    yield f"  A                      {found.first.candidates}; mean |disagreement| {found.first.mean_abs:.4f}"
-    yield f"  B                      {found.second.candidates}; mean |disagreement| {found.second.mean_abs:.4f}"
-    yield f"  candidates             {found.share.points}"
-    yield f"  mean |disagreement|    {found.mean_abs}"
-    yield f"  of A's candidates, A's own curve repairs {found.of_first}"
-    if found.repaired.total:
-        yield f"  of those that B repaired, A's own curve leaves wrong {found.repaired}"
-    if found.newly.total:
-        yield f"  of those that B made wrong, B's own curve leaves wrong {found.newly}"
-    yield sentence(found)
+    yield f"  A                      {beyond.first.candidates}; mean |disagreement| {beyond.first.mean_abs:.4f}"
+    yield f"  B                      {beyond.second.candidates}; mean |disagreement| {beyond.second.mean_abs:.4f}"
+    yield f"  candidates             {beyond.share.points}"
+    yield f"  mean |disagreement|    {beyond.mean_abs}"
+    yield f"  of A's candidates, A's own curve repairs {beyond.of_first}"
+    if beyond.repaired.total:
+        yield f"  of those that B repaired, A's own curve leaves wrong {beyond.repaired}"
+    if beyond.newly.total:
+        yield f"  of those that B made wrong, B's own curve leaves wrong {beyond.newly}"
+    yield sentence(beyond)
 
 
 def _selected_words(chosen: Selected) -> str:

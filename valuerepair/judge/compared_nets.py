@@ -93,11 +93,11 @@ def find_oracle(
         with contextlib.suppress(ValueRepairError):
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]
-    found = AskedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
-    scored = len(_lacking(store, 0, found))  # no net has the number 0
+    oracle = AskedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
+    scored = len(_lacking(store, 0, oracle))  # no net has the number 0
     if part is not None and not scored:
-        raise ValueRepairError(f"{store.path}: {found.label} has scored nothing of what is held out as {part.name}")
-    return replace(found, scored=scored)
+        raise ValueRepairError(f"{store.path}: {oracle.label} has scored nothing of what is held out as {part.name}")
+    return replace(oracle, scored=scored)
 
 
 def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[AskedNet]:
@@ -107,10 +107,10 @@ def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[A
     """
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
-    found = _told_apart([_find(store, each, oracle) for each in words], words)
+    nets = _told_apart([_find(store, each, oracle) for each in words], words)
     # Others are none of a net: of values that came with their positions, or of an engine.
-    fill = next((net.history_fill for net in found if net.id and net.history_fill in FILLS), "fen_only")
-    return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in found]
+    fill = next((net.history_fill for net in nets if net.id and net.history_fill in FILLS), "fen_only")
+    return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in nets]
 
 
 def _told_apart(nets: Sequence[AskedNet], words: Sequence[str]) -> list[AskedNet]:
@@ -170,12 +170,12 @@ def _of_content(store: Store, new: AskedNet, oracle: AskedOracle) -> AskedNet:
 
 def _lacking(store: Store, net_id: int, oracle: AskedOracle) -> NDArray[np.int64]:
     """The positions that the oracle has scored and the net has no value of, ascending."""
-    asked = {"net": net_id, "oracle": oracle.id}
-    rows = store.connection.execute(_MISSING, asked).fetchall()
+    parameters = {"net": net_id, "oracle": oracle.id}
+    rows = store.connection.execute(_MISSING, parameters).fetchall()
     if oracle.cut:
-        rows += store.connection.execute(_MISSING_OF_CUT, asked).fetchall()
-    found = np.unique(np.array([row[0] for row in rows], np.int64))
-    return found if oracle.part is None else found[oracle.part.among(found)]
+        rows += store.connection.execute(_MISSING_OF_CUT, parameters).fetchall()
+    ids = np.unique(np.array([row[0] for row in rows], np.int64))
+    return ids if oracle.part is None else ids[oracle.part.among(ids)]
 
 
 def words_for(store: Store, net: AskedNet, oracle: AskedOracle) -> str:

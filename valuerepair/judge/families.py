@@ -56,7 +56,7 @@ def figures(
     archive = _archive(store, pair, sampled, threshold)
     steps = [rows.figures_of(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
     steps += [rows.figures_of(step, distance) for step, distance in rows.distances()]
-    found, nodes = int(rows.candidate.sum()), int(rows.columns["nodes"].sum())
+    candidates, nodes = int(rows.candidate.sum()), int(rows.columns["nodes"].sum())
     inferred = rows.inferred()
     sampled_hits = sampled["position_id"][is_candidate(sampled["disagreement"], threshold)]
     return {
@@ -65,12 +65,12 @@ def figures(
         "rounds": int(rows.columns["round"].max()),
         "archive": archive,
         "steps": steps,
-        "candidates": found,
+        "candidates": candidates,
         "nodes": nodes,
-        "per_mnode": _per_mnode(found, nodes),
+        "per_mnode": _per_mnode(candidates, nodes),
         "inferred": inferred,
         "per_mnode_with_inferred": [
-            None if share is None else _per_mnode(found + share * inferred["unsearched"], nodes)
+            None if share is None else _per_mnode(candidates + share * inferred["unsearched"], nodes)
             for share in (inferred["precision"], inferred["low"], inferred["high"])
         ],
         "roots": _roots(rows, sampled_hits),
@@ -132,16 +132,16 @@ class _Rows:
         of = self.columns["step"] == step
         if distance is not None:
             of &= self.columns["distance"] == distance
-        found, nodes = int(self.candidate[of].sum()), int(self.columns["nodes"][of].sum())
+        candidates, nodes = int(self.candidate[of].sum()), int(self.columns["nodes"][of].sum())
         return {
             "step": STEPS[step],
             "distance": distance,
             "reached": int(of.sum()),
             "searched": int(self.columns["searched"][of].sum()),
             "cut": int(self.cut[of].sum()),
-            "candidates": found,
+            "candidates": candidates,
             "nodes": nodes,
-            "per_mnode": _per_mnode(found, nodes),
+            "per_mnode": _per_mnode(candidates, nodes),
             **(_no_rate() if step == _LINE else self._rate(of)),
         }
 
@@ -201,9 +201,9 @@ def _disagreement(columns: Columns, value: str, alpha: float, q_from: QFrom) -> 
 
 def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: float) -> dict[str, Any]:
     passages = screening.passage_columns(store, *pair)
-    ids, off = sampled["position_id"], sampled["disagreement"]
-    known = ~np.isnan(off)
-    hits = is_candidate(off[known], threshold)
+    ids, disagreement = sampled["position_id"], sampled["disagreement"]
+    known = ~np.isnan(disagreement)
+    hits = is_candidate(disagreement[known], threshold)
     cut = ~np.isnan(passages.cut_at) & ~passages.searched & ~np.isin(passages.ids, ids)
     nodes = int(passages.nodes.sum()) + int(sampled["nodes"][~np.isin(ids, passages.ids)].sum())
     return {
@@ -220,8 +220,8 @@ def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: f
 
 def _roots(rows: _Rows, sampled: NDArray[np.int64]) -> dict[str, Any]:
     """How many roots the candidates have, and how many of equal size would be as diverse: Hill numbers by count."""
-    found = np.where(rows.known, rows.candidate, rows.inferred_candidate)
-    _, counts = np.unique(np.concatenate([sampled, rows.columns["root_id"][found]]), return_counts=True)
+    candidate = np.where(rows.known, rows.candidate, rows.inferred_candidate)
+    _, counts = np.unique(np.concatenate([sampled, rows.columns["root_id"][candidate]]), return_counts=True)
     return {
         "candidates": int(counts.sum()),
         "sampled": len(sampled),
@@ -230,8 +230,8 @@ def _roots(rows: _Rows, sampled: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def _per_mnode(found: float, nodes: int) -> float | None:
-    return 1e6 * found / nodes if nodes else None
+def _per_mnode(candidates: float, nodes: int) -> float | None:
+    return 1e6 * candidates / nodes if nodes else None
 
 
 def _no_rate() -> dict[str, Any]:
@@ -244,21 +244,21 @@ def _no_rate() -> dict[str, Any]:
 _COLUMNS = ":<16 | reached:>9, | searched:>9, | cut:>9, | candidates:>11, | Mnodes:>9 | per Mnode:>10 | rate:<"
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(expansion: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
-    rounds = quantity(found["rounds"], "round")
+    rounds = quantity(expansion["rounds"], "round")
     shown = [
         "",
-        f"expanded: {found['reached']:,} positions reached by vr expand, {rounds}; at {found['threshold']:g}",
+        f"expanded: {expansion['reached']:,} positions reached by vr expand, {rounds}; at {expansion['threshold']:g}",
     ]
-    cells = [_cells("archive", found["archive"])]
-    for row in sorted(found["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
+    cells = [_cells("archive", expansion["archive"])]
+    for row in sorted(expansion["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
         name = _STEP_NAMES[row["step"]] if row["distance"] is None else f"  {_distance(row['step'], row['distance'])}"
         cells.append(_cells(name, row))
     shown += table_lines(_COLUMNS, cells, "  ")
-    shown += _inferred_lines(found["inferred"])
-    shown += _yield_lines(found)
-    roots = found["roots"]
+    shown += _inferred_lines(expansion["inferred"])
+    shown += _yield_lines(expansion)
+    roots = expansion["roots"]
     shown.append(
         f"  with the {roots['sampled']:,} of the archive: {roots['candidates']:,} candidates around "
         f"{roots['roots']:,} roots"
@@ -266,10 +266,10 @@ def lines(found: dict[str, Any]) -> list[str]:
     return shown
 
 
-def diversity_line(found: dict[str, Any]) -> str:
+def diversity_line(expansion: dict[str, Any]) -> str:
     """How diverse the roots are."""
-    of_order = ", ".join(f"{number:,.1f}" for number in found["roots"]["hill"])
-    return f"{found['roots']['roots']:,} roots count for {of_order} (Hill numbers of order 1, 2)"
+    of_order = ", ".join(f"{number:,.1f}" for number in expansion["roots"]["hill"])
+    return f"{expansion['roots']['roots']:,} roots count for {of_order} (Hill numbers of order 1, 2)"
 
 
 def _distance(step: str, distance: int) -> str:
@@ -285,45 +285,45 @@ def _cells(name: str, row: dict[str, Any]) -> list[str | int]:
     rate = ""
     if row["rate"] is not None:
         rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
-        told = {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}
-        rate += told.get(str(row.get("rated_of")), "")
+        which = {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}
+        rate += which.get(str(row.get("rated_of")), "")
     return [name, row["reached"], row["searched"], row["cut"], row["candidates"], spent, yields, rate]
 
 
-def _inferred_lines(found: dict[str, Any]) -> list[str]:
-    if not found["positions"]:
+def _inferred_lines(inferred: dict[str, Any]) -> list[str]:
+    if not inferred["positions"]:
         return []
     said = "none of these was searched"
-    if found["audited"]:
-        said = f"of those searched all the same {_precision(found)} are"
-    by = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in found["by_distance"])
-    plies = "-".join(dict.fromkeys(str(found["by_distance"][i]["distance"]) for i in (0, -1)))
-    counts = f"{found['positions']:,} positions, {found['candidates']:,} candidates"
+    if inferred["audited"]:
+        said = f"of those searched all the same {_precision(inferred)} are"
+    by = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in inferred["by_distance"])
+    plies = "-".join(dict.fromkeys(str(inferred["by_distance"][i]["distance"]) for i in (0, -1)))
+    counts = f"{inferred['positions']:,} positions, {inferred['candidates']:,} candidates"
     return [
         f"  inferred from lines, at no node: {counts}; {said}",
         f"  candidates of these by plies down the line, {plies}: {by} %",
     ]
 
 
-def _precision(found: dict[str, Any]) -> str:
+def _precision(inferred: dict[str, Any]) -> str:
     """Where all of a few are right, 100 % is no estimate: only the interval's other end is given."""
-    count, total = found["confirmed"], found["audited"]
+    count, total = inferred["confirmed"], inferred["audited"]
     if 0 < count < total:
-        return str(Rate(count, total, found["precision"], found["low"], found["high"]))
-    end = f"at least {100 * found['low']:.1f}" if count else f"at most {100 * found['high']:.1f}"
+        return str(Rate(count, total, inferred["precision"], inferred["low"], inferred["high"]))
+    end = f"at least {100 * inferred['low']:.1f}" if count else f"at most {100 * inferred['high']:.1f}"
     return f"{count:,} of {total:,} (95 %: {end} %)"
 
 
-def _yield_lines(found: dict[str, Any]) -> list[str]:
-    here, there = found["per_mnode"], found["archive"]["per_mnode"]
+def _yield_lines(expansion: dict[str, Any]) -> list[str]:
+    here, there = expansion["per_mnode"], expansion["archive"]["per_mnode"]
     if here is None or not there:
         return []
     shown = f"  candidates per Mnode: {here:.3g}, {here / there:.1f} times the archive's"
-    both = found["per_mnode_with_inferred"]
-    if found["inferred"]["unsearched"] and both[0] is not None:
+    both = expansion["per_mnode_with_inferred"]
+    if expansion["inferred"]["unsearched"] and both[0] is not None:
         times, low, high = (each / there for each in both)
         of_both = f"{times:.1f} times (95 %: {low:.1f} to {high:.1f})"
-        if found["inferred"]["confirmed"] == found["inferred"]["audited"]:
+        if expansion["inferred"]["confirmed"] == expansion["inferred"]["audited"]:
             of_both = f"at least {low:.1f} times (95 %)"
         shown += f"; with the inferred ones, by their precision, {of_both}"
     return [shown]

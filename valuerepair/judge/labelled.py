@@ -76,8 +76,8 @@ def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
         np.nan if cp is None or nodes < RUNG_TIMES * rung else cp
         for nodes, (rung, cp) in zip(frame["nodes"].tolist(), (first.get(i, nothing) for i in ids), strict=True)
     ]
-    found: pd.Series[float] = pd.Series(cps, frame.index, np.float64)
-    return found
+    column: pd.Series[float] = pd.Series(cps, frame.index, np.float64)
+    return column
 
 
 def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
@@ -102,8 +102,10 @@ def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
 
 
 def _names(row: Mapping[Hashable, Any]) -> list[str]:
-    found = [label.name for label in LABELS if (row[label.column] == label.value if label.value else row[label.column])]
-    return found + [f"{name}:{row[column]}" for name, column in KINDS.items() if row[column]]
+    of_labels = [
+        label.name for label in LABELS if (row[label.column] == label.value if label.value else row[label.column])
+    ]
+    return of_labels + [f"{name}:{row[column]}" for name, column in KINDS.items() if row[column]]
 
 
 # The history fill of values that came with their positions: their net is not at hand.
@@ -171,11 +173,11 @@ def open_stored(
     fill = which["history_fill"]
     net = open_net(path, history_fill=fill, value_head=heads.value, policy_head=heads.policy, **net_options)
     if net.identity.key != key:
-        found = net.identity.key
+        other_key = net.identity.key
         net.close()
         raise ValueRepairError(
-            f"{path} is not the net {name} of the store (its key is {found[:12]}, not {key[:12]}); give the file of "
-            "that one with --net"
+            f"{path} is not the net {name} of the store (its key is {other_key[:12]}, not {key[:12]}); give the "
+            "file of that one with --net"
         )
     return net
 
@@ -217,13 +219,13 @@ def add_priors(
         return 0
     missing, done = missing_priors(store, net_id, oracle_id, position_ids), 0
     for start in range(0, len(missing), BATCH_ROWS):
-        asked = missing[start : start + BATCH_ROWS]
-        batch = PositionBatch.from_positions([question.position for question in asked])
-        add(store, net_id, rows_of(asked, net.priors(batch)))
+        chunk = missing[start : start + BATCH_ROWS]
+        batch = PositionBatch.from_positions([question.position for question in chunk])
+        add(store, net_id, rows_of(chunk, net.priors(batch)))
         store.commit()
-        done += len(asked)
+        done += len(chunk)
         if progress is not None:
-            progress.advance(len(asked))
+            progress.advance(len(chunk))
     return done
 
 
@@ -244,16 +246,16 @@ def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequ
     ]
 
 
-def rows_of(asked: Sequence[MovesOfInterest], priors: Priors) -> Iterator[Prior]:
+def rows_of(positions: Sequence[MovesOfInterest], priors: Priors) -> Iterator[Prior]:
     """The priors to keep: of the first move, and of the moves of interest.
 
     A move's rank is 1 and the number of moves that the net gives more; of several first moves the one that is listed
     first is kept, as in the net's values.
     """
     moves, offsets, p = priors
-    for i, question in enumerate(asked):
-        mine = slice(offsets[i], offsets[i + 1])
-        names, shares = [decode_move(move) for move in moves[mine].tolist()], p[mine]
+    for i, question in enumerate(positions):
+        own = slice(offsets[i], offsets[i + 1])
+        names, shares = [decode_move(move) for move in moves[own].tolist()], p[own]
         wanted = _of_interest(question) | {names[int(np.argmax(shares))]}
         for move in sorted(wanted):
             share = shares[names.index(move)]
@@ -264,11 +266,11 @@ def _of_interest(question: MovesOfInterest) -> set[str]:
     return {move for move in (question.played, question.deep_best) if move is not None}
 
 
-def _legal(asked: Sequence[MovesOfInterest]) -> list[MovesOfInterest]:
+def _legal(positions: Sequence[MovesOfInterest]) -> list[MovesOfInterest]:
     """The questions of positions with legal moves, without illegal moves: recorded moves come from other programs."""
-    moves, offsets = legal_moves(parse_fens([question.position.fen for question in asked]))
+    moves, offsets = legal_moves(parse_fens([question.position.fen for question in positions]))
     kept = []
-    for i, question in enumerate(asked):
+    for i, question in enumerate(positions):
         names = {decode_move(move) for move in moves[offsets[i] : offsets[i + 1]].tolist()}
         if names:
             played, best = (move if move in names else None for move in (question.played, question.deep_best))

@@ -195,11 +195,11 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
 
 def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError when there is none."""
-    found, _ = table(store.connection, store.path, question, ("position_id", "disagreement"))
-    off = found["disagreement"]
-    ids: NDArray[np.int64] = found["position_id"][is_candidate(off, question.threshold)]
+    columns, _ = table(store.connection, store.path, question, ("position_id", "disagreement"))
+    disagreement = columns["disagreement"]
+    ids: NDArray[np.int64] = columns["position_id"][is_candidate(disagreement, question.threshold)]
     if not len(ids):
-        largest = np.nan_to_num(np.abs(off)).max()
+        largest = np.nan_to_num(np.abs(disagreement)).max()
         raise ValueRepairError(
             f"no candidate at {question.threshold:g} in {store.path}: the largest disagreement is {largest:.3f}; "
             "lower --threshold"
@@ -219,9 +219,9 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
     if scale is not None:
         parameters.update(net=scale.net_id, oracle=scale.oracle_id)
     rows = store.connection.rows_of(ids, query, parameters)
-    net_q, deep_q, off = _values_of(store, scale, rows)
+    net_q, deep_q, disagreement = _values_of(store, scale, rows)
     judged = {}
-    for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), off.tolist(), strict=True):
+    for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), disagreement.tolist(), strict=True):
         number, fen, phase, ply, source, game, net_best, deep_best = row[:8]
         best = decode_move(net_best) if net_best else None
         judged[number] = Judged(number, fen, phase, ply, source, game, net, deep, apart, best, deep_best)
@@ -252,13 +252,13 @@ def search(
     all; the position itself is never one.
     """
     where = "key <> :key" + ("" if among is None else " AND id IN (SELECT value FROM json_each(:ids))")
-    asked = {
+    parameters = {
         "key": signed(np.array([position.key], np.uint64))[0],
         "ids": "" if among is None else json.dumps(among.tolist()),
     }
     query, searched = shapes([position.fen]), 0
     ids, near = np.empty(0, np.int64), distances(query, shapes([]))
-    rows = store.connection.execute(f"SELECT id, fen FROM positions WHERE {where} ORDER BY id", asked)
+    rows = store.connection.execute(f"SELECT id, fen FROM positions WHERE {where} ORDER BY id", parameters)
     while chunk := rows.fetchmany(CHUNK_ROWS):
         searched += len(chunk)
         ids = np.concatenate([ids, [number for number, _ in chunk]])
@@ -418,32 +418,32 @@ _COLUMNS = (
 )
 
 
-def _lines(found: Similar) -> list[str]:
-    scale = found.scale
-    shown = [f"like {found.fen}"]
-    if found.query is not None:
-        own = found.query
+def _lines(similar: Similar) -> list[str]:
+    scale = similar.scale
+    shown = [f"like {similar.fen}"]
+    if similar.query is not None:
+        own = similar.query
         numbers = "net Q {}, deep Q {}, differ {}".format(*_values(own))
-        shown.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, found.threshold)}")
+        shown.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, similar.threshold)}")
     if scale is not None:
         source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
         shown.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
-    among = f"candidates at {found.threshold:g}" if found.candidates_only else "positions"
+    among = f"candidates at {similar.threshold:g}" if similar.candidates_only else "positions"
     shown.append(
-        f"the nearest {len(found.neighbours)} of {found.searched:,} {among}; distance = material + pawns + kings"
+        f"the nearest {len(similar.neighbours)} of {similar.searched:,} {among}; distance = material + pawns + kings"
     )
     rows = []
-    for near in found.neighbours:
+    for near in similar.neighbours:
         one = near.position
-        labels = _labels(one, found.threshold) + (" mirrored" if near.mirrored else "")
+        labels = _labels(one, similar.threshold) + (" mirrored" if near.mirrored else "")
         parts = near.distance, near.material, near.pawns, near.kings
         rows.append((*parts, *_values(one), str(one.position_id), one.fen, labels))
     shown += table_lines(_COLUMNS, rows)
-    sizes = [abs(near.position.disagreement) for near in found.neighbours]
+    sizes = [abs(near.position.disagreement) for near in similar.neighbours]
     scored = [size for size in sizes if not math.isnan(size)]
-    if scored and not found.candidates_only:
-        wrong, mean = sum(is_candidate(size, found.threshold) for size in scored), sum(scored) / len(scored)
-        at = f"candidates at {found.threshold:g}"
+    if scored and not similar.candidates_only:
+        wrong, mean = sum(is_candidate(size, similar.threshold) for size in scored), sum(scored) / len(scored)
+        at = f"candidates at {similar.threshold:g}"
         shown.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
     return shown
 

@@ -57,11 +57,11 @@ def openings_of(
     that of the last named board among those after 0, 1, … moves. `name` is always that board's, as headers name
     openings in every language; so a header may say another code than the name has. Raises ValueError for a bad FEN.
     """
-    found = _by_position(start_fens, moves)
+    openings = _by_position(start_fens, moves)
     codes = [eco_code(header) for header in eco_headers]
     return [
         OpeningName(code, opening.name) if code and code != opening.eco else opening
-        for code, opening in zip(codes, found, strict=True)
+        for code, opening in zip(codes, openings, strict=True)
     ]
 
 
@@ -108,25 +108,25 @@ def families_on_the_way(header: str | None, reached: NDArray[np.uint64]) -> set[
 
 def families_of_plies(reached: NDArray[np.uint64]) -> list[str]:
     """[n] the family of each board of a game, by the keys of its boards from the first on: the last named board's."""
-    named, last, found = _named(), UNKNOWN, []
+    named, last, families = _named(), UNKNOWN, []
     places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
     hits = (named.keys[places] == reached) & (np.arange(len(reached)) <= MAX_PLIES)
     for place, hit in zip(places.tolist(), hits.tolist(), strict=True):
         last = family(named.openings[place].eco) if hit else last
-        found.append(last)
-    return found
+        families.append(last)
+    return families
 
 
 def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[OpeningName]:
     """The last named board's opening of each line."""
-    named, found = _named(), np.full(len(start_fens), -1)
+    named, last_places = _named(), np.full(len(start_fens), -1)
     for rows, boards in plies(start_fens, moves, MAX_PLIES):
         reached = keys(boards)
         places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
         hits = named.keys[places] == reached
-        found[rows[hits]] = places[hits]
+        last_places[rows[hits]] = places[hits]
     unknown = OpeningName()
-    return [named.openings[place] if place >= 0 else unknown for place in found.tolist()]
+    return [named.openings[place] if place >= 0 else unknown for place in last_places.tolist()]
 
 
 @cache
@@ -146,8 +146,8 @@ def _families() -> dict[str, str]:
     rows = [(eco, _ANSWER.sub("", name.split(":")[0]), len(moves)) for eco, name, moves in named_positions()]
     often = Counter((eco, first) for eco, first, _ in rows)
     for eco, first, length in rows:
-        found = (length, -often[eco, first], first)
-        shortest[eco] = min(found, shortest.get(eco, found))
+        rank = (length, -often[eco, first], first)
+        shortest[eco] = min(rank, shortest.get(eco, rank))
     return {eco: first for eco, (_, _, first) in shortest.items()}
 
 

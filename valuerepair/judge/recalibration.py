@@ -122,24 +122,27 @@ def recalibrate(
     )
 
 
-def sentence(found: Recalibration) -> str:
+def sentence(recalibration: Recalibration) -> str:
     """One sentence on whether the second net, B, shows more than a change of scale."""
     clear = []
-    if found.share.clear:
-        clear.append(f"{found.finding} candidates")
-    if found.mean_abs.clear:
-        clear.append(f"a {'smaller' if found.mean_abs.high < 0 else 'larger'} mean |disagreement|")
+    if recalibration.share.clear:
+        clear.append(f"{recalibration.finding} candidates")
+    if recalibration.mean_abs.clear:
+        clear.append(f"a {'smaller' if recalibration.mean_abs.high < 0 else 'larger'} mean |disagreement|")
     if not clear:
         return (
             "too few games to tell whether B shows more than scale"
-            if found.finding == "cannot tell"
+            if recalibration.finding == "cannot tell"
             else "B shows nothing beyond scale: both intervals hold 0"
         )
     rest = {
         "cannot tell": "; there are too few games to tell whether it has fewer candidates",
         "not shown": "; its candidates may be as many as A's",
     }
-    return f"B shows more than scale: recalibrated, it has {' and '.join(clear)} than A{rest.get(found.finding, '')}"
+    return (
+        f"B shows more than scale: recalibrated, it has {' and '.join(clear)} than A"
+        f"{rest.get(recalibration.finding, '')}"
+    )
 
 
 def _finding(change: Interval, rate: float) -> Finding:

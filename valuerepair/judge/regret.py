@@ -143,17 +143,17 @@ def equal_match(rows: Sequence[RegretRow], seconds_per_search: float, seconds_of
 _COLUMNS = "Q lost a move:<33 | positions:>9, | games:>6, | differ:>8 | judged:>6, | A:>7.4f | B:>7.4f | B - A:<"
 
 
-def regret_lines(found: Regret) -> Iterator[str]:
+def regret_lines(regret: Regret) -> Iterator[str]:
     """For a terminal."""
-    scaled = "" if found.q_scale == 1 else f", Q of B times {found.q_scale:g} (equal breadth)"
-    yield f"regret: moves of {found.nodes:,} nodes{scaled}, judged by {found.judge} (B - A; below 0 is better)"
-    yield f"A = {found.first}, B = {found.second}"
+    scaled = "" if regret.q_scale == 1 else f", Q of B times {regret.q_scale:g} (equal breadth)"
+    yield f"regret: moves of {regret.nodes:,} nodes{scaled}, judged by {regret.judge} (B - A; below 0 is better)"
+    yield f"A = {regret.first}, B = {regret.second}"
     rows = []
-    for row in found.rows:
+    for row in regret.rows:
         differ = f"{100 * row.different.rate:.1f} %"
         rows.append((WORDS[row.kind], row.positions, row.games, differ, row.judged, *row.regret, row.change))
     yield from table_lines(_COLUMNS, rows, "  ")
-    if (match := found.match) is not None:
+    if (match := regret.match) is not None:
         yield (
             f"  in games {format_duration(match.seconds_of_regret)} of searching; "
             f"a match of {match.games:,.0f} games, {format_duration(match.seconds)}, would be as exact"

@@ -159,9 +159,9 @@ def rejudged_net(
     first, second = (is_candidate(net_q - q, threshold) for q in (deep_q, deeper.deep_q))
     [mean] = bootstrap(deeper.corrected(first.astype(np.float64), second.astype(np.float64))[:, None], weight, game)
     mass = weight * deeper.inverse
-    precise, found = first & (mass > 0), second & (mass > 0)
-    precision = weighted(second[precise], mass[precise], game[precise])
-    recall = weighted(first[found], mass[found], game[found])
+    by_first, by_second = first & (mass > 0), second & (mass > 0)
+    precision = weighted(second[by_first], mass[by_first], game[by_first])
+    recall = weighted(first[by_second], mass[by_second], game[by_second])
     rate = estimated(mean, second[deeper.inverse > 0])
     return RejudgedNet(name, rate, precision, _unseen(recall, first, second, stratum, weight, mass, game))
 
@@ -172,7 +172,7 @@ def _unseen(recall: Rate, first: Flags, second: Flags, stratum: Ids, weight: Flo
     What the first judge missed has an upper end in each stratum; together they have that of MOVER (G. Y. Zou & A.
     Donner, Statistics in Medicine 27, 2008).
     """
-    found = float(mass @ (first & second))
+    agreed = float(mass @ (first & second))
     missed = above = 0.0
     for number in range(len(STRATA)):
         of = (stratum == number) & ~first
@@ -182,9 +182,9 @@ def _unseen(recall: Rate, first: Flags, second: Flags, stratum: Ids, weight: Flo
             there = float(weight[of].sum())
             missed += there * rate.rate
             above += (there * (rate.high - rate.rate)) ** 2
-    if not found:
+    if not agreed:
         return recall
-    low = min(recall.low, found / (found + missed + sqrt(above)))
+    low = min(recall.low, agreed / (agreed + missed + sqrt(above)))
     return Rate(recall.count, recall.total, recall.rate, low, recall.high)
 
 
@@ -205,23 +205,25 @@ def rejudged_pair(
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
-def rejudged_lines(found: Rejudged) -> Iterator[str]:
+def rejudged_lines(rejudged: Rejudged) -> Iterator[str]:
     """For a terminal."""
-    yield f"judged again by {found.judge}: {found.judged:,} of {found.positions:,} positions"
-    for stratum in found.strata:
+    yield f"judged again by {rejudged.judge}: {rejudged.judged:,} of {rejudged.positions:,} positions"
+    for stratum in rejudged.strata:
         if stratum.positions:
             yield f"  {stratum.name}: {stratum.judged:,} of {stratum.positions:,} (chance {stratum.chance:.3g})"
-    if found.judged < found.drawn:
-        yield f"  {found.drawn - found.judged:,} searches failed; they count as not drawn"
-    yield f"by that judge, at {found.threshold:g}, each position weighed by its inverse chance (95 %: resampled games)"
-    width = max(len(net.name) for net in found.nets)
-    for net in found.nets:
+    if rejudged.judged < rejudged.drawn:
+        yield f"  {rejudged.drawn - rejudged.judged:,} searches failed; they count as not drawn"
+    yield (
+        f"by that judge, at {rejudged.threshold:g}, each position weighed by its inverse chance (95 %: resampled games)"
+    )
+    width = max(len(net.name) for net in rejudged.nets)
+    for net in rejudged.nets:
         yield f"  {net.name:{width}}  candidates {_of_rate(net.candidates)}"
         yield (
             f"  {'':{width}}  the first judge's candidates: precision {_of_rate(net.precision)}, "
             f"recall {_of_rate(net.recall)}"
         )
-    for pair in found.comparisons:
+    for pair in rejudged.comparisons:
         yield f"A = {pair.first}, B = {pair.second} (B - A; below 0 is a repair)"
         yield f"  candidates             {pair.candidates.points}"
         yield f"  mean |disagreement|    {pair.mean_abs}"

@@ -155,8 +155,8 @@ class Split:
         stored = _Stored.of(store, self)
         held = np.isin(self.parts_of(stored), HELD_OUT)
         query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
-        found = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
-        return np.unique(unsigned([key for (key,) in found])), np.unique(stored.keys[stored.game[held]])
+        rows = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
+        return np.unique(unsigned([key for (key,) in rows])), np.unique(stored.keys[stored.game[held]])
 
     def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
         """[n] whether the games of these keys are among the drawn ones."""
@@ -170,18 +170,18 @@ class Split:
         broken = np.zeros(len(stored.keys), np.bool_)
         broken[game[family & sampled & ~beside]] = True
         held = self._draws_games(stored.keys)[game]
-        found = np.select(
+        parts = np.select(
             [archive, family & (broken[game] | ~beside), broken[game], held],
             [ARCHIVES, FAMILIES, NEITHER, GAMES],
             default=TRAIN,
         ).astype(np.int8)
-        found[~sampled & (found != TRAIN)] = NEITHER
-        found[beside & family & (found == TRAIN)] = NEITHER
+        parts[~sampled & (parts != TRAIN)] = NEITHER
+        parts[beside & family & (parts == TRAIN)] = NEITHER
         # A root may be reached itself, for another net.
         reached, roots = stored.reached
-        while (lost := reached[(found[reached] == TRAIN) & (found[roots] != TRAIN)]).size:
-            found[lost] = NEITHER
-        return found
+        while (lost := reached[(parts[reached] == TRAIN) & (parts[roots] != TRAIN)]).size:
+            parts[lost] = NEITHER
+        return parts
 
 
 def choose_split(
@@ -331,17 +331,17 @@ class _Stored(NamedTuple):
 
     def rows(self, position_ids: Ids) -> Ids:
         """[n] where these positions are. Raises ValueRepairError for one that is not there."""
-        found = np.minimum(np.searchsorted(self.ids, position_ids), max(len(self.ids) - 1, 0))
-        if len(position_ids) and (not len(self.ids) or (self.ids[found] != position_ids).any()):
+        places = np.minimum(np.searchsorted(self.ids, position_ids), max(len(self.ids) - 1, 0))
+        if len(position_ids) and (not len(self.ids) or (self.ids[places] != position_ids).any()):
             raise ValueRepairError(f"{self.path}: has no positions of these numbers")
-        return found
+        return places
 
     @property
     def sampled(self) -> Flags:
         """[n] whether an archive brought the position."""
-        found = np.ones(len(self.ids), np.bool_)
-        found[self.reached[0]] = False
-        return found
+        is_sampled = np.ones(len(self.ids), np.bool_)
+        is_sampled[self.reached[0]] = False
+        return is_sampled
 
     def of_archives(self, names: Iterable[str]) -> Flags:
         """[g] whether the game is of one of these archives."""
@@ -425,10 +425,10 @@ class HeldPart:
             raise UsageError(f"--part {name}: nets are judged by {', '.join(JUDGED)}")
         stored = _Stored.of(store, split)
         numbers = HELD_OUT if name == TOGETHER else [PARTS.index(name)]
-        found = stored.ids[np.isin(split.parts_of(stored), numbers)]
-        if not len(found):
+        ids = stored.ids[np.isin(split.parts_of(stored), numbers)]
+        if not len(ids):
             raise ValueRepairError(f"{store.path}: the split holds out nothing of it as {name}")
-        return HeldPart(name, found)
+        return HeldPart(name, ids)
 
     def among(self, position_ids: Ids) -> Flags:
         """[n] which of these positions are in it."""
@@ -472,8 +472,8 @@ def _candidates(store: Store, question: Question) -> Ids | None:
         if question.net is None and question.oracle is None:
             return None
         raise
-    hit = is_candidate(frame["disagreement"], question.threshold)
-    return frame.loc[hit, "position_id"].to_numpy(np.int64)
+    candidate = is_candidate(frame["disagreement"], question.threshold)
+    return frame.loc[candidate, "position_id"].to_numpy(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ class Deeper:
         are, the less it varies.
         """
         change = np.where(self.inverse > 0, second - first, 0.0)
-        found: Floats = first + self.inverse * change
-        return found
+        numbers: Floats = first + self.inverse * change
+        return numbers
 
     def of(self, rows: Flags) -> Deeper:
         """Those rows [n]."""

@@ -78,9 +78,9 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     net, first = frame.attrs["net"], second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
     net_id = second_looks.net_number(store.connection, net["sha256"], net["history_fill"])
     alpha = alpha_of_second(store, frame, net_id, first, looker)
-    found = second_looks.looks(store.connection, net_id, first.id, looker.id)
+    looks = second_looks.looks(store.connection, net_id, first.id, looker.id)
     afters = second_looks.afters(store.connection, looker.id)
-    return _judged(frame, looker, alpha, found, afters)
+    return _judged(frame, looker, alpha, looks, afters)
 
 
 def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredOracle | None:
@@ -122,11 +122,11 @@ def _nothing(frame: pd.DataFrame) -> pd.DataFrame:
     """`evidence` where nothing was looked at."""
     import pandas as pd
 
-    found: pd.DataFrame = pd.DataFrame(dict.fromkeys(_EVIDENCE, np.nan), index=frame.index, dtype=np.float64)
+    rows: pd.DataFrame = pd.DataFrame(dict.fromkeys(_EVIDENCE, np.nan), index=frame.index, dtype=np.float64)
     nothing = pd.Series([None] * len(frame), frame.index, object)
-    found["second_best"], found["second_nodes"], found["looked"], found["verdict"] = nothing, 0, False, nothing
-    found.attrs.update(second=None, alpha=None)
-    return found
+    rows["second_best"], rows["second_nodes"], rows["looked"], rows["verdict"] = nothing, 0, False, nothing
+    rows.attrs.update(second=None, alpha=None)
+    return rows
 
 
 def _judged(
@@ -136,29 +136,29 @@ def _judged(
     import pandas as pd
 
     every = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
-    found: pd.DataFrame = every.reindex(frame["position_id"])
-    found.index = frame.index
-    looked = found["second_nodes"].notna().to_numpy()
-    of_moves = found[["after_net_q", "after_deep_q", "after_second_q"]]
+    rows: pd.DataFrame = every.reindex(frame["position_id"])
+    rows.index = frame.index
+    looked = rows["second_nodes"].notna().to_numpy()
+    of_moves = rows[["after_net_q", "after_deep_q", "after_second_q"]]
     decided = decide(
         frame["calibrated_q" if "calibrated_q" in frame else "net_q"].to_numpy(np.float64),
         frame["deep_q"].to_numpy(np.float64),
-        found["second_q"].to_numpy(),
+        rows["second_q"].to_numpy(),
         of_moves.max(axis=1).to_numpy(),
-        found["after_second_q"].to_numpy(),
+        rows["after_second_q"].to_numpy(),
     )
     # Series of objects: as texts, pandas would turn None into NaN.
-    best = [None if cell != cell else cell for cell in found["second_best"]]
-    found["second_best"] = pd.Series(best, frame.index, object)
-    found["second_nodes"] = found["second_nodes"].fillna(0).astype(np.int64)
-    found["looked"] = looked
+    best = [None if cell != cell else cell for cell in rows["second_best"]]
+    rows["second_best"] = pd.Series(best, frame.index, object)
+    rows["second_nodes"] = rows["second_nodes"].fillna(0).astype(np.int64)
+    rows["looked"] = looked
     words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)[decided + 1]
     words[~looked] = None
-    found["verdict"] = pd.Series(words, frame.index, object)
-    found.attrs.update(
+    rows["verdict"] = pd.Series(words, frame.index, object)
+    rows.attrs.update(
         second={"label": looker.label, "digest": looker.digest}, alpha={"value": alpha.value, "origin": alpha.origin}
     )
-    return found
+    return rows
 
 
 def _by_position(looks: Looks, afters: Afters, alpha: values.Alpha, q_from: QFrom) -> pd.DataFrame:
@@ -189,20 +189,20 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
     """
     check_threshold(threshold)
     rows = frame[is_candidate(frame["disagreement"], threshold)]
-    found = evidence(store, rows, second)
-    looked = found["looked"].to_numpy(np.bool_)
+    judged = evidence(store, rows, second)
+    looked = judged["looked"].to_numpy(np.bool_)
     counted: dict[str, Any] = {
         "threshold": threshold,
         "candidates": len(rows),
         "looked": int(looked.sum()),
-        "without_q": int(found["second_q"].isna()[looked].sum()),
-        "second": found.attrs["second"],
-        "alpha": found.attrs["alpha"],
+        "without_q": int(judged["second_q"].isna()[looked].sum()),
+        "second": judged.attrs["second"],
+        "alpha": judged.attrs["alpha"],
     }
     if not counted["looked"]:
         return counted
-    words = found["verdict"].to_numpy(object)[looked]
-    off = rows["disagreement"].to_numpy(np.float64)[looked]
+    words = judged["verdict"].to_numpy(object)[looked]
+    disagreement = rows["disagreement"].to_numpy(np.float64)[looked]
     weights = rows["weight"].to_numpy(np.float64)[looked] if "weight" in rows else np.ones(len(words))
     game = rows["game_id"].to_numpy(np.int64)[looked]
 
@@ -211,19 +211,19 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
 
     counted["rates"] = shares(np.full(len(words), True))
     counted["by_sign"] = [
-        {"sign": "optimistic", **shares(off > 0)},
-        {"sign": "pessimistic", **shares(off < 0)},
+        {"sign": "optimistic", **shares(disagreement > 0)},
+        {"sign": "pessimistic", **shares(disagreement < 0)},
     ]
     edges = [threshold, *(size for size in _SIZES if size > threshold), 2.0]
-    sizes = np.digitize(np.abs(off), edges[1:-1])
+    sizes = np.digitize(np.abs(disagreement), edges[1:-1])
     counted["by_size"] = [
         {"low": low, "high": high, **shares(sizes == i)} for i, (low, high) in enumerate(pairwise(edges))
     ]
     return counted
 
 
-def _rate(found: Rate) -> dict[str, Any]:
-    return {"count": found.count, "total": found.total, **found.figures()}
+def _rate(rate: Rate) -> dict[str, Any]:
+    return {"count": rate.count, "total": rate.total, **rate.figures()}
 
 
 def lines(figures: Mapping[str, Any]) -> list[str]:

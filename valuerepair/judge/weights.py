@@ -72,7 +72,7 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
     1, 2, 3, families counting by weight) and `largest` (the shares of the heaviest).
     """
     w = np.asarray(weights, np.float64)
-    found: dict[str, Any] = {
+    diversity: dict[str, Any] = {
         "positions": len(w),
         "weight": fsum(w.tolist()),
         "effective_positions": effective_sample_size(w),
@@ -81,12 +81,12 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
     for kind, names in families.items():
         masses = family_masses(names, w)
         total = fsum(masses.values())
-        found[kind] = {
+        diversity[kind] = {
             "families": len(masses),
             "hill": list(hill_numbers(list(masses.values()), ORDERS)),
             "largest": {name: mass / total for name, mass in list(masses.items())[:_LARGEST] if total},
         }
-    return found
+    return diversity
 
 
 # -- vr stats ---------------------------------------------------------------------------------------------------------
@@ -119,27 +119,27 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Data
     return {"threshold": threshold, "softness": DEFAULT_SOFTNESS, **describe(weights, games, families)}
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(diversity: dict[str, Any]) -> list[str]:
     """`figures` as text for a terminal."""
-    if not found["positions"]:
+    if not diversity["positions"]:
         return []
-    title = f"diversity at {found['threshold']:g}, candidates weighted with softness {found['softness']:g}"
-    return [title, *(f"  {line}" for line in described(found))]
+    title = f"diversity at {diversity['threshold']:g}, candidates weighted with softness {diversity['softness']:g}"
+    return [title, *(f"  {line}" for line in described(diversity))]
 
 
 _KINDS = {"opening": "opening families", "material": "material families", "root": "roots"}
 
 
-def described(found: dict[str, Any]) -> list[str]:
+def described(diversity: dict[str, Any]) -> list[str]:
     """What `describe` gives, as text."""
     shown = [
-        f"by weight {found['positions']:,} positions count for {found['effective_positions']:,.1f}, "
-        f"their games for {found['effective_games']:,.1f}"
+        f"by weight {diversity['positions']:,} positions count for {diversity['effective_positions']:,.1f}, "
+        f"their games for {diversity['effective_games']:,.1f}"
     ]
-    for kind, told in _KINDS.items():
-        if kind in found:
-            hill = ", ".join(f"{number:,.1f}" for number in found[kind]["hill"])
-            shown.append(f"{found[kind]['families']:,} {told} count for {hill} (Hill numbers of order 1, 2, 3)")
+    for kind, words in _KINDS.items():
+        if kind in diversity:
+            hill = ", ".join(f"{number:,.1f}" for number in diversity[kind]["hill"])
+            shown.append(f"{diversity[kind]['families']:,} {words} count for {hill} (Hill numbers of order 1, 2, 3)")
     return shown
 
 
