@@ -133,7 +133,7 @@ def test_a_gpu_gets_bitboards_unless_that_fails(
         raise RuntimeError("no kernel for it.\nmore")
 
     for run, reason in (
-        (wrong, "with bitboards it answers otherwise (by "),
+        (wrong, "its outputs differ with bitboards (by "),
         (broken, "cannot be run with bitboards: no"),
     ):
         monkeypatch.setattr(CompactSession, "run", run)

@@ -55,7 +55,7 @@ def begin_visit(trees: Trees, node: int) -> None:
 
 @kernel
 def end_visit(trees: Trees, node: int) -> None:
-    """The visit has come: takes back `begin_visit`."""
+    """The visit has arrived: undoes `begin_visit`."""
     while node >= 0:
         trees.nodes[node, PENDING] -= 1
         node = np.int64(trees.nodes[node, PARENT])
@@ -76,29 +76,29 @@ def says_something(trees: Trees, node: int) -> bool:
 
 
 @inlined_kernel
-def add_visit(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: np.float32) -> None:
-    """One more visit in the running means (lc0's FinalizeScoreUpdate)."""
+def add_visit(trees: Trees, node: int, wl: np.float32, draw: np.float32, plies_left: np.float32) -> None:
+    """Adds a visit to the running means (lc0's FinalizeScoreUpdate)."""
     visits = trees.nodes[node, VISITS] + 1
     trees.means[node, WL] += (np.float64(wl) - trees.means[node, WL]) / np.float64(visits)
     before = np.float32(trees.means[node, DRAW])
     trees.means[node, DRAW] = np.float32(before + (draw - before) / np.float32(visits))
     before = np.float32(trees.means[node, LEFT])
-    trees.means[node, LEFT] = np.float32(before + (left - before) / np.float32(visits))
+    trees.means[node, LEFT] = np.float32(before + (plies_left - before) / np.float32(visits))
     trees.nodes[node, VISITS] = visits
 
 
 @inlined_kernel
-def revalue(trees: Trees, node: int, wl: np.float32, draw: np.float32, left: np.float32, visits: int) -> None:
-    """Corrects the means for `visits` visits below whose value has changed by so much (lc0's AdjustForTerminal)."""
+def revalue(trees: Trees, node: int, wl: np.float32, draw: np.float32, plies_left: np.float32, visits: int) -> None:
+    """Corrects the means for `visits` visits below, whose values changed by these amounts (lc0's AdjustForTerminal)."""
     total, n = trees.nodes[node, VISITS], np.float32(visits)
     trees.means[node, WL] += np.float64(n * wl / np.float32(total))
     trees.means[node, DRAW] = np.float32(np.float32(trees.means[node, DRAW]) + n * draw / np.float32(total))
-    trees.means[node, LEFT] = np.float32(np.float32(trees.means[node, LEFT]) + n * left / np.float32(total))
+    trees.means[node, LEFT] = np.float32(np.float32(trees.means[node, LEFT]) + n * plies_left / np.float32(total))
 
 
 @inlined_kernel
 def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
-    """Brings what the edge to a node says up to date; `draw_score` is that of the player who moved there."""
+    """Updates visits and Q of the edge to a node; `draw_score` is that of the player who moved there."""
     edge = trees.nodes[node, EDGE]
     drawn = np.float32(draw_score * np.float32(trees.means[node, DRAW]))
     trees.visits[edge] = trees.nodes[node, VISITS]
@@ -106,11 +106,11 @@ def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
 
 
 @inlined_kernel
-def spread_bounds(trees: Trees, node: int, left: np.float32) -> tuple[bool, bool]:
+def spread_bounds(trees: Trees, node: int, plies_left: np.float32) -> tuple[bool, bool]:
     """Bounds of a node from those of its moves (lc0's MaybeSetBounds).
 
-    Returns whether they say anything, and whether they settled the node. `left` are the plies to the end after the move
-    that was just proven.
+    Returns whether they say anything, and whether they settled the node. `plies_left` counts the plies to the end after
+    the move that was just proven.
     """
     lower, upper, longest, by_tables = -1, -1, F0, False
     first, opened, count = trees.nodes[node, FIRST], trees.nodes[node, OPENED], trees.nodes[node, COUNT]
@@ -136,7 +136,7 @@ def spread_bounds(trees: Trees, node: int, left: np.float32) -> tuple[bool, bool
     if lower == 1:
         upper = 1
     if lower == upper:
-        plies = max(longest, left) if upper == -1 else left
+        plies = max(longest, plies_left) if upper == -1 else plies_left
         settle(trees, node, TABLEBASE if by_tables else ENDED, -upper, plies + F1)
         return True, True
     trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower
@@ -145,7 +145,7 @@ def spread_bounds(trees: Trees, node: int, left: np.float32) -> tuple[bool, bool
 
 @kernel
 def take_mean(trees: Trees, node: int) -> None:
-    """The mean of a node from its own value and its moves, brought into its bounds; its visits are counted anew."""
+    """Computes the mean of a node, within its bounds, and its visits again from its own value and its moves."""
     wl, draw, visits = 0.0, 0.0, 0
     if not trees.nodes[node, FORCED]:
         wl, draw, visits = trees.means[node, OWN], trees.nodes[node, OWN_DRAW] / DRAW_UNIT, 1
@@ -160,7 +160,7 @@ def take_mean(trees: Trees, node: int) -> None:
 
 @inlined_kernel
 def clamp_mean(trees: Trees, node: int) -> None:
-    """Brings the mean of a node into its bounds; where it was beyond one it is taken to be that result."""
+    """Brings the mean of a node into its bounds; a mean beyond a bound becomes that result."""
     wl = trees.means[node, WL]
     bound = min(max(wl, np.float64(trees.nodes[node, LOWER])), np.float64(trees.nodes[node, UPPER]))
     if bound != wl:
@@ -185,15 +185,15 @@ def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth:
     The first visit of a proven node spreads bounds upwards; a node that they settle has its earlier visits valued anew
     in every node above.
     """
-    root, node, (wl, draw, left) = tree * rules.node_room, leaf, value
+    root, node, (wl, draw, plies_left) = tree * rules.node_room, leaf, value
     spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and says_something(trees, leaf)
     draw_score = worth_of_draw(trees, rules, tree, depth)
     fix, wl_change, draw_change, left_change = 0, F0, F0, F0
     while True:
         if trees.nodes[node, KIND] != OPEN:
             wl, draw = np.float32(trees.means[node, WL]), np.float32(trees.means[node, DRAW])
-            left = np.float32(trees.means[node, LEFT])
-        add_visit(trees, node, wl, draw, left)
+            plies_left = np.float32(trees.means[node, LEFT])
+        add_visit(trees, node, wl, draw, plies_left)
         if fix > 0 and trees.nodes[node, KIND] == OPEN:
             revalue(trees, node, wl_change, draw_change, left_change, fix)
         parent = trees.nodes[node, PARENT]
@@ -206,7 +206,7 @@ def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth:
             before = trees.nodes[parent, VISITS]
             old_wl, old_draw = np.float32(trees.means[parent, WL]), np.float32(trees.means[parent, DRAW])
             old_left = np.float32(trees.means[parent, LEFT])
-            spreading, settled = spread_bounds(trees, parent, left)
+            spreading, settled = spread_bounds(trees, parent, plies_left)
             if settled:
                 fix = before
                 wl_change = -np.float32(trees.means[parent, WL] - np.float64(old_wl))
@@ -215,7 +215,7 @@ def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth:
         else:
             spreading = False
         node, wl, wl_change, draw_score = np.int64(parent), -wl, -wl_change, np.float32(-draw_score)
-        left += F1
+        plies_left += F1
 
 
 @kernel
@@ -223,11 +223,12 @@ def back_up_certain(trees: Trees, rules: SearchRules, tree: int, leaf: int, dept
     """The new means of a leaf and all nodes above it, with certainty.
 
     A node's mean is that of its own value and of the means of its moves, weighted by their visits, brought into its
-    bounds. So what is proven counts at once and for all earlier visits, in every node above.
+    bounds. So a proof counts at once and for all earlier visits, in every node above.
     """
     root, node, parent = tree * rules.node_room, np.int64(leaf), np.int64(trees.nodes[leaf, PARENT])
-    wl, draw, left = value
-    visits, plies, draw_score = trees.nodes[leaf, VISITS], np.float64(left), worth_of_draw(trees, rules, tree, depth)
+    wl, draw, plies_left = value
+    visits, plies = trees.nodes[leaf, VISITS], np.float64(plies_left)
+    draw_score = worth_of_draw(trees, rules, tree, depth)
     spreading = visits == 0 and says_something(trees, leaf)
     wl_sum, draw_sum = visits * trees.means[leaf, WL], visits * trees.means[leaf, DRAW]
     trees.nodes[leaf, VISITS] = visits + 1
@@ -262,7 +263,7 @@ def back_up_certain(trees: Trees, rules: SearchRules, tree: int, leaf: int, dept
 def back_up(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, value: LeafValue) -> None:
     """Adds a visit with this value to a leaf and all nodes above it.
 
-    The tree is `DONE` when its root has the visits it may have, or with certainty when its value is proven.
+    The tree is `DONE` when its root has reached its limit of visits, or with certainty when its value is proven.
     """
     root, proven = tree * rules.node_room, False
     if rules.batch > 1:
@@ -279,7 +280,7 @@ def back_up(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, 
 
 @inlined_kernel
 def count_leaf(trees: Trees, tree: int, depth: int) -> None:
-    """Keeps the depths of the leaves of this search."""
+    """Adds a leaf to the number and depths of the leaves of this search."""
     trees.slots[tree, LEAVES] += 1
     trees.slots[tree, DEPTHS] += depth
     trees.slots[tree, DEEPEST] = max(trees.slots[tree, DEEPEST], depth)

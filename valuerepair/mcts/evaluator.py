@@ -30,7 +30,7 @@ class Leaves(NamedTuple):
     |---------|----------------|------------------------------------------------------------------------|
     | masks   | uint64[n, 112] | lc0's input planes, bit 8 * rank + file; all ones where a plane is one |
     | rule50  | float32[n]     | what plane 109 is multiplied by (divided by 100 where the format wants) |
-    | indices | uint16[k]      | indices into the net's 1858 policy outputs, one a legal move           |
+    | indices | uint16[k]      | indices into the net's 1858 policy outputs, one per legal move         |
     | offsets | int64[n + 1]   | those of row i are ``indices[offsets[i]:offsets[i+1]]``                |
     """
 
@@ -58,16 +58,16 @@ Evaluator: TypeAlias = Callable[[Leaves], Evaluations]
 
 
 Floats = NDArray[np.float32]
-# Of what a net says with bitboards and without, relative above 1; half precision and single are apart by 0.012.
+# Largest difference of a net's outputs with bitboards and without, relative above 1; half and single precision: 0.012.
 MOST_APART = 0.05
 
 
 class NetEvaluator:
-    """An `Evaluator` over an open net. It may be called from several threads at once; `streams` is how many pay.
+    """An `Evaluator` over an open net. Several threads may call it at once; `streams` is the number that pays off.
 
     `input_format` is lc0's id of the planes that the leaves must be in; `moves_left`: the net says how many plies are
-    left. The net must stay open as long. `compact` says whether bitboards and legal moves go to the net as they are
-    (`valuerepair.nets.compact`); unless given, they do on a GPU, if the net's file allows it and both ways agree on a
+    left. The net must stay open meanwhile. `compact` says whether the net takes bitboards and legal moves
+    (`valuerepair.nets.compact`); by default it does on a GPU, if the net's file allows it and both ways agree on a
     position. On the CPU unpacking here is faster.
     """
 
@@ -124,12 +124,12 @@ class NetEvaluator:
             raise ValueRepairError(f"{onnx}: cannot be run with bitboards: {first_line(error)}") from None
         parts = [np.abs(a - b) / np.maximum(np.abs(a), 1) for a, b in zip(plain, answer, strict=True)]
         apart = float(np.concatenate(parts).max())
-        if not apart <= MOST_APART:  # not a number is apart, too
-            raise ValueRepairError(f"{onnx}: with bitboards it answers otherwise (by {apart:.2g})")
+        if not apart <= MOST_APART:  # NaN fails, too
+            raise ValueRepairError(f"{onnx}: its outputs differ with bitboards (by {apart:.2g})")
         return session
 
     def _planes(self, masks: NDArray[np.uint64], rule50: Floats) -> Floats:
-        """Planes in memory of this thread's own, which is used again for its next batch."""
+        """Unpacks planes into a buffer that belongs to this thread, which reuses it for its next batch."""
         n = len(masks)
         room: Floats | None = getattr(self._room, "planes", None)
         if room is None or len(room) < n:
@@ -139,14 +139,14 @@ class NetEvaluator:
 
 
 def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
-    """Some rows through a session that takes bitboards, into the answer."""
+    """Runs some rows through a session that takes bitboards, and writes its outputs into the answer."""
     counts, moves = _moves_of(leaves, rows)
-    there = np.arange(session.width(int(counts.max()))) < counts[:, None]
-    padded = np.zeros(there.shape, np.int32)
-    padded[there] = leaves.indices[moves]
+    valid = np.arange(session.width(int(counts.max()))) < counts[:, None]
+    padded = np.zeros(valid.shape, np.int32)
+    padded[valid] = leaves.indices[moves]
     raw = session.run(leaves.masks[rows], leaves.rule50[rows], padded)
     write_values(raw, answer, rows)
-    answer.logits[moves] = raw.policy[there]
+    answer.logits[moves] = raw.policy[valid]
 
 
 def _moves_of(leaves: Leaves, rows: slice) -> tuple[NDArray[np.int64], slice]:
@@ -156,7 +156,7 @@ def _moves_of(leaves: Leaves, rows: slice) -> tuple[NDArray[np.int64], slice]:
 
 
 def example(input_format: int) -> Leaves:
-    """One position with its legal moves: no side is like the other, castling rights, half-move clock 34."""
+    """One position with its legal moves: the sides differ, there are castling rights, the half-move clock is 34."""
     boards = parse_fens(["r3k2r/pp1n1ppp/2p1bn2/q2pp3/1b1PP3/2NB1N2/PPPQ1PPP/R3K2R b Kq - 34 28"])
     masks, rule50 = np.empty((1, PLANES), np.uint64), np.empty(1, np.float32)
     rule50[0] = write_masks(boards, 0, 0, False, FILL_FEN_ONLY, input_format, masks, 0)
@@ -165,7 +165,7 @@ def example(input_format: int) -> Leaves:
 
 
 def write_values(raw: RawOutputs, answer: Evaluations, rows: slice) -> None:
-    """Q = W - L (lc0 src/neural/backend.h) or the scalar head, D and the plies left, into some rows of the answer."""
+    """Writes Q = W - L (lc0 src/neural/backend.h) or the scalar head, D and the plies left into rows of the answer."""
     if raw.wdl is not None:
         np.subtract(raw.wdl[:, 0], raw.wdl[:, 2], out=answer.q[rows])
         answer.d[rows] = raw.wdl[:, 1]
@@ -175,8 +175,8 @@ def write_values(raw: RawOutputs, answer: Evaluations, rows: slice) -> None:
         answer.m[rows] = raw.mlh
 
 
-# Leaves of one tree a core and batch: with four maia-1900 gives 1,776 evaluations a core-second, with one 1,336,
-# with any more at most 1,912; and the more leaves at once, the less each of them knows of the others.
+# Leaves of one tree per core and batch: with 4 maia-1900 gives 1,776 evaluations a core-second, with 1 1,336, with
+# more at most 1,912; and the more leaves are chosen at once, the less each choice knows of the others.
 LEAVES_A_CORE = 4
 MOST_LEAVES = 32
 LEAVES_ON_GPU = 64
@@ -188,14 +188,14 @@ def good_minibatch(streams: int, on_cpu: bool) -> int:
 
 
 class SplitEvaluator:
-    """An `Evaluator` that cuts batches into as many parts as another one has streams, and has all work on them."""
+    """An `Evaluator` that cuts batches into one part per stream of another one, and evaluates them in parallel."""
 
     def __init__(self, evaluator: Evaluator, streams: int) -> None:
         self._evaluator, self._streams = evaluator, streams
         self._pool = ThreadPoolExecutor(max(1, streams - 1), thread_name_prefix="leaves")
 
     def __call__(self, leaves: Leaves) -> Evaluations:
-        """Evaluates the leaves; every part is evaluated as a batch of its own."""
+        """Evaluates the leaves, each part as a batch of its own."""
         n = len(leaves.masks)
         parts = min(self._streams, n)
         if parts < 2:

@@ -59,24 +59,24 @@ def draw_by_rule(rows: Boards, r: int, depth: int, two_fold: bool) -> int:
     """The kind of a node whose position, `depth` > 0 plies from the root, has legal moves (lc0's ExtendNode)."""
     if insufficient_material(rows, r) or clock(rows, r) >= 100:
         return ENDED
-    seen = np.int64(rows[r, REPETITION] & SIXTEEN_BITS)
-    if seen >= 2:
+    repetitions = np.int64(rows[r, REPETITION] & SIXTEEN_BITS)
+    if repetitions >= 2:
         return ENDED
     # A first repetition counts only where both occurrences lie inside the search.
-    if seen == 1 and two_fold and depth >= 4 and depth >= np.int64(rows[r, REPETITION] >> CLOCK_SHIFT):
+    if repetitions == 1 and two_fold and depth >= 4 and depth >= np.int64(rows[r, REPETITION] >> CLOCK_SHIFT):
         return TWO_FOLD
     return OPEN
 
 
 @inlined_kernel
-def settle(trees: Trees, node: int, kind: int, wl: int, left: np.float32) -> None:
+def settle(trees: Trees, node: int, kind: int, wl: int, plies_left: np.float32) -> None:
     """Gives a node a final value (lc0's MakeTerminal): `wl` is -1, 0 or 1, seen by the player who moved there.
 
     A move proven lost loses its prior, so that it draws no visits any more.
     """
     trees.nodes[node, KIND] = kind
     trees.means[node, WL], trees.means[node, DRAW] = np.float64(wl), 1.0 if wl == 0 else 0.0
-    trees.means[node, LEFT] = np.float64(left)
+    trees.means[node, LEFT] = np.float64(plies_left)
     edge, parent = trees.nodes[node, EDGE], trees.nodes[node, PARENT]
     if kind != TWO_FOLD:
         trees.nodes[node, LOWER], trees.nodes[node, UPPER] = wl, wl
@@ -117,8 +117,8 @@ def extend(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -
         if kind != OPEN:
             trees.slots[tree, USED_EDGES] -= count
             trees.nodes[node, COUNT] = 0
-            left = np.int64(trees.rows[row, REPETITION] >> CLOCK_SHIFT) if kind == TWO_FOLD else 0
-            settle(trees, node, kind, 0, np.float32(left))
+            plies_left = np.int64(trees.rows[row, REPETITION] >> CLOCK_SHIFT) if kind == TWO_FOLD else 0
+            settle(trees, node, kind, 0, np.float32(plies_left))
             return
     if rules.lookahead:
         look_ahead(trees, tree, node, depth)
@@ -144,7 +144,7 @@ def look_ahead(trees: Trees, tree: int, node: int, depth: int) -> None:
         return
     if lower == upper:
         for edge in range(first, first + trees.nodes[node, COUNT]):
-            trees.prior[edge] = np.float32(0)  # it gets none from the net
+            trees.prior[edge] = np.float32(0)  # the net gives it no prior
         settle(trees, node, ENDED, -upper, np.float32(1))
     else:
         trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower
@@ -154,7 +154,7 @@ def look_ahead(trees: Trees, tree: int, node: int, depth: int) -> None:
 def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool:
     """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move.
 
-    Where they have chosen the root's moves they are not asked again, as in lc0: what is left is to mate.
+    Where they chose the root's moves the search does not probe them again, as in lc0: it only has to mate.
     """
     if rules.tablebase_men == 0 or depth == 0 or trees.slots[tree, PROBED] == IN_TABLES:
         return False
@@ -200,7 +200,7 @@ SMALL = 16  # std::sort leaves segments up to this long to the insertion sort at
 
 @kernel
 def generation_rank(rows: Boards, r: int, move: int) -> int:
-    """Where lc0's GeneratePseudolegalMoves (chess/board.cc) comes to a legal move of row r; lower is earlier."""
+    """When lc0's GeneratePseudolegalMoves (chess/board.cc) generates a legal move of row r; lower is earlier."""
     origin, target = move & 63, move >> 6 & 63
     piece, step = ONE << np.uint64(origin), target - origin
     place = target
@@ -219,7 +219,7 @@ def generation_rank(rows: Boards, r: int, move: int) -> int:
 
 @kernel
 def order_as_generated(trees: Trees, row: int, first: int, count: int) -> None:
-    """Brings the moves of new edges in the order in which lc0 generates them."""
+    """Brings the moves of new edges into the order in which lc0 generates them."""
     for i in range(first + 1, first + count):
         move, at = trees.move[i], i
         rank = generation_rank(trees.rows, row, np.int64(move))
@@ -264,9 +264,9 @@ def partition(trees: Trees, first: int, last: int) -> int:
 def sort_as_lc0(trees: Trees, first: int, count: int) -> None:
     """Sorts new edges by descending prior as libstdc++'s std::sort does, which lc0 calls and which is not stable.
 
-    Its change to a heap sort after too many unlucky partitions is left out: no position's moves come to that.
+    It has no switch to a heap sort after too many unlucky partitions: no position's moves lead to that.
     """
-    # The ends of the segments to do are kept in the column of children, which new edges do not have.
+    # The column of children, which new edges do not have, holds the ends of the segments to sort.
     begin, level = first, 0
     trees.child[first] = first + count
     while level >= 0:

@@ -14,7 +14,7 @@ LOG_A, LOG_B = np.float32(1.3465552), np.float32(0.34655523)
 EXP_A, EXP_B = np.float32(0.6602339), np.float32(0.33976606)
 ONE = np.float32(1)
 NOTHING: np.float32 = np.float32(0)
-NO_PRIOR = np.int32(3 << 28).view(np.float32)  # what a stored prior of 0 reads back as: 4.66e-10
+NO_PRIOR = np.int32(3 << 28).view(np.float32)  # a stored prior of 0 reads back as 4.66e-10
 
 
 @kernel
@@ -55,7 +55,7 @@ def logistic(x: float) -> float:
 
 @kernel
 def stored_prior(p: np.float32) -> np.float32:
-    """A prior in [0, 1] as it reads back after lc0 stored it in 16 bits: 5 of exponent, 11 of significand."""
+    """A prior in [0, 1] after lc0 has stored it in 16 bits: 5 of exponent, 11 of significand."""
     bits = np.int64(np.float32(p).view(np.int32)) + (1 << 11) - (3 << 28)
     kept = 0 if bits < 0 else bits >> 12
     result: np.float32 = np.int32(kept << 12 | 3 << 28).view(np.float32)

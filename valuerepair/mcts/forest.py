@@ -1,6 +1,6 @@
 """Many positions searched at once: each tree gives one leaf a round, so the net always has a full batch.
 
-Every tree's visits are exactly those that it would get alone: trees share nothing but the calls of the evaluator.
+Every tree gets exactly the visits that it would get alone: trees share only the calls of the evaluator.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Forest:
         nodes: int = 1000,
         lines: int = 1,
     ) -> None:
-        """Raises UsageError for parameters, numbers of trees or nodes that make no sense or do not fit in memory."""
+        """Raises UsageError for parameters or numbers of trees or nodes that make no sense or do not fit in memory."""
         self.params = params or SearchParams()
         self.params.check()
         if trees < 1 or nodes < 1:
@@ -113,7 +113,7 @@ class Forest:
         self._rules = make_rules(self.params, nodes, input_format, self._tables.men, moves_left=moves_left)
         check_memory(trees, self._rules)
         self._trees = plant(trees, self._rules)
-        self._asked = room_to_ask(trees * self.params.minibatch_size)
+        self._leaves = room_to_ask(trees * self.params.minibatch_size)
         self._lines = lines
         self._tags: list[object] = [None] * trees
         self._only: dict[int, tuple[str, ...]] = {}  # of roots that are not expanded yet
@@ -122,12 +122,12 @@ class Forest:
 
     @property
     def free(self) -> int:
-        """Trees that `add` can still take."""
+        """The number of trees that `add` can still begin."""
         return len(self._free)
 
     @property
     def busy(self) -> int:
-        """Trees being searched."""
+        """The number of trees being searched."""
         return len(self._tags) - len(self._free)
 
     def add(self, position: Position, nodes: int, tag: object = None, root_moves: Sequence[str] = ()) -> int:
@@ -139,7 +139,7 @@ class Forest:
         game, initial = play(position)
         chosen = None
         if not root_moves and self._tables.may_have(position.fen):
-            # Before a tree is taken: a damaged table would leave it half begun.
+            # Before it takes a tree, which a damaged table would leave half begun.
             nearest = self.params.syzygy_fast_play or repeated_since_zeroing(game)
             chosen = self._tables.root_moves(position.fen, nearest=nearest)
         self._make_room_for(nodes)
@@ -157,17 +157,17 @@ class Forest:
         return slot
 
     def go_on(self, slot: int, nodes: int) -> None:
-        """Searches the tree of a slot, not freed yet, up to `nodes` visits of its root, those it has included."""
+        """Searches the tree of a slot, not freed yet, until its root has `nodes` visits in all."""
         self._make_room_for(nodes)
         start_search(self._trees, slot, nodes, int(self._trees.slots[slot, RANDOM]))
 
     def advance(self, slot: int, position: Position, moves: Sequence[str]) -> bool:
-        """Makes the position after some moves of a tree its root and keeps what is below; False if nothing is there.
+        """Makes the position after `moves` the root of a tree and keeps the nodes below; False if it has no such node.
 
-        `position` is the new one, with its history. The tree is of no use after False: `add` another.
+        `position` is the new one, with its history. After False the tree is of no use: `add` another.
         """
         if self._tables.may_have(position.fen):
-            return False  # they choose the moves of a new root
+            return False  # tables choose the moves of a new root
         game, initial = play(position)
         for move in encode_moves(moves):
             if not make_root(self._trees, self._rules, slot, int(move)):
@@ -180,8 +180,8 @@ class Forest:
     ) -> list[tuple[object, SearchResult]]:
         """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees.
 
-        `more` is asked, with both, up to how many visits a tree that has its visits is to grow on; 0 for no further. A
-        tree that is proven does not grow, and `more` is asked again.
+        For a tree that has its visits, `more` gets both and returns the number of visits to grow to, 0 to finish it.
+        A proven tree does not grow: `more` is called again.
         """
         finished: list[tuple[object, SearchResult]] = []
         if not self.play_round():
@@ -189,7 +189,7 @@ class Forest:
         for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
             tag, result = self._tags[slot], self.result(slot, self._lines)
             while nodes := more(tag, result):
-                if not self.is_proven(slot):  # what is proven is as long as any search of it
+                if not self.is_proven(slot):  # a proven tree counts as searched to any number of visits
                     self._make_room_for(nodes)
                     self._trees.slots[slot, [LIMIT, STATE]] = nodes, SEARCHING  # the same search: its counts go on
                     break
@@ -199,7 +199,7 @@ class Forest:
         return finished
 
     def play_round(self) -> bool:
-        """`step` without freeing the trees that finish; False if there are surely none."""
+        """`step` without freeing the trees that finish; False if certainly no tree has finished."""
         filled = self._gather()
         done = self._evaluate(filled) if filled else True
         if self.params.self_check:
@@ -211,7 +211,7 @@ class Forest:
         return bool(self._trees.slots[slot, STATE] == DONE)
 
     def is_proven(self, slot: int) -> bool:
-        """A tree that is done is so because its root is proven."""
+        """A tree that is done ended because its root is proven."""
         if self._trees.slots[slot, LIMIT] > self.visits(slot):
             return True
         return self._rules.certainty and bool(solved(self._trees, slot * self._rules.node_room))
@@ -221,7 +221,7 @@ class Forest:
         return int(self._trees.nodes[slot * self._rules.node_room, VISITS])
 
     def result(self, slot: int, lines: int = 1) -> SearchResult:
-        """What is known of a tree whose root has a visit; the first `lines` moves get a principal line."""
+        """The result so far of a tree whose root has a visit; the first `lines` moves get a principal line."""
         return read_result(self._trees, self._rules, slot, lines, in_tables=slot in self._in_tables)
 
     def snapshot(self, slot: int, most: int) -> Snapshot:
@@ -229,8 +229,8 @@ class Forest:
         return read_snapshot(self._trees, self._rules, self.params, slot, most)
 
     def evaluated_line(self, slot: int, number: int) -> Moves | None:
-        """The moves to the position below the root that the net evaluated as the `number`-th, from 1; None where it
-        has not evaluated so many."""
+        """The moves to the position below the root that the net evaluated as the `number`-th, from 1; None if it
+        evaluated fewer."""
         return read_evaluated_line(self._trees, self._rules, slot, number)
 
     def evaluated(self, slot: int) -> int:
@@ -246,7 +246,7 @@ class Forest:
     def search(self, positions: Iterable[Position], nodes: int) -> Iterator[tuple[int, SearchResult]]:
         """Searches all positions; yields the index and result of each as it finishes.
 
-        Positions are taken as trees become free, so that all of them are busy until the end.
+        It takes positions as trees become free, so that all trees are busy until the end.
         """
         numbered = zip(count(), positions, strict=False)
         more = True
@@ -262,35 +262,37 @@ class Forest:
                 yield index, result
 
     def _gather(self) -> int:
-        """The leaves of this round; grows the forest and asks the tables as trees need it."""
-        filled, lacking = gather(self._trees, self._rules, self._asked, 0)
+        """Gathers the leaves of this round; grows the forest and probes the tables as trees need it."""
+        filled, lacking = gather(self._trees, self._rules, self._leaves, 0)
         while lacking:
             for slot in np.flatnonzero(self._trees.slots[:, STATE] == NEEDS_PROBE).tolist():
                 filled = self._probe(slot, filled)
             self._make_room()
-            filled, lacking = gather(self._trees, self._rules, self._asked, filled)
+            filled, lacking = gather(self._trees, self._rules, self._leaves, filled)
         return filled
 
     def _probe(self, slot: int, filled: int) -> int:
-        """Asks the tables about the leaf that a tree waits with."""
+        """Probes the tables for the leaf that a tree waits with."""
         row = int(self._trees.slots[slot, ROOT_ROW] + self._trees.slots[slot, PROBED_DEPTH])
         wl = self._tables.probe(fens(self._trees.rows[row : row + 1])[0])
-        known, value = wl is not None, -(wl or 0)
-        return int(answer_probe(self._trees, self._rules, slot, known, value, self._asked, filled))
+        has_table, value = wl is not None, -(wl or 0)
+        return int(answer_probe(self._trees, self._rules, slot, has_table, value, self._leaves, filled))
 
     def _evaluate(self, n: int) -> bool:
-        asked = self._asked
-        leaves = Leaves(asked.masks[:n], asked.rule50[:n], asked.indices[: asked.offsets[n]], asked.offsets[: n + 1])
-        done: bool = absorb(self._trees, self._rules, asked, n, self._evaluator(leaves))
+        leaves = self._leaves
+        batch = Leaves(
+            leaves.masks[:n], leaves.rule50[:n], leaves.indices[: leaves.offsets[n]], leaves.offsets[: n + 1]
+        )
+        done: bool = absorb(self._trees, self._rules, leaves, n, self._evaluator(batch))
         if self.params.noise_epsilon > 0 or self._only:
-            for slot, node, _ in asked.leaf[:n][asked.leaf[:n, 2] == 0].tolist():
+            for slot, node, _ in leaves.leaf[:n][leaves.leaf[:n, 2] == 0].tolist():
                 if self.params.noise_epsilon > 0:
                     add_noise(self._trees, slot, node, self.params)
                 if only := self._only.pop(slot, ()):
                     keep_moves(self._trees, self._rules, slot, encode_moves(only))
                     state = self._trees.slots[slot]
                     if state[STATE] == DONE and self.visits(slot) < state[LIMIT] and not solved(self._trees, node):
-                        state[STATE] = SEARCHING  # what proved the root was a move that is left out
+                        state[STATE] = SEARCHING  # a move that is left out had proved the root
         return done
 
     def _make_room_for(self, nodes: int) -> None:
@@ -300,7 +302,7 @@ class Forest:
             self._grow(*room_for(nodes), self._rules.row_room)
 
     def _make_room(self) -> None:
-        """Grows what trees lack, and sets them searching again."""
+        """Grows the rooms that trees lack, and sets these trees searching again."""
         states = self._trees.slots[:, STATE]
         nodes, edges, rows = self._rules.node_room, self._rules.edge_room, self._rules.row_room
         if (states == NEEDS_NODES).any():
@@ -319,37 +321,37 @@ class Forest:
             node_room=nodes, edge_room=max(edges, self._rules.edge_room), row_room=max(rows, self._rules.row_room)
         )
         check_memory(len(self._tags), larger)
-        leaves = self._asked.leaf  # those of this round that wait for their evaluation move, too
-        leaves[:, 1] += leaves[:, 0] * (nodes - self._rules.node_room)
+        leaf = self._leaves.leaf  # the leaves that wait for their evaluation in this round move, too
+        leaf[:, 1] += leaf[:, 0] * (nodes - self._rules.node_room)
         self._trees, self._rules = grown(self._trees, self._rules, larger), larger
 
 
 def forest_bytes(trees: int, nodes: int, params: SearchParams | None = None) -> int:
-    """Memory of a forest with room for so many visits a tree, in bytes."""
+    """Memory in bytes of a forest whose trees have room for `nodes` visits each."""
     return trees * tree_bytes(make_rules(params or SearchParams(), nodes))
 
 
 def most_nodes(memory: float, params: SearchParams | None = None) -> int:
-    """The visits that one tree has room for in so much memory, and with indices of 32 bits if its edges grow."""
-    sample = 10_000  # enough of them that what every tree takes besides is little
+    """The visits that one tree has room for in `memory` bytes, and with 32-bit indices even if its edges grow."""
+    sample = 10_000  # enough that the fixed part of a tree's memory is small
     return int(min(memory / forest_bytes(1, sample, params) * sample, 0.6 * _MOST_EDGES / EDGES_PER_NODE))
 
 
 def check_memory(trees: int, rules: SearchRules) -> None:
     """Raises UsageError when a forest does not fit in memory or in the indices of 32 bits."""
-    wanted, there = trees * tree_bytes(rules), _memory()
-    if (there is not None and wanted > there) or trees * rules.edge_room >= _MOST_EDGES:
-        by_memory = there / wanted if there is not None else math.inf
+    needed, memory = trees * tree_bytes(rules), _memory()
+    if (memory is not None and needed > memory) or trees * rules.edge_room >= _MOST_EDGES:
+        by_memory = memory / needed if memory is not None else math.inf
         most = min(by_memory, _MOST_EDGES / (trees * rules.edge_room)) * (rules.node_room - 1)
-        has = f"this machine has {there / 2**30:.1f}: " if there is not None else ""
+        available = f"this machine has {memory / 2**30:.1f}: " if memory is not None else ""
         raise UsageError(
-            f"{rules.node_room - 1:,} nodes in {trees} trees need {wanted / 2**30:.1f} GiB of memory; {has}at most "
-            f"about {int(0.9 * most):,} nodes"
+            f"{rules.node_room - 1:,} nodes in {trees} trees need {needed / 2**30:.1f} GiB of memory; {available}"
+            f"at most about {int(0.9 * most):,} nodes"
         )
 
 
 def _memory() -> int | None:
-    """Bytes of memory of this machine; None where the system does not say (Windows)."""
+    """This machine's memory in bytes; None where the system does not say (Windows)."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
 
 
@@ -369,8 +371,8 @@ def play(position: Position) -> tuple[Boards, bool]:
         raise ValueRepairError(f"{position.uci}: {illegal}") from None
     choices = len(legal_moves(last)[0])
     if choices == 0:
-        over = "checkmate" if in_check(last)[0] else "stalemate"
-        raise ValueRepairError(f"{position.fen}: the game is over: {over}")
+        ending = "checkmate" if in_check(last)[0] else "stalemate"
+        raise ValueRepairError(f"{position.fen}: the game is over: {ending}")
     if choices > MOST_MOVES:
         raise ValueRepairError(
             f"{position.fen}: {choices} legal moves; no position of a game has more than {MOST_MOVES}"
@@ -379,13 +381,13 @@ def play(position: Position) -> tuple[Boards, bool]:
 
 
 def repeated_since_zeroing(game: Boards) -> bool:
-    """A position of the game has come again since the last capture or pawn move."""
+    """A position of the game has recurred since the last capture or pawn move."""
     since = game[-1 - min(int(clock(game, len(game) - 1)), len(game) - 1) :]
     return bool((since[:, REPETITION] & SIXTEEN_BITS).any())
 
 
 def seed_of(seed: int, game: Boards) -> int:
-    """The seed of a tree: of the search's and of the position, not of what else is searched beside it."""
+    """The seed of a tree: from the search's seed and the position, whatever other positions are searched beside it."""
     word = np.uint64(seed) ^ keys(game[-1:])[0]
     return int(np.uint64(random_word(word)).astype(np.int64))
 
@@ -478,9 +480,9 @@ def _check_node(trees: Trees, rules: SearchRules, tree: int, node: int) -> None:
 
 
 def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int) -> None:
-    """A search of two nodes, which compiles or loads all that searches need, and logs when it has to compile.
+    """A search of two nodes, which compiles or loads all kernels that searches need, and logs when it has to compile.
 
-    A mark beside the compiled kernels notes that it is done.
+    A mark beside the compiled kernels notes that they are there.
     """
     mark = None if CACHE_FOLDER is None else CACHE_FOLDER / f"searched-{sys.implementation.cache_tag}"
     if mark is None or not mark.exists():

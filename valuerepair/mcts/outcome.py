@@ -44,12 +44,12 @@ from valuerepair.mcts.tree import (
 
 LOSS, TABLE_LOSS, UNDECIDED, TABLE_WIN, WIN = range(5)
 LONGEST_LINE = 128
-LOST = float(NO_PRIOR)  # what a proven loss has for a prior
+LOST = float(NO_PRIOR)  # the prior of a proven loss
 
 
 @kernel
 def rank(trees: Trees, edge: int, opened: bool) -> int:
-    """How a move is to be taken before its visits count: proven wins first, proven losses last."""
+    """The class of a move, which counts before its visits: proven wins first, proven losses last."""
     if not opened or trees.visits[edge] == 0:
         if len(trees.certain) and trees.certain[edge] != UNPROVEN and trees.certain[edge] != 0:
             return WIN if trees.certain[edge] > 0 else LOSS
@@ -71,7 +71,7 @@ def plies_left(trees: Trees, edge: int, opened: bool) -> float:
 
 @kernel
 def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
-    """Edge a is to be played rather than edge b of the same node (lc0's GetBestChildrenNoTemperature).
+    """Edge a is better to play than edge b of the same node (lc0's GetBestChildrenNoTemperature).
 
     Proven wins (the shortest first), then by visits, Q and prior, then proven losses (the longest first); the edges
     before `last_opened` are opened.
@@ -100,7 +100,7 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
 
 @kernel
 def best_edge(trees: Trees, node: int) -> int:
-    """The edge to be played from a node, -1 if it has none: of a scan, as of lc0's partial_sort for one move."""
+    """The edge to play from a node, -1 if it has no edge; found by one scan, like lc0's partial_sort for one move."""
     first, best = np.int64(trees.nodes[node, FIRST]), -1
     last_opened = first + trees.nodes[node, OPENED]
     for edge in range(first, first + trees.nodes[node, COUNT]):
@@ -113,7 +113,7 @@ def best_edge(trees: Trees, node: int) -> int:
 def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
     """The edges of a node: `best_edge`, then the others.
 
-    By itself, as `preferred` is not transitive: it compares draws by their length and all else by visits.
+    `best_edge` comes first, as `preferred` is not transitive: it compares draws by their length, other moves by visits.
     """
     first, count = np.int64(trees.nodes[node, FIRST]), np.int64(trees.nodes[node, COUNT])
     last_opened = first + trees.nodes[node, OPENED]
@@ -134,9 +134,9 @@ def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
 
 @kernel
 def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) -> int:
-    """Writes the moves (absolute squares) that are expected after the move of an edge of the root, it included.
+    """Writes the moves (absolute squares) expected from the root on, the move of the given edge first.
 
-    Returns how many; the line ends where there are no visits.
+    Returns their number; the line ends where there are no visits.
     """
     n, opened = 0, edge < trees.nodes[root, FIRST] + trees.nodes[root, OPENED]
     while n < len(line):
@@ -160,7 +160,7 @@ def read_result(
 ) -> SearchResult:
     """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line.
 
-    With `in_tables` the moves of the root that were not to be searched are listed, too.
+    With `in_tables` it also lists the moves of the root that the tables left out of the search.
     """
     root = tree * rules.node_room
     slots = trees.slots[tree].tolist()
@@ -186,9 +186,9 @@ def read_result(
 
 
 def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, float]:
-    """What the net itself said of the root beside Q: share of draws, plies to the end."""
-    draw, left = trees.nodes[root, [OWN_DRAW, OWN_LEFT]].tolist()
-    return (NAN, NAN) if own != own or left < 0 else (draw / DRAW_UNIT, left / LEFT_UNIT)
+    """The net's own share of draws and plies to the end for the root."""
+    draw, plies_left = trees.nodes[root, [OWN_DRAW, OWN_LEFT]].tolist()
+    return (NAN, NAN) if own != own or plies_left < 0 else (draw / DRAW_UNIT, plies_left / LEFT_UNIT)
 
 
 def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:
@@ -214,24 +214,24 @@ def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: floa
 
 
 def _passed_over(trees: Trees, tree: int, searched: Sequence[RootMove], black: int) -> Iterator[RootMove]:
-    """The moves of a root that were left out."""
+    """The moves of a root that were left out of the search."""
     names = {move.move for move in searched}
-    known = int(trees.slots[tree, POLICY])
-    moves = decode_moves(trees.policy_move[tree, :known] ^ np.uint16(FLIP * black))
-    for move, own in zip(moves, trees.policy[tree, :known].tolist(), strict=True):
+    count = int(trees.slots[tree, POLICY])
+    moves = decode_moves(trees.policy_move[tree, :count] ^ np.uint16(FLIP * black))
+    for move, own in zip(moves, trees.policy[tree, :count].tolist(), strict=True):
         if move not in names:
             yield RootMove(move, 0, 0.0, NAN, NAN, NAN, NAN, None, None, (move,), own)
 
 
 def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
-    """The net's own priors of these edges of a root, NaN where they are not known any more.
+    """The net's own priors of these edges of a root, NaN where they are lost.
 
-    The root of a kept tree was evaluated as a node: only the priors of proven losses are lost.
+    The root of a kept tree was evaluated as a node: it has lost only the priors of proven losses.
     """
-    known = int(trees.slots[tree, POLICY])
-    if not known:
+    count = int(trees.slots[tree, POLICY])
+    if not count:
         return [prior if prior > LOST else NAN for prior in trees.prior[order].tolist()]
-    own = dict(zip(trees.policy_move[tree, :known].tolist(), trees.policy[tree, :known].tolist(), strict=True))
+    own = dict(zip(trees.policy_move[tree, :count].tolist(), trees.policy[tree, :count].tolist(), strict=True))
     return [own[move] for move in trees.move[order].tolist()]
 
 
@@ -249,7 +249,7 @@ def _unvisited(trees: Trees, edge: int, move: str, prior: float, draw_score: flo
 def temperature_at(params: SearchParams, ply: int) -> float:
     """The temperature `ply` half-moves into the game: cut off, or decaying linearly after a delay.
 
-    From lc0's search/classic/search.cc, EnsureBestMoveKnown; moves are counted from 0 there.
+    From lc0's search/classic/search.cc, EnsureBestMoveKnown, which counts moves from 0.
     """
     move, temperature = ply // 2, params.temperature
     if params.temp_cutoff_move and move + 1 >= params.temp_cutoff_move:
@@ -265,14 +265,14 @@ def temperature_at(params: SearchParams, ply: int) -> float:
 
 
 def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int) -> str:
-    """The move to play (UCI). `ply` is the position's, `seed` that of the game: its moves are drawn independently.
+    """The move to play (UCI). `ply` is the position's, `seed` the game's; moves of a game are drawn independently.
 
-    Without temperature the first of `result.moves`. With it, moves are drawn by (N + offset)^(1 / temperature) among
-    those whose Q is not too far below that of the most visited (lc0's GetBestRootChildWithTemperature); but a proven
-    win is always played, and a proven loss only if there is nothing else, and then the longest.
+    Without temperature it is the first of `result.moves`. With temperature it is drawn by (N + offset)^(1 /
+    temperature) among the moves whose Q is not too far below that of the most visited (lc0's
+    GetBestRootChildWithTemperature); but a proven win is always played, and the longest proven loss only if all lose.
     """
     temperature = temperature_at(params, ply)
-    # What tables left out of the root's moves has no prior.
+    # Moves of the root that tables left out have no prior.
     moves = [m for m in result.moves if m.certain != -1 and (m.visits or m.prior > 0)]
     if temperature == 0 or result.best.certain == 1 or not moves:
         return result.best_move
@@ -281,7 +281,7 @@ def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int)
 
 
 def unvisited_value(result: SearchResult, params: SearchParams) -> float:
-    """Q of root moves without visits, as the search takes it (lc0's GetFpu)."""
+    """The Q that the search assumes for root moves without visits (lc0's GetFpu)."""
     strategy, value = params.fpu_strategy_at_root, params.fpu_value_at_root
     if strategy == "same":
         strategy, value = params.fpu_strategy, params.fpu_value

@@ -23,21 +23,21 @@ class SearchParams:
 
     Values of nodes are in [-1, 1]. `draw_score` is what a draw is worth to White. `policy_softmax_temp` divides logits.
 
-    - `q_scale`: the net's Q is multiplied by it, between -1 and 1, before the search takes it up: a net that is s times
-      as steep as another one is searched with 1 / s as that one would be. What the rules of chess or tables prove keeps
-      its value. All values that the search gives are on the new scale, the net's own Q of the root included.
+    - `q_scale`: the search multiplies the net's Q by it, and keeps it between -1 and 1: a net that is s times as steep
+      as another one is searched with 1 / s as that one would be. Proofs by the rules of chess or by tables keep their
+      value. All values that the search gives are on the new scale, the net's own Q of the root included.
     - `moves_left_...`: how much more a shorter win or longer loss is worth, of nets that say how many plies are left,
       where |Q| is above `moves_left_threshold`; `moves_left_max_effect` 0 turns it off.
     - `minibatch_size`: leaves of one tree in a batch, kept apart by virtual visits; 1 is the sequential search.
-    - `certainty`: proven values spread by minimax, replace averages and end visits to what is proven (MCTS-solver).
-      It takes the place of `sticky_endgames`, which is lc0's milder form of the same.
+    - `certainty`: proven values spread by minimax, replace averages and end visits to proven nodes (MCTS-solver).
+      It takes the place of `sticky_endgames`, lc0's milder form of it.
     - `lookahead`: moves that end the game are found when their parent is expanded, one ply earlier.
     - `auto_extend`: a chain of single legal moves is one state, valued by its end.
     - `n_scl`: search-contempt, visits of an opponent's node after which its visit distribution is frozen and
       sampled; 0 stands for infinity, which is plain PUCT.
     - `syzygy`: folders of Syzygy tables, separated as in PATH; empty for none.
-    - `syzygy_fast_play`: of a root that the tables know, only the moves nearest to the next capture or pawn move, as
-      after a repetition; without it all that surely win within the 50 moves.
+    - `syzygy_fast_play`: at a root that the tables know, only the moves nearest to the next capture or pawn move, as
+      after a repetition; without it all moves that surely win within the 50 moves.
     - `lc0_floats`: lc0's approximate logarithm and exponential and its priors of 16 bits, to reproduce its visits.
     - `self_check`: verify the tree after every round (slow).
     - `seed`: of noise, temperature and search-contempt.
@@ -87,19 +87,19 @@ class SearchParams:
     seed: int = 0
 
     def with_settings(self, settings: Mapping[str, str], where: str = "") -> SearchParams:
-        """These parameters with some set from text, as in ``cpuct=1.5,certainty=1``.
+        """These parameters with some of them set from text, as in ``cpuct=1.5,certainty=1``.
 
-        Names may be written with - or _, in any case. Raises UsageError, beginning with `where`, that names the
-        nearest known parameter or says what a value must be.
+        Names may have - or _, in any case. Raises UsageError, beginning with `where`, that names the nearest parameter
+        or says what a value must be.
         """
         changes: dict[str, object] = {}
-        for given, text in settings.items():
-            name = given.strip().lower().replace("-", "_")
+        for key, text in settings.items():
+            name = key.strip().lower().replace("-", "_")
             if name not in PARAMETERS:
                 near = difflib.get_close_matches(name, PARAMETERS, 1, 0.5)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PARAMETERS)}"
-                raise UsageError(f"{where}no search option {given!r}; {hint}")
-            changes[name] = _parsed(name, text.strip(), f"{where}{given}={text}: ")
+                raise UsageError(f"{where}no search option {key!r}; {hint}")
+            changes[name] = _parsed(name, text.strip(), f"{where}{key}={text}: ")
         changed: SearchParams = replace(self, **changes)  # type: ignore[arg-type]  # _parsed gives each field's type
         changed.check(where)
         return changed
@@ -195,7 +195,7 @@ def _parsed(name: str, text: str, where: str) -> object:
 
 
 def _visits_limit(text: str, where: str) -> int:
-    """N_scl: at least 1; infinity is the search without it."""
+    """The value of `n_scl`: at least 1; infinity turns search-contempt off."""
     if text.lower() in ("inf", "infinite", "infinity", "off"):
         return 0
     if not text.isdecimal() or int(text) < 1:

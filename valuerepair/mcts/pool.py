@@ -25,8 +25,8 @@ T = TypeVar("T")
 class _Job(Generic[T]):
     position: Position
     nodes: int
-    take: Callable[[SearchResult, float], T]
-    fail: Callable[[str], T]
+    on_result: Callable[[SearchResult, float], T]
+    on_failure: Callable[[str], T]
     future: Future[T]
     more: Callable[[SearchResult, float], int]
     begun: float = 0.0
@@ -36,8 +36,8 @@ class _Job(Generic[T]):
 class ForestPool:
     """Feeds positions to forests, each in a thread of its own; a finished tree makes room for the next position.
 
-    Threads share what there is evenly, so that few positions keep all of them busy too. What a tree finds does not
-    depend on which forest it grows in, nor on the others there.
+    Threads share the positions evenly, so that a few of them keep all threads busy, too. A tree's result does not
+    depend on its forest, nor on the other trees there.
     """
 
     def __init__(self, forests: Sequence[Forest]) -> None:
@@ -59,19 +59,19 @@ class ForestPool:
         self,
         position: Position,
         nodes: int,
-        take: Callable[[SearchResult, float], T],
-        fail: Callable[[str], T],
+        on_result: Callable[[SearchResult, float], T],
+        on_failure: Callable[[str], T],
         more: Callable[[SearchResult, float], int] = lambda result, seconds: 0,
     ) -> Future[T]:
-        """Queues a search. The future holds what `take` makes of the result and of the seconds it cost.
+        """Queues a search. The future holds what `on_result` returns for the result and the seconds it cost.
 
         A round's time is shared among its trees, so that the seconds of all searches add up to those of the threads.
-        A position that cannot be searched (illegal, game over) gives what `fail` makes of the reason. The future can
-        be cancelled until the search begins, and raises ValueRepairError when the net or the search broke as a whole.
-        When the tree has its visits, `more` is asked up to how many it is to grow on, 0 for no further.
-        `take`, `fail`, `more` and callbacks run in a forest's thread: keep them short.
+        For a position that cannot be searched (illegal, game over) it holds what `on_failure` returns for the reason.
+        The future can be cancelled until the search begins, and raises ValueRepairError when the net or the search
+        broke as a whole. When the tree has its visits, `more` returns the number of visits to grow to, 0 to finish.
+        `on_result`, `on_failure`, `more` and callbacks run in a forest's thread: keep them short.
         """
-        job = _Job(position, nodes, take, fail, Future(), more)
+        job = _Job(position, nodes, on_result, on_failure, Future(), more)
         with self._wake:
             if self._broken is not None:
                 job.future.set_exception(self._broken)
@@ -88,9 +88,9 @@ class ForestPool:
         return [job.visits for growing in self._growing for job in list(growing)]
 
     def close(self, *, cancel: bool = False) -> None:
-        """Cancels what has not begun, and finishes the searches in flight, or with `cancel` abandons them.
+        """Cancels the searches that have not begun, and finishes those in flight, or with `cancel` abandons them.
 
-        The futures of abandoned searches raise CancelledError. Takes about one round then.
+        The futures of abandoned searches raise CancelledError; that takes about one round.
         """
         with self._wake:
             self._closed = True
@@ -113,22 +113,22 @@ class ForestPool:
                 self._plant(forest, jobs, growing, clock)
                 if not growing:
                     continue
-                begun, trees = time.perf_counter(), len(growing)
+                started, trees = time.perf_counter(), len(growing)
                 finished = forest.step(partial(self._more, clock))
-                clock += (time.perf_counter() - begun) / trees
+                clock += (time.perf_counter() - started) / trees
                 for planted in growing:
                     planted.visits += 1
                 for job, result in finished:
                     assert isinstance(job, _Job)
                     self._finish(job, result, growing, clock)
-        except BaseException as error:  # whatever it is, it belongs to those who wait for results
+        except BaseException as error:  # any error goes to those who wait for results
             self._break(error)
-        # Only after a break or an abandoned search some are left.
+        # Jobs remain only after an error, or when searches were abandoned.
         for job in growing:
             job.future.set_exception(self._broken or CancelledError())
 
     def _next_jobs(self, forest: Forest) -> list[_Job[Any]] | None:
-        """What this forest is to take on now; waits while it has nothing at all. None: the end."""
+        """The jobs that this forest begins now; waits while it has no job at all. None at the end."""
         with self._wake:
             while True:
                 if self._abandoned or self._broken is not None:
@@ -153,7 +153,7 @@ class ForestPool:
             except ValueRepairError as error:
                 growing.discard(job)
                 self._leave()
-                job.future.set_result(job.fail(str(error)))
+                job.future.set_result(job.on_failure(str(error)))
 
     def _more(self, clock: float, job: object, result: SearchResult) -> int:
         assert isinstance(job, _Job)
@@ -163,7 +163,7 @@ class ForestPool:
         growing.discard(job)
         self._leave()
         try:
-            outcome = job.take(result, clock - job.begun)
+            outcome = job.on_result(result, clock - job.begun)
         except Exception as error:
             job.future.set_exception(error)
         else:
@@ -174,7 +174,7 @@ class ForestPool:
             self._running -= jobs
 
     def _break(self, error: BaseException) -> None:
-        """The net or a forest failed: everything that waits gets the reason."""
+        """The net or a forest failed: every waiting job gets the reason."""
         reason = str(error).strip().splitlines() or [""]
         broken = error if isinstance(error, ValueRepairError) else None
         if broken is None:

@@ -1,4 +1,4 @@
-"""What a search found. All values are from the side to move at the root, in [-1, 1]."""
+"""The result of a search. All values are from the side to move at the root, in [-1, 1]."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAN = float("nan")  # one object, so that equal results compare as such
 
 
 class Value(NamedTuple):
-    """What a position is worth: `q` = wl + draw score * d, `wl` = W - L, `d` a draw, `m` plies to the end."""
+    """The value of a position: `q` = wl + draw score * d, `wl` = W - L, `d` share of draws, `m` plies to the end."""
 
     q: float
     wl: float
@@ -30,14 +30,13 @@ class Value(NamedTuple):
 class RootMove:
     """One legal move of the root.
 
-    `move` is UCI (castling e1g1). `visits` N; `prior` P after policy temperature (and noise, if any), as good as 0 of a
-    move that is proven to lose, as in lc0. `q` = wl + draw
-    score * d is what the search compares, `wl` = W - L and `d` the share of draws, `m` the mean number of plies to the
-    end of the lines below; all NaN for a move without visits that is not proven. `certain` is 1, 0 or -1 when
-    the game is proven a win, draw or loss after the move, else None; `mate` full moves to mate (negative: we are mated)
-    where the proven line ends in mate. `pv` begins with the move. `net_prior` is the net's own P after policy
-    temperature: without noise, and whatever was proven since; NaN where it is not known any more (a proven loss in a
-    tree kept from an earlier search).
+    `move` is UCI (castling e1g1). `visits` N; `prior` P after policy temperature (and noise, if any), almost 0 for a
+    move that is proven to lose, as in lc0. `q` = wl + draw score * d is what the search compares, `wl` = W - L and `d`
+    the share of draws, `m` the mean number of plies to the end of the lines below; all NaN for a move without visits
+    that is not proven. `certain` is 1, 0 or -1 when the game is proven a win, draw or loss after the move, else None;
+    `mate` full moves to mate (negative: we are mated) where the proven line ends in mate. `pv` begins with the move.
+    `net_prior` is the net's own P after policy temperature, without noise, whatever was proven since; NaN where it is
+    lost (a proven loss in a tree kept from an earlier search).
     """
 
     move: str
@@ -62,15 +61,15 @@ class RootMove:
 class SearchResult:
     """The outcome of the search of one root.
 
-    `nodes` is the root's visits N, its own evaluation and re-used visits included; `evaluations` how often the net was
-    asked in this search. `value` and its `q` are what the search makes of the position. `root_q`, `root_wl`, `root_d`,
-    `root_m` are lc0's means over all visits of the root, those of bad moves included: after a proof they can have the
+    `nodes` is the root's visits N, its own evaluation and reused visits included; `evaluations` the number of the net's
+    evaluations in this search. `value` and its `q` are the search's value of the position. `root_q`, `root_wl`,
+    `root_d`, `root_m` are lc0's means over all visits of the root, bad moves included: after a proof they can have the
     wrong sign. `net_wl` is the root's own evaluation before search, W - L, with `net_d`, the share of draws, and
-    `net_m`, plies to the end (0 of nets that do not say), which are both NaN where the net did not evaluate the root
-    itself. `draw_score` is what a draw is worth to the side to move. `moves` are all legal moves in the order of root
-    selection: certain wins (shortest first), then by visits, Q, prior, last certain losses; the
-    first is `best_move`. `certain` and `mate` are those of the best move. `depth` is the mean and `seldepth` the
-    largest depth of the leaves of this search.
+    `net_m`, plies to the end (0 for nets without that head), both NaN where the net did not evaluate the root itself.
+    `draw_score` is what a draw is worth to the side to move. `moves` are all legal moves in the order of root
+    selection: certain wins (shortest first), then by visits, Q, prior, last certain losses; the first is `best_move`.
+    `certain` and `mate` are those of the best move. `depth` is the mean and `seldepth` the largest depth of the leaves
+    of this search.
     """
 
     nodes: int
@@ -98,15 +97,15 @@ class SearchResult:
         return Value(self.root_q, self.root_wl, self.root_d, self.root_m)
 
     def value_of(self, move: RootMove) -> Value:
-        """The root's value if this move is played, which counts as a ply: exact where that is proven.
+        """The root's value if this move, which counts as a ply, is played: exact where it is proven.
 
-        That is the root's mean for a move that is neither visited nor proven, as in lc0.
+        For a move that is neither visited nor proven it is the root's mean, as in lc0.
         """
         return self.root if math.isnan(move.q) else Value(move.q, move.wl, move.d, move.m + 1)
 
     @property
     def value(self) -> Value:
-        """The value of the best move: what lc0's score and `best_q` are made of, and the deep Q of `--deep mcts`."""
+        """The value of the best move: the source of lc0's score and `best_q`, and of the deep Q of `--deep mcts`."""
         return self.value_of(self.best)
 
     @property
@@ -134,8 +133,8 @@ class SearchResult:
     def effective_moves(self) -> float:
         """The effective number of root moves: exp(-sum p log p) over their shares p of the visits; n of n equal shares.
 
-        NaN without a visit below the root. In a tree that was kept from an earlier search the visits are that one's,
-        too, which it asked for to find another move: they say nothing of this search.
+        NaN without a visit below the root. A tree kept from an earlier search also has that search's visits, which it
+        spent on finding another move: the number then says nothing about this search.
         """
         visits = [move.visits for move in self.moves if move.visits]
         if not visits:
@@ -150,7 +149,7 @@ Real = Callable[[float], float]
 
 
 class Score(NamedTuple):
-    """What `info` says of a move: centipawns or moves to mate (the other is None), and W, D, L per mille."""
+    """The score of a move in `info`: centipawns or moves to mate (the other is None), and W, D, L per mille."""
 
     cp: int | None
     mate: int | None
@@ -163,10 +162,10 @@ class Score(NamedTuple):
 
 
 def score_of(move: RootMove, result: SearchResult, *, has_wdl: bool = True, lc0_floats: bool = False) -> Score:
-    """The score of a root move, of one without visits by the root's own value, as in lc0.
+    """The score of a root move; for a move without visits by the root's own value, as in lc0.
 
-    `has_wdl`: the net has a WDL head. `lc0_floats`: with lc0's approximate logarithm and exponential, to the digit;
-    they move its WDL by up to 3 %. Otherwise both are exact.
+    `has_wdl`: the net has a WDL head. `lc0_floats`: lc0's approximate logarithm and exponential, to the digit, which
+    move its WDL by up to 3 %. Otherwise both are exact.
     """
     _, wl, d, _ = result.value_of(move)
     log, logistic = (fastmath.log, fastmath.logistic) if lc0_floats else (math.log, _logistic)
@@ -180,8 +179,8 @@ def score_of(move: RootMove, result: SearchResult, *, has_wdl: bool = True, lc0_
 def _random_walk(wl: float, d: float, log: Real, logistic: Real) -> tuple[float, float, float]:
     """(mu, wl, d): the mean of the logistic cut by -1 and 1 into L, D and W, and W - L and D back from mean and spread.
 
-    These come out as they went in, but for the errors of lc0's approximations. lc0's bound on the spread acts only
-    with contempt.
+    Both come back unchanged but for the errors of lc0's approximations. lc0's bound on the spread acts only with
+    contempt.
     """
     win, loss = (1 + wl - d) / 2, (1 - wl - d) / 2
     if not all(_LEAST_SHARE < share < 1 - _LEAST_SHARE for share in (win, d, loss)):

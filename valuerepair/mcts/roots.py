@@ -67,7 +67,7 @@ def play_game(start: Boards, moves: Moves) -> Boards:
 
 @kernel
 def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial: bool) -> None:
-    """Copies the end of a game before the line of a tree: what the net sees and what may be repeated."""
+    """Copies the end of a game before the line of a tree: positions that the net sees and that may be repeated."""
     last = len(game) - 1
     kept = min(max(clock(game, last), SEEN_BY_NET), HISTORY_ROWS - 1, last)
     base = tree * rules.row_room
@@ -79,7 +79,7 @@ def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial:
 
 @kernel
 def plant_root(trees: Trees, rules: SearchRules, tree: int, limit: int, seed: int) -> None:
-    """Begins a tree anew with a root that has no visits yet; its game is put already."""
+    """Begins a tree again with a root that has no visits yet; `put_game` has written its game."""
     for column in (USED_NODES, USED_EDGES, POLICY, PROBED):
         trees.slots[tree, column] = 0
     new_node(trees, rules, tree, -1, -1)
@@ -97,7 +97,7 @@ def start_search(trees: Trees, tree: int, limit: int, seed: int) -> None:
 
 @kernel
 def find_edge(trees: Trees, node: int, move: int) -> int:
-    """The edge of a move (seen from the side to move), -1 if there is none."""
+    """The edge of a move (seen from the side to move), -1 if the node has no such edge."""
     first = np.int64(trees.nodes[node, FIRST])
     for edge in range(first, first + trees.nodes[node, COUNT]):
         if trees.move[edge] == move:
@@ -107,7 +107,7 @@ def find_edge(trees: Trees, node: int, move: int) -> int:
 
 @kernel
 def keep_moves(trees: Trees, rules: SearchRules, tree: int, moves: Moves) -> None:
-    """Drops the edges of an expanded root, none of them opened, whose moves (absolute squares) are not given."""
+    """Drops all edges of an expanded root, none of them opened, but those of `moves` (absolute squares)."""
     root = tree * rules.node_room
     turn = FLIP * black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
     first, kept = np.int64(trees.nodes[root, FIRST]), 0
@@ -127,9 +127,9 @@ def keep_moves(trees: Trees, rules: SearchRules, tree: int, moves: Moves) -> Non
 def make_root(trees: Trees, rules: SearchRules, tree: int, move: int) -> bool:
     """Makes the node after a move (absolute squares) the root; False if it has no visits or its moves have no priors.
 
-    What is not below it is dropped; indices stay ascending from parent to child. Repetitions that counted as draws but
-    whose first occurrence is now before the root are taken back (lc0's EnsureNodeTwoFoldCorrectForDepth). The rows of
-    the tree must still be those of the old root; they are out of date afterwards.
+    Drops all nodes that are not below it; indices still ascend from parent to child. Undoes repetitions that counted as
+    draws but whose first occurrence is now before the root (lc0's EnsureNodeTwoFoldCorrectForDepth). The rows of the
+    tree must still be those of the old root; they are out of date afterwards.
     """
     base = tree * rules.node_room
     black = black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
@@ -190,7 +190,7 @@ def compact(trees: Trees, rules: SearchRules, tree: int, root: int) -> NDArray[n
 def compact_edges(trees: Trees, rules: SearchRules, tree: int, firsts: NDArray[np.int64]) -> None:
     """Moves the edges of the nodes of a tree, which begin at `firsts`, to the front."""
     base, end = tree * rules.node_room, tree * rules.edge_room
-    # In the order of the edges: a node whose visits were taken back has got new ones behind those of later nodes.
+    # In the order of the edges: a node whose visits were taken back has new edges behind those of later nodes.
     for i in np.argsort(firsts):
         node = base + i
         for at in range(trees.nodes[node, COUNT]):
@@ -206,7 +206,7 @@ def compact_edges(trees: Trees, rules: SearchRules, tree: int, firsts: NDArray[n
 
 @kernel
 def copy_edge(trees: Trees, edge: int, to: int) -> None:
-    """Copies all that is known of an edge."""
+    """Copies an edge."""
     trees.move[to], trees.prior[to] = trees.move[edge], trees.prior[edge]
     trees.child[to], trees.visits[to], trees.q[to] = trees.child[edge], trees.visits[edge], trees.q[edge]
     if len(trees.certain):
@@ -219,32 +219,32 @@ def copy_edge(trees: Trees, edge: int, to: int) -> None:
 def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
     """Removes the visits of a two-fold draw from all means above it, and makes it a node without visits again.
 
-    Above a node that is proven all its visits are worth the proven value, these as well.
+    Above a proven node all its visits are worth the proven value, these as well.
     """
     visits, node = trees.nodes[drawn, VISITS], np.int64(drawn)
-    wl, draw, left = 0.0, 1.0, trees.means[drawn, LEFT]
+    wl, draw, plies_left = 0.0, 1.0, trees.means[drawn, LEFT]
     trees.nodes[drawn, KIND] = OPEN
     while node >= 0:
         rest = trees.nodes[node, VISITS] - visits
         if trees.nodes[node, KIND] != OPEN:
-            wl, draw, left = trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT]
+            wl, draw, plies_left = trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT]
         elif rest <= 0:
             trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT] = 0.0, 1.0, 0.0
         else:
             share = visits / rest
             trees.means[node, WL] -= share * (wl - trees.means[node, WL])
             trees.means[node, DRAW] -= share * (draw - trees.means[node, DRAW])
-            trees.means[node, LEFT] -= share * (left - trees.means[node, LEFT])
+            trees.means[node, LEFT] -= share * (plies_left - trees.means[node, LEFT])
         trees.nodes[node, VISITS] = max(rest, 0)
         if trees.nodes[node, PARENT] >= 0:
             refresh_edge(trees, node, draw_score)
         node, draw_score = np.int64(trees.nodes[node, PARENT]), np.float32(-draw_score)
-        wl, left = -wl, left + 1.0
+        wl, plies_left = -wl, plies_left + 1.0
 
 
 @kernel
 def retake_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int, draw_score: np.float32) -> None:
-    """Takes the means of all nodes anew after some visits were taken back; children lie behind their parents."""
+    """Computes the means of all nodes again after some visits were taken back; children lie behind their parents."""
     for i in range(len(depths) - 1, -1, -1):
         node = base + i
         if trees.nodes[node, KIND] == OPEN and trees.nodes[node, VISITS] > 0:
@@ -258,7 +258,7 @@ def retake_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int,
 def reopen(trees: Trees, root: int) -> None:
     """Makes a proven node that has become the root an ordinary one (lc0's MakeNotTerminal).
 
-    Its value is that of its moves, and the proven one in the place of its own evaluation.
+    Its value comes from its moves, and from the proven value in the place of its own evaluation.
     """
     wl, draw, visits = 0.0, 0.0, 1
     if trees.nodes[root, FORCED]:

@@ -1,4 +1,4 @@
-"""One round of a forest, as kernels: every tree asks for the evaluation of a leaf, then takes the answer."""
+"""One round of a forest, as kernels: every tree requests the evaluation of a leaf, then receives it."""
 
 from __future__ import annotations
 
@@ -81,25 +81,25 @@ def room_to_ask(rows: int) -> RoundLeaves:
 
 
 @inlined_kernel
-def ask(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, asked: RoundLeaves, n: int) -> None:
+def ask(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, leaves: RoundLeaves, n: int) -> None:
     """Writes a leaf, whose moves are written already, as row n of the round."""
     row = trees.slots[tree, ROOT_ROW] + depth
     first_row, initial = trees.slots[tree, FIRST_ROW], trees.slots[tree, INITIAL] != 0
-    asked.rule50[n] = write_masks(trees.rows, first_row, row, initial, rules.fill, rules.form, asked.masks, n)
+    leaves.rule50[n] = write_masks(trees.rows, first_row, row, initial, rules.fill, rules.form, leaves.masks, n)
     transform = canonical_transform(trees.rows, row) if rules.form >= CANONICAL else 0
-    first, begin = trees.nodes[node, FIRST], asked.offsets[n]
+    first, begin = trees.nodes[node, FIRST], leaves.offsets[n]
     for i in range(trees.nodes[node, COUNT]):
-        asked.indices[begin + i] = policy_index(trees.rows, row, np.int64(trees.move[first + i]), transform)
-    asked.offsets[n + 1] = begin + trees.nodes[node, COUNT]
+        leaves.indices[begin + i] = policy_index(trees.rows, row, np.int64(trees.move[first + i]), transform)
+    leaves.offsets[n + 1] = begin + trees.nodes[node, COUNT]
     trees.slots[tree, ASKED] += 1
-    asked.leaf[n, 0], asked.leaf[n, 1], asked.leaf[n, 2] = tree, node, depth
+    leaves.leaf[n, 0], leaves.leaf[n, 1], leaves.leaf[n, 2] = tree, node, depth
     if rules.batch > 1:
         begin_visit(trees, node)
 
 
 @inlined_kernel
 def lacks_room(trees: Trees, rules: SearchRules, tree: int) -> bool:
-    """Sets the state of a tree that has no room for the moves of one more leaf, or for a chain of forced moves."""
+    """Whether a tree has no room for the moves of one more leaf, or for a chain of forced moves; sets its state."""
     chain = LONGEST_CHAIN if rules.auto_extend else 0
     if trees.slots[tree, USED_EDGES] + MAX_MOVES + chain > rules.edge_room:
         trees.slots[tree, STATE] = NEEDS_EDGES
@@ -112,7 +112,7 @@ def lacks_room(trees: Trees, rules: SearchRules, tree: int) -> bool:
 
 @inlined_kernel
 def wants_visit(trees: Trees, rules: SearchRules, tree: int) -> bool:
-    """The tree is to have one more visit beside those in flight."""
+    """The tree needs one more visit beside those in flight."""
     root = tree * rules.node_room
     pending = trees.nodes[root, PENDING]
     if trees.slots[tree, STATE] != SEARCHING:
@@ -122,9 +122,9 @@ def wants_visit(trees: Trees, rules: SearchRules, tree: int) -> bool:
 
 @kernel
 def extend_chain(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> tuple[int, int]:
-    """Follows single legal moves from an extended leaf to the first position with a choice; returns it, its depth.
+    """Follows single legal moves from an extended leaf to the first position with a choice; returns its node and depth.
 
-    A chain also ends where the game does, and where tablebases may know the value.
+    A chain also ends where the game ends, and where tablebases may know the value.
     """
     for _ in range(LONGEST_CHAIN):
         if trees.nodes[node, KIND] != OPEN or trees.nodes[node, COUNT] != 1 or depth == 0:
@@ -140,8 +140,8 @@ def extend_chain(trees: Trees, rules: SearchRules, tree: int, node: int, depth: 
 
 
 @inlined_kernel
-def pick_leaf(trees: Trees, rules: SearchRules, tree: int, asked: RoundLeaves, n: int) -> bool:
-    """Visits a tree until a leaf needs the net and writes it as row n; False if there is none, the state says why.
+def pick_leaf(trees: Trees, rules: SearchRules, tree: int, leaves: RoundLeaves, n: int) -> bool:
+    """Visits a tree until a leaf needs the net and writes it as row n; False if no leaf does: the state says why.
 
     Visits that end in settled nodes are counted on the way.
     """
@@ -165,7 +165,7 @@ def pick_leaf(trees: Trees, rules: SearchRules, tree: int, asked: RoundLeaves, n
                 trees.slots[tree, STATE] = NEEDS_PROBE
                 trees.slots[tree, PROBED], trees.slots[tree, PROBED_DEPTH] = node, depth
                 return False
-            ask(trees, rules, tree, node, depth, asked, n)
+            ask(trees, rules, tree, node, depth, leaves, n)
             return True
         visit_settled(trees, rules, tree, node, depth)
     return False
@@ -173,7 +173,7 @@ def pick_leaf(trees: Trees, rules: SearchRules, tree: int, asked: RoundLeaves, n
 
 @inlined_kernel
 def visit_settled(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> None:
-    """A visit that ends in a settled node."""
+    """Counts a visit that ends in a settled node."""
     if rules.batch > 1:
         begin_visit(trees, node)
     means = trees.means
@@ -182,44 +182,46 @@ def visit_settled(trees: Trees, rules: SearchRules, tree: int, node: int, depth:
 
 
 @kernel
-def gather(trees: Trees, rules: SearchRules, asked: RoundLeaves, n: int) -> tuple[int, bool]:
-    """Adds a leaf (with virtual visits several) of every tree that has none yet in this round as rows n, n + 1, ...
+def gather(trees: Trees, rules: SearchRules, leaves: RoundLeaves, n: int) -> tuple[int, bool]:
+    """Adds a leaf (several with virtual visits) of every tree without one in this round as rows n, n + 1, ...
 
-    Returns the new n, and whether a tree lacks something first (its state says what). The round begins with n = 0.
+    Returns the new n, and whether a tree needs something first (its state says what). The round begins with n = 0.
     """
     lacking, begins = False, n == 0
     for tree in range(len(trees.slots)):
         if begins:
             trees.slots[tree, ASKED] = 0
-        while trees.slots[tree, ASKED] < rules.batch and pick_leaf(trees, rules, tree, asked, n):
+        while trees.slots[tree, ASKED] < rules.batch and pick_leaf(trees, rules, tree, leaves, n):
             n += 1
         if trees.slots[tree, STATE] >= NEEDS_NODES:
             lacking = True
         else:
-            trees.slots[tree, ASKED] = rules.batch  # what others lack must not let it look for leaves again
+            trees.slots[tree, ASKED] = rules.batch  # no more leaves, even if the others need another call
     return n, lacking
 
 
 @kernel
-def answer_probe(trees: Trees, rules: SearchRules, tree: int, known: bool, wl: int, asked: RoundLeaves, n: int) -> int:
-    """Goes on with a tree after its probe: `wl` is the tables' value (-1, 0, 1) for the player who moved there."""
+def answer_probe(
+    trees: Trees, rules: SearchRules, tree: int, has_table: bool, wl: int, leaves: RoundLeaves, n: int
+) -> int:
+    """Resumes a tree after its probe: `wl` is the tables' value (-1, 0, 1) for the player who moved there."""
     node, depth = trees.slots[tree, PROBED], trees.slots[tree, PROBED_DEPTH]
     trees.slots[tree, STATE] = SEARCHING
-    if not known:
-        ask(trees, rules, tree, node, depth, asked, n)
+    if not has_table:
+        ask(trees, rules, tree, node, depth, leaves, n)
         return n + 1
     trees.slots[tree, USED_EDGES] -= trees.nodes[node, COUNT]
     trees.nodes[node, COUNT] = 0
-    left = max(np.float32(trees.means[trees.nodes[node, PARENT], LEFT]) - np.float32(1), np.float32(0))
-    settle(trees, node, TABLEBASE, wl, left)
+    plies_left = max(np.float32(trees.means[trees.nodes[node, PARENT], LEFT]) - np.float32(1), np.float32(0))
+    settle(trees, node, TABLEBASE, wl, plies_left)
     visit_settled(trees, rules, tree, node, depth)
     return n
 
 
 @kernel
-def set_own_value(trees: Trees, node: int, own: float, draw: np.float32, left: np.float32) -> None:
-    """Notes the net's value of a node, which is also that of the chain of forced moves that leads there."""
-    drawn, plies = np.int64(draw * np.float64(DRAW_UNIT)), min(np.float64(left), np.float64(MOST_LEFT))
+def set_own_value(trees: Trees, node: int, own: float, draw: np.float32, plies_left: np.float32) -> None:
+    """Stores the net's value of a node, which is also that of the chain of forced moves that leads there."""
+    drawn, plies = np.int64(draw * np.float64(DRAW_UNIT)), min(np.float64(plies_left), np.float64(MOST_LEFT))
     while True:
         trees.means[node, OWN], trees.nodes[node, OWN_DRAW] = own, drawn
         trees.nodes[node, OWN_LEFT] = np.int64(plies * LEFT_UNIT)
@@ -231,7 +233,7 @@ def set_own_value(trees: Trees, node: int, own: float, draw: np.float32, left: n
 
 @inlined_kernel
 def keep_policy(trees: Trees, tree: int, root: int) -> None:
-    """Notes the priors that a root has from the net, before noise and proofs change them."""
+    """Stores the net's priors of a root, before noise and proofs change them."""
     first, count = trees.nodes[root, FIRST], trees.nodes[root, COUNT]
     for i in range(count):
         trees.policy[tree, i], trees.policy_move[tree, i] = trees.prior[first + i], trees.move[first + i]
@@ -240,7 +242,7 @@ def keep_policy(trees: Trees, tree: int, root: int) -> None:
 
 @inlined_kernel
 def on_scale(rules: SearchRules, q: np.float32, draw: np.float32) -> tuple[np.float32, np.float32]:
-    """What the net says of Q and draws on the scale that the search is to have; draws have the room that Q leaves."""
+    """The net's Q and share of draws on the scale of the search; draws have the room that Q leaves."""
     if rules.q_scale == F1:
         return q, draw
     q = min(max(q * rules.q_scale, -F1), F1)
@@ -248,12 +250,12 @@ def on_scale(rules: SearchRules, q: np.float32, draw: np.float32) -> tuple[np.fl
 
 
 @kernel
-def absorb(trees: Trees, rules: SearchRules, asked: RoundLeaves, n: int, answers: Evaluations) -> bool:
-    """Gives the n leaves of a round their evaluations and takes them up into their trees; True if a tree is done."""
+def absorb(trees: Trees, rules: SearchRules, leaves: RoundLeaves, n: int, answers: Evaluations) -> bool:
+    """Gives the n leaves of a round their evaluations and backs them up in their trees; True if a tree is done."""
     q, d, m, logits = answers
     for i in range(n):
-        tree, node, depth = asked.leaf[i, 0], asked.leaf[i, 1], asked.leaf[i, 2]
-        set_priors(trees, rules, node, logits, asked.offsets[i])
+        tree, node, depth = leaves.leaf[i, 0], leaves.leaf[i, 1], leaves.leaf[i, 2]
+        set_priors(trees, rules, node, logits, leaves.offsets[i])
         value, draw = on_scale(rules, q[i], d[i])
         set_own_value(trees, node, -np.float64(value), draw, m[i])
         if depth == 0:

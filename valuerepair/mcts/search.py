@@ -20,7 +20,7 @@ FIRST_ROOM = 10_000  # visits there is room for at first
 class Search:
     """One root. Not to be shared between threads.
 
-    `nodes` is the most visits that a tree may have; memory is taken as the tree grows.
+    A tree has at most `nodes` visits; its memory grows with it.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Search:
 
     @property
     def nodes(self) -> int:
-        """Visits of the root so far, those kept from the last position included."""
+        """Visits of the root so far, including those kept from the last position."""
         return 0 if self._slot is None else self._forest.visits(self._slot)
 
     def set_position(self, position: Position) -> bool:
-        """Takes a position to be searched; True when a part of the last one's tree is kept.
+        """Sets the position to search; True when it keeps a part of the last one's tree.
 
-        That is so when it is the same game some moves later. Raises ValueRepairError for an illegal or finished
-        position, and keeps the last one then.
+        It does so when the position is the same game some moves later. Raises ValueRepairError for an illegal or
+        finished position, and keeps the last one.
         """
         play(position)
         kept = self._keep(position)
@@ -76,21 +76,21 @@ class Search:
         root_moves: Sequence[str] = (),
         lines: int = 1,
     ) -> SearchResult:
-        """Searches until the root has `nodes` visits (re-used ones count), some seconds passed, or `stop` says so.
+        """Searches until the root has `nodes` visits (reused ones count), `seconds` passed, or `stop` returns True.
 
         There is always one evaluation. With certainty it ends when the root is proven. `on_info` gets a result every
-        `info_seconds`; `root_moves` (UCI) are the only ones to be searched; `lines` moves get a principal line. Raises
+        `info_seconds`; only `root_moves` (UCI) are searched, if given; `lines` moves get a principal line. Raises
         UsageError where no position was set, or a root move is not legal.
         """
         slot = self._begin(self._most if nodes is None else min(nodes, self._most), root_moves)
-        started = told = time.monotonic()
+        started = last_info = time.monotonic()
         while not self._forest.is_done(slot):
             self._forest.play_round()
             now = time.monotonic()
             if stop() or (seconds is not None and now - started >= seconds):
                 break
-            if on_info is not None and now - told >= info_seconds:
-                told = now
+            if on_info is not None and now - last_info >= info_seconds:
+                last_info = now
                 on_info(self._forest.result(slot, lines))
         return self._forest.result(slot, lines)
 
@@ -101,11 +101,11 @@ class Search:
         return self._forest.snapshot(self._slot, most)
 
     def _begin(self, nodes: int, root_moves: Sequence[str]) -> int:
-        """The slot of a tree that is ready to be searched."""
+        """Makes a tree ready for the search; returns its slot."""
         if self._position is None:
             raise UsageError("no position to search")
         if self._slot is not None and (root_moves or self._restricted):
-            self.forget()  # a tree of some moves only is of no use for others
+            self.forget()  # a tree of only some moves is of no use for others
         if self._slot is not None:
             self._forest.go_on(self._slot, nodes)
             return self._slot

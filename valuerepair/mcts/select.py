@@ -70,7 +70,7 @@ def cpuct(rules: SearchRules, visits: int, at_root: bool) -> np.float32:
 
 @inlined_kernel
 def closed(trees: Trees, rules: SearchRules, edge: int, at_root: bool) -> bool:
-    """Proven, so that no visit goes there. At the root a draw stays open: moves are chosen there by visits."""
+    """The edge is proven, so that no visit goes there. At the root a draw stays open: visits choose the move there."""
     if not rules.certainty:
         return False
     proven = trees.certain[edge]
@@ -79,7 +79,7 @@ def closed(trees: Trees, rules: SearchRules, edge: int, at_root: bool) -> bool:
 
 @inlined_kernel
 def arrange(trees: Trees, rules: SearchRules, node: int, at_root: bool) -> bool:
-    """Brings the unopened edge of the highest prior right behind the opened ones; False if there is none to open."""
+    """Moves the unopened edge of the highest prior right behind the opened ones; False if no edge can be opened."""
     first, count, at = trees.nodes[node, FIRST], trees.nodes[node, COUNT], trees.nodes[node, OPENED]
     if trees.nodes[node, ARRANGED] > at:
         return True
@@ -89,7 +89,7 @@ def arrange(trees: Trees, rules: SearchRules, node: int, at_root: bool) -> bool:
             best, highest = edge, trees.prior[edge]
     if best < 0:
         return False
-    # Moved, not swapped: equal priors stay in the order in which the moves were generated.
+    # A move, not a swap: equal priors stay in the order in which the moves were generated.
     move = trees.move[best]
     for edge in range(best, begin, -1):
         trees.move[edge], trees.prior[edge] = trees.move[edge - 1], trees.prior[edge - 1]
@@ -135,8 +135,8 @@ def moves_left_utility(trees: Trees, rules: SearchRules, node: int, child: int, 
 def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at_root: bool) -> int:
     """The edge of the highest Q + U; -1 if all are proven. Ties go to the edge of the higher prior, as in lc0.
 
-    `draw_score` is what a draw is worth to the player to move. With certainty and a draw in hand, moves that cannot
-    win any more are passed over (Cazenave & Saffidine, Score Bounded Monte-Carlo Tree Search, 2010).
+    `draw_score` is what a draw is worth to the player to move. With certainty and a draw in hand it skips moves that
+    can no longer win (Cazenave & Saffidine, Score Bounded Monte-Carlo Tree Search, 2010).
     """
     first, opened = trees.nodes[node, FIRST], trees.nodes[node, OPENED]
     visits = trees.nodes[node, VISITS]
@@ -170,7 +170,7 @@ def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at
 
 @kernel
 def freeze(trees: Trees, node: int) -> None:
-    """Remembers how the visits of a node are spread over its moves."""
+    """Stores how the visits of a node are spread over its moves."""
     first = trees.nodes[node, FIRST]
     for edge in range(first, first + trees.nodes[node, OPENED]):
         trees.frozen[edge] = trees.visits[edge]
@@ -179,7 +179,7 @@ def freeze(trees: Trees, node: int) -> None:
 
 @kernel
 def sampled(trees: Trees, rules: SearchRules, tree: int, node: int) -> int:
-    """A move drawn by the frozen visits; -1 if all of those are proven."""
+    """An edge drawn by the frozen visits; -1 if all of these edges are proven."""
     first, total = trees.nodes[node, FIRST], 0
     last = first + trees.nodes[node, FROZEN]
     for edge in range(first, last):
@@ -215,7 +215,7 @@ def chosen(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, d
 
 @inlined_kernel
 def new_node(trees: Trees, rules: SearchRules, tree: int, parent: int, edge: int) -> int:
-    """Makes the node that the first unopened edge of `parent` leads to; with parent -1 the root. Room must be there."""
+    """Makes the node behind the first unopened edge of `parent`; with parent -1 the root. The tree must have room."""
     node: int = tree * rules.node_room + trees.slots[tree, USED_NODES]
     trees.slots[tree, USED_NODES] += 1
     for column in range(FROZEN + 1):
@@ -244,8 +244,8 @@ def descend(trees: Trees, rules: SearchRules, tree: int) -> tuple[int, int]:
     """Walks to the node of the next visit, making it if needed; returns it and its depth.
 
     The positions of the line are then in the rows after the root's. Instead of a node it returns `ALL_PROVEN` when
-    there is nothing left to search, `IN_FLIGHT` when the leaf is being evaluated already (virtual visits), `NO_NODES`
-    or `NO_ROWS` when there is no room; nothing but rows has changed then.
+    all moves are proven, `IN_FLIGHT` when the leaf is already being evaluated (virtual visits), `NO_NODES` or `NO_ROWS`
+    when there is no room; then only rows have changed.
     """
     random = trees.slots[tree, RANDOM]
     node, depth, row = tree * rules.node_room, 0, trees.slots[tree, ROOT_ROW]

@@ -49,17 +49,16 @@ class TreeNode:
     """A position of the tree, reached by `move` (UCI) from the node `parent`, a number in the list of nodes.
 
     Values are seen by the player who made the move, as lc0 shows them; those of the root, which no move led to (`move`
-    is empty, `parent` None), by the player to move. `visits` N; `prior` P, the net's own of a move of the root, else
-    what the search goes by, NaN where it is not known any more (a move proven to lose); `q` = wl + draw score * d, `wl`
-    and `d` are means over all visits, the node's own value included, `m` the mean of the plies to the end. `net_q` is
-    what the net itself says, with the draw score, too, NaN where it was not asked. `lower` and `upper` are what the
-    game's end is worth at least and at most, by what the search has proven. `kind` is open; proven, where both are the
-    same; tablebase, where they are by a table; repetition, worth a draw without proof. Bounds and kind of the root are
-    those of its moves; its means stay means. `forced` is a position of a single move that has no value of its own
-    (auto-extend). `sampled`: search-contempt froze this position, and draws its further visits; `frozen` are the visits
-    that the move had when the position before it was frozen, None where that has not happened. `moves` is the number of
-    moves that are searched: the legal ones, at the root those that tables left; 0 where the game, or the search of it,
-    ends.
+    is empty, `parent` None), by the player to move. `visits` N; `prior` P, for a move of the root the net's own, else
+    the one that the search uses, NaN where it is lost (a move proven to lose); `q` = wl + draw score * d, `wl` and `d`
+    are means over all visits, the node's own value included, `m` the mean of the plies to the end. `net_q` is the net's
+    own value, with the draw score, too, NaN where the net did not evaluate the node. `lower` and `upper` are proven
+    bounds on the value of the game's end. `kind` is open; proven, where the bounds are equal; tablebase, where a table
+    gave them; repetition, worth a draw without proof. Bounds and kind of the root are those of its moves; its means
+    stay means. `forced` is a position of a single move that has no value of its own (auto-extend). `sampled`:
+    search-contempt froze this position, and draws its further visits; `frozen` are the visits that the move had when
+    the position before it was frozen, None if it was not. `moves` is the number of moves that are searched: the legal
+    ones, at the root those that tables left; 0 where the game, or the search of it, ends.
     """
 
     parent: int | None
@@ -88,9 +87,9 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The `nodes` of a tree in the order of their first visits, the root first; `size` is how many it has in all.
+    """The `nodes` of a tree in the order of their first visits, the root first; `size` is the number of all its nodes.
 
-    After those with visits come moves of theirs that look-ahead proved before any visit. `params` made it.
+    After them come their moves that look-ahead proved before any visit. `params` are those of the search.
     """
 
     nodes: tuple[TreeNode, ...]
@@ -99,10 +98,10 @@ class Snapshot:
 
 
 def read_snapshot(trees: Trees, rules: SearchRules, params: SearchParams, tree: int, most: int) -> Snapshot:
-    """At most the `most` most visited nodes of a tree whose root has a visit; where visits are equal, the earlier."""
+    """The at most `most` most visited nodes of a tree whose root has a visit; of equal visits, the earlier nodes."""
     root = tree * rules.node_room
     visits = trees.nodes[root : root + int(trees.slots[tree, USED_NODES]), VISITS]
-    # A node comes before those below it and has no fewer visits: none is kept without those above it.
+    # A node comes before the nodes below it and has no fewer visits: so the nodes above a kept node are kept.
     kept = np.sort(np.argsort(-visits, kind="stable")[:most])
     kept = root + kept[visits[kept] > 0]
     reader = _Reader(trees, rules, tree, {int(node): i for i, node in enumerate(kept)})
@@ -117,17 +116,17 @@ def evaluated_nodes(trees: Trees, rules: SearchRules, tree: int) -> NDArray[np.i
     root = tree * rules.node_room
     used = slice(root, root + int(trees.slots[tree, USED_NODES]))
     nodes, own = trees.nodes[used], trees.means[used, OWN]
-    asked = (nodes[:, VISITS] > 0) & (nodes[:, OWN_LEFT] >= 0) & (nodes[:, FORCED] == 0) & ~np.isnan(own)
-    asked[0] = False
-    return root + np.flatnonzero(asked)
+    evaluated = (nodes[:, VISITS] > 0) & (nodes[:, OWN_LEFT] >= 0) & (nodes[:, FORCED] == 0) & ~np.isnan(own)
+    evaluated[0] = False
+    return root + np.flatnonzero(evaluated)
 
 
 def read_evaluated_line(trees: Trees, rules: SearchRules, tree: int, number: int) -> Moves | None:
-    """The moves from the root to the `number`-th (from 1) of `evaluated_nodes`; None where there are fewer."""
-    there = evaluated_nodes(trees, rules, tree)
-    if len(there) < number:
+    """The moves from the root to the `number`-th (from 1) of `evaluated_nodes`; None if there are fewer nodes."""
+    evaluated = evaluated_nodes(trees, rules, tree)
+    if len(evaluated) < number:
         return None
-    node, root = int(there[number - 1]), tree * rules.node_room
+    node, root = int(evaluated[number - 1]), tree * rules.node_room
     line = list[int]()
     while node != root:
         line.append(int(trees.move[trees.nodes[node, EDGE]]))
@@ -155,7 +154,7 @@ class _Reader:
         if is_root:
             wl, own = -wl, -own
         lower, upper, kind = self._root_bounds() if is_root else (row[LOWER], row[UPPER], row[KIND])
-        asked = row[OWN_LEFT] >= 0 and not row[FORCED] and own == own
+        evaluated = row[OWN_LEFT] >= 0 and not row[FORCED] and own == own
         return TreeNode(
             parent=None if is_root else self.numbers[parent],
             move="" if is_root else self._move(edge, depth),
@@ -166,7 +165,7 @@ class _Reader:
             wl=wl,
             d=d,
             m=m,
-            net_q=own + self._worth_of_draw(depth) * row[OWN_DRAW] / DRAW_UNIT if asked else NAN,
+            net_q=own + self._worth_of_draw(depth) * row[OWN_DRAW] / DRAW_UNIT if evaluated else NAN,
             lower=lower,
             upper=upper,
             kind=KINDS[kind],
@@ -205,7 +204,7 @@ class _Reader:
             )
 
     def _root_bounds(self) -> tuple[int, int, int]:
-        """Bounds and kind of the root, which the search itself never settles, by its moves."""
+        """Bounds and kind of the root from its moves, as the search itself never settles the root."""
         trees = self.trees
         first, count, opened = trees.nodes[self.root, [FIRST, COUNT, OPENED]].tolist()
         moves = []
@@ -221,7 +220,7 @@ class _Reader:
         return lower, upper, ENDED if [lower, upper, ENDED] in moves else TABLEBASE
 
     def _worth_of_draw(self, depth: int) -> float:
-        """To the player who moved to a node of this depth; at the root to the player to move."""
+        """What a draw is worth to the player who moved to a node of this depth; at the root to the player to move."""
         return self.draw_score if depth == 0 or depth & 1 else -self.draw_score
 
     def _move(self, edge: int, depth: int) -> str:

@@ -20,10 +20,10 @@ _DTZ_BEFORE_ZEROING = {2: 1, 1: 101, 0: 0, -1: -101, -2: -1}
 
 
 class Tables:
-    """The tables in some folders; none for an empty path. `men` is the largest number of men that a table has."""
+    """The tables in some folders; an empty path has no tables. `men` is the largest number of men that a table has."""
 
     def __init__(self, path: str) -> None:
-        """`path` lists folders as PATH does. Raises UsageError if a folder is missing or there is no table in them."""
+        """`path` lists folders as PATH does. Raises UsageError if a folder is missing or no folder has a table."""
         self.men = 0
         folders = [Path(folder).expanduser() for folder in path.split(os.pathsep) if folder]
         if not folders:
@@ -41,7 +41,7 @@ class Tables:
         self.men = max(len(name) - 1 for name in self._tables.wdl)
 
     def probe(self, fen: str) -> int | None:
-        """The result for the side to move, 1, 0 or -1, if the 50-move count is 0; None without a table for it.
+        """The result for the side to move, 1, 0 or -1, if the 50-move count is 0; None without a table.
 
         Cursed wins and blessed losses, which the 50-move rule turns into draws, are draws as in lc0. Raises
         ValueRepairError for a damaged table.
@@ -55,7 +55,7 @@ class Tables:
         return (wdl == 2) - (wdl == -2)
 
     def may_have(self, fen: str) -> bool:
-        """Whether there may be a table for this position: few enough men, and no castling rights."""
+        """Whether a table may have this position: few enough men, and no castling rights."""
         import chess
 
         if not self.men or sum(letter.isalpha() for letter in fen.split(" ", 1)[0]) > self.men:
@@ -65,8 +65,8 @@ class Tables:
     def root_moves(self, fen: str, *, nearest: bool) -> tuple[tuple[str, ...], bool] | None:
         """The moves (UCI) that preserve a position's result, and whether DTZ ranked them; None without a table.
 
-        As lc0's root_probe. Won positions: all moves that surely win within the 50-move rule; if there are none, or
-        with `nearest` (as after a repetition), those with the shortest distance to the next capture or pawn move. Lost
+        As lc0's root_probe. Won positions: all moves that surely win within the 50-move rule; if no move does, or with
+        `nearest` (as after a repetition), those with the shortest distance to the next capture or pawn move. Lost
         positions: all moves, or those with the longest distance if the 50-move rule may save the game. Without DTZ
         tables (.rtbz): all moves that keep the win, draw or loss.
         """
@@ -115,12 +115,12 @@ class Tables:
 
 @contextmanager
 def _damage_reported(fen: str) -> Iterator[None]:
-    """Turns what a damaged table raises into a ValueRepairError."""
+    """Turns the errors of a damaged table into a ValueRepairError."""
     try:
         yield
     except _DAMAGE as error:
         raise ValueRepairError(f"--syzygy: a damaged table, probed for {fen}: {one_line(error)}") from None
 
 
-# python-chess does not check what a table says, so that reading a damaged one can raise any of these.
+# python-chess does not check the content of tables, so that reading a damaged one can raise any of these errors.
 _DAMAGE = (OSError, ValueError, LookupError, ArithmeticError, AssertionError, RecursionError, struct.error)

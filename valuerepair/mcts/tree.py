@@ -44,7 +44,7 @@ UNPROVEN = 2  # in Trees.certain
 
 HISTORY_ROWS = 176  # before the root: a repetition cannot lie further back, and the net sees seven
 LINE_ROWS = 112  # of the line that is searched, at first
-SPARE_ROWS = 34  # of those for a chain of forced moves from a leaf, and one ply of look-ahead
+SPARE_ROWS = 34  # the part of them for a chain of forced moves from a leaf, and one ply of look-ahead
 EDGES_PER_NODE = 40  # at first; the middlegame of master games has 32
 MOST_MOVES = 218  # of a legal position
 
@@ -85,7 +85,7 @@ class Trees(NamedTuple):
 
 
 class SearchRules(NamedTuple):
-    """`SearchParams` as the kernels take them; what does not change inside a tree."""
+    """`SearchParams` in the types of the kernels, with what else does not change inside a tree."""
 
     cpuct: np.float32
     cpuct_base: np.float32
@@ -171,7 +171,7 @@ def make_rules(
 
 
 def plant(trees: int, rules: SearchRules) -> Trees:
-    """An empty forest of so many trees with the room that the rules say."""
+    """An empty forest of this number of trees, each with the room that the rules give."""
     total, keeps_proofs = trees * rules.edge_room, rules.certainty or rules.lookahead
     return Trees(
         np.empty((trees * rules.row_room, ROW), np.uint64),
@@ -191,7 +191,7 @@ def plant(trees: int, rules: SearchRules) -> Trees:
 
 
 def room_for(nodes: int) -> tuple[int, int]:
-    """Room of one tree for so many visits: nodes, and edges at first."""
+    """The room of one tree for `nodes` visits: nodes, and edges at first."""
     return nodes + 1, EDGES_PER_NODE * (nodes + 1) + 2 * MAX_MOVES
 
 
@@ -209,17 +209,17 @@ def grown(trees: Trees, old: SearchRules, new: SearchRules) -> Trees:
     for t in np.flatnonzero(trees.slots[:, STATE] != FREE).tolist():
         used_nodes, used_edges = int(trees.slots[t, USED_NODES]), int(trees.slots[t, USED_EDGES])
         more_nodes, more_edges = t * (new.node_room - old.node_room), t * (new.edge_room - old.edge_room)
-        to, was = _part(t, new.node_room, used_nodes), _part(t, old.node_room, used_nodes)
-        larger.nodes[to], larger.means[to] = trees.nodes[was], trees.means[was]
-        nodes = larger.nodes[to]
+        target, source = _part(t, new.node_room, used_nodes), _part(t, old.node_room, used_nodes)
+        larger.nodes[target], larger.means[target] = trees.nodes[source], trees.means[source]
+        nodes = larger.nodes[target]
         nodes[:, FIRST] += more_edges
         nodes[1:, PARENT] += more_nodes
         nodes[1:, EDGE] += more_edges
-        to, was = _part(t, new.edge_room, used_edges), _part(t, old.edge_room, used_edges)
+        target, source = _part(t, new.edge_room, used_edges), _part(t, old.edge_room, used_edges)
         for name in ("move", "prior", "child", "visits", "q", "certain", "frozen"):
             if len(getattr(trees, name)):
-                getattr(larger, name)[to] = getattr(trees, name)[was]
-        larger.child[to] += more_nodes  # of edges that are not opened it is not set, and stays so
+                getattr(larger, name)[target] = getattr(trees, name)[source]
+        larger.child[target] += more_nodes  # unopened edges have no child before and after
         larger.rows[_part(t, new.row_room, old.row_room)] = trees.rows[_part(t, old.row_room, old.row_room)]
         larger.slots[t, [FIRST_ROW, ROOT_ROW]] += t * (new.row_room - old.row_room)
     return larger

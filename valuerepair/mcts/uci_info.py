@@ -1,4 +1,4 @@
-"""``info`` lines: what a search has found so far, as lc0 writes it."""
+"""``info`` lines: the result of a search so far, as lc0 writes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from valuerepair.nets.policy import policy_indices
 
 @dataclass(frozen=True)
 class InfoOptions:
-    """What of a search is shown, and how: `has_wdl` and `moves_left`, heads of the net, `room` in nodes of the tree."""
+    """What ``info`` shows of a search: `has_wdl` and `moves_left` are heads of the net, `room` the tree's, in nodes."""
 
     multipv: int = 1
     show_wdl: bool = False
@@ -29,14 +29,14 @@ class InfoOptions:
     moves_left: bool = False
 
 
-def info_lines(result: SearchResult, seconds: float, new_nodes: int, shown: InfoOptions) -> list[str]:
+def info_lines(result: SearchResult, seconds: float, new_nodes: int, options: InfoOptions) -> list[str]:
     """One line for each of the best `multipv` moves; `new_nodes` are the visits of this search, in `seconds`."""
     nps = f"nps {new_nodes / seconds:.0f} " if seconds >= 0.001 else ""
-    full = min(1000, 1000 * result.nodes // shown.room)
+    full = min(1000, 1000 * result.nodes // options.room)
     lines = []
-    for number, move in enumerate(result.moves[: shown.multipv], 1):
-        score = score_of(move, result, has_wdl=shown.has_wdl, lc0_floats=shown.lc0_floats)
-        wdl = "wdl {} {} {} ".format(*score.wdl) if shown.show_wdl else ""
+    for number, move in enumerate(result.moves[: options.multipv], 1):
+        score = score_of(move, result, has_wdl=options.has_wdl, lc0_floats=options.lc0_floats)
+        wdl = "wdl {} {} {} ".format(*score.wdl) if options.show_wdl else ""
         lines.append(
             f"info depth {max(result.depth, 1)} seldepth {result.seldepth} time {1000 * seconds:.0f} "
             f"nodes {result.nodes} score {score.text} {wdl}{nps}hashfull {full} "
@@ -46,10 +46,10 @@ def info_lines(result: SearchResult, seconds: float, new_nodes: int, shown: Info
 
 
 def verbose_lines(result: SearchResult, fen: str, params: SearchParams, *, moves_left: bool = False) -> list[str]:
-    """lc0's VerboseMoveStats: a line a move, ascending by visits, then one for the root (lc0 GetVerboseStats).
+    """lc0's VerboseMoveStats: one line per move, ascending by visits, then the root's (lc0 GetVerboseStats).
 
-    U and S are those of the last selection; with `moves_left` S has the utility of shorter wins. What the net said of a
-    move's position is not kept: V shows dashes.
+    U and S are those of the last selection; with `moves_left` S has the utility of shorter wins. V shows dashes, as the
+    tree does not keep the net's value of a move's position.
     """
     board = chess.Board(fen)
     exploration = _exploration(params, result.nodes)
@@ -86,7 +86,7 @@ def _values(value: RootMove | Value) -> str:
 
 
 def _exploration(params: SearchParams, nodes: int) -> float:
-    """What a move's prior is multiplied by: cpuct times the root of the moves' visits, as in lc0."""
+    """The factor of a move's prior: cpuct times the square root of the moves' visits, as in lc0."""
     own = params.root_has_own_cpuct_params
     start = params.cpuct_at_root if own else params.cpuct
     base = params.cpuct_base_at_root if own else params.cpuct_base
@@ -96,7 +96,7 @@ def _exploration(params: SearchParams, nodes: int) -> float:
 
 
 def _left_utility(params: SearchParams, result: SearchResult, move: RootMove) -> float:
-    """What a root move is worth beside Q for the plies that are left after it (`select.moves_left_utility`)."""
+    """The utility of a root move beside Q, from the plies left after it (`select.moves_left_utility`)."""
     threshold, most = params.moves_left_threshold, params.moves_left_max_effect
     if abs(result.root_wl) <= threshold or math.isnan(move.q):
         return 0.0

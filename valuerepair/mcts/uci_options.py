@@ -61,12 +61,12 @@ _MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What a user can set: parameters of the search, the net, what is shown, and how time is kept.
+    """The settings of a user: parameters of the search, the net, the output, and the use of time.
 
     `weights` is a net's name or file, empty for the default net; `threads` of the net, 0 for all cores;
-    `minibatch` replaces the parameter of that name, 0 for what is good for speed, 1 for the sequential search;
-    `hash_mb` bounds the tree; `smart_pruning` is lc0's factor, by which a search by the clock ends once no other move
-    can overtake the best (0: never), and which changes nothing in a search by nodes.
+    `minibatch` replaces the parameter of that name, 0 for the fastest, 1 for the sequential search; `hash_mb` bounds
+    the tree; `smart_pruning` is lc0's factor, by which a search by the clock ends once no other move can overtake the
+    best (0: never), and which changes nothing in a search by nodes.
     """
 
     params: SearchParams = field(default_factory=SearchParams)
@@ -135,41 +135,41 @@ def _line(name: str, value: object, limits: tuple[float, float] | None, choices:
 
 
 def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettings:
-    """The settings with one option changed; names in any case, as UCI has it.
+    """The settings with one option changed; names are case-insensitive, as in UCI.
 
-    Raises UsageError for an option that there is not, with the nearest there is, or a value it cannot have.
+    Raises UsageError for an unknown option, with the nearest one, or for a value that the option cannot have.
     """
-    found = _BY_NAME.get(name.lower())
-    if found is None:
+    option = _BY_NAME.get(name.lower())
+    if option is None:
         near = difflib.get_close_matches(name.lower(), _ALL_NAMES, 1, 0.5)
         hint = f"; did you mean {_ALL_NAMES[near[0]]}?" if near else ""
         raise UsageError(f"no option {name!r}{hint}")
     if value == "<empty>":
         value = ""
-    if isinstance(found, _Own):
-        change: dict[str, Any] = {found.setting: _own_value(found, settings, value)}
+    if isinstance(option, _Own):
+        change: dict[str, Any] = {option.setting: _own_value(option, settings, value)}
         return replace(settings, **change)
-    if found == "n_scl" and value == "0":
+    if option == "n_scl" and value == "0":
         value = "inf"
     try:
-        return replace(settings, params=settings.params.with_settings({found: value}))
+        return replace(settings, params=settings.params.with_settings({option: value}))
     except UsageError as error:
-        reason = str(error).removeprefix(f"{found}={value}: ")
-        raise UsageError(f"option {PARAMETER_NAMES[found]}={value}: {reason}") from None
+        reason = str(error).removeprefix(f"{option}={value}: ")
+        raise UsageError(f"option {PARAMETER_NAMES[option]}={value}: {reason}") from None
 
 
 def _own_value(own: _Own, settings: EngineSettings, text: str) -> str | int | float | bool:
-    now = getattr(settings, own.setting)
+    current = getattr(settings, own.setting)
     where = f"option {own.name}={text}: "
-    if isinstance(now, bool):
+    if isinstance(current, bool):
         if text.lower() not in ("true", "false"):
             raise UsageError(f"{where}must be true or false")
         return text.lower() == "true"
-    if isinstance(now, int):
+    if isinstance(current, int):
         if not text.isdecimal() or not own.low <= int(text) <= own.high:
             raise UsageError(f"{where}must be a whole number from {own.low} to {own.high}")
         return int(text)
-    if isinstance(now, float):
+    if isinstance(current, float):
         try:
             number = float(text)
         except ValueError:

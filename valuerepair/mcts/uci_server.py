@@ -1,6 +1,6 @@
 """The UCI protocol: one thread reads commands, another loads the net and searches, so that a search can be stopped.
 
-Every ``go`` is answered by one ``bestmove`` (``0000`` if the search failed), and what cannot be understood by an ``info
+Every ``go`` gets one ``bestmove`` (``0000`` if the search failed), and a command that is not understood an ``info
 string``. A command that cannot run beside a search waits for its end; a search without a limit ends at once.
 """
 
@@ -29,7 +29,7 @@ from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_opti
 from valuerepair.nets.position_text import read_position
 from valuerepair.version import __version__
 
-_ENDING_S = 3.0  # the time that a search has to end when the engine quits
+_ENDING_S = 3.0  # the time for a search to end when the engine quits
 _SAMPLE_NODES = 10_000
 _SHOWN_TEXT = 100
 _NO_MOVE = "bestmove 0000"
@@ -39,7 +39,7 @@ _NO_MOVE = "bestmove 0000"
 class OpenedNet:
     """A net that searches can use: `input_format` of its planes, whether it has a WDL head, how to close it.
 
-    `minibatch` leaves of a tree at a time are fast; `moves_left` says whether it has a head for the plies left.
+    `minibatch` is the fastest number of leaves of a tree at a time; `moves_left`: it has a head for the plies left.
     """
 
     evaluator: Evaluator
@@ -78,7 +78,7 @@ class UciServer:
     def run(self, lines: Iterable[str]) -> None:
         """Answers commands until ``quit``, which stops a running search; at the end of the input it runs to its limit.
 
-        The other thread may go on for a while: it ends only with the process when it compiles or loads a net.
+        The other thread may run on for a while: while it compiles or loads a net it ends only with the process.
         """
         quitting = True
         self._worker.start()
@@ -96,7 +96,7 @@ class UciServer:
                 self._worker.join(_ENDING_S if quitting else None)
 
     def _obey(self, command: str, words: list[str]) -> bool:
-        """Does what a command says; False for the last one."""
+        """Executes a command; False for the last one."""
         if command == "quit":
             return False
         if command == "uci":
@@ -137,7 +137,7 @@ class UciServer:
             self._jobs.put(self._load_and_say)
 
     def _stop(self, *, endless_only: bool = False) -> None:
-        """Ends searches; with `endless_only` those without a limit, which a following command would wait for."""
+        """Ends searches; with `endless_only` only those without a limit, which the next command would wait for."""
         for switch in tuple(self._switches):
             if switch.is_endless or not endless_only:
                 switch.stop()
@@ -218,14 +218,14 @@ class UciServer:
         self._write("readyok")
 
     def _load(self) -> tuple[OpenedNet, Search, int]:
-        """The net and the search for the present settings, and how many nodes the search has room for."""
+        """The net and the search for the present settings, and the search's room in nodes."""
         settings = self._settings
-        wanted = (settings.weights, settings.device, settings.threads)
-        if self._net is None or self._net_settings != wanted:
+        net_settings = (settings.weights, settings.device, settings.threads)
+        if self._net is None or self._net_settings != net_settings:
             if self._net is not None:
                 self._net.close()
             self._net = self._search = None
-            self._net, self._net_settings = self._open_net(settings), wanted
+            self._net, self._net_settings = self._open_net(settings), net_settings
         net, room = self._net, room_of(settings.hash_mb)
         params = replace(settings.params, minibatch_size=settings.minibatch or net.minibatch)
         if self._search is None or self._search_settings != (params, room):
@@ -251,21 +251,21 @@ class UciServer:
         position = self._position
         if position is None:
             raise ValueRepairError("there is no legal position to search")
-        if ended := game_over(position):
-            self._write(f"info depth 0 score {ended}")
+        if score := game_over(position):
+            self._write(f"info depth 0 score {score}")
             switch.wait_for_leave()
             return "bestmove (none)"
         net, search, room = self._load()
         settings = self._settings
         search.set_position(position)
-        shown = InfoOptions(
+        info = InfoOptions(
             settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room, net.moves_left
         )
         go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
-        return Thinking(search, position, go, settings, shown, self._clock, self._game, switch, self._write).run()
+        return Thinking(search, position, go, settings, info, self._clock, self._game, switch, self._write).run()
 
     def _legal_ones(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
-        """The legal ones of some moves, in plain UCI; reports the others."""
+        """The legal moves among `moves`, in plain UCI; reports the others."""
         board, legal = chess.Board(position.fen), []
         for text in moves:
             try:
@@ -305,9 +305,9 @@ def room_of(hash_mb: int) -> int:
     return max(2, int(hash_mb * 2**20 * _SAMPLE_NODES / forest_bytes(1, _SAMPLE_NODES)))
 
 
-_LOOK_S = 0.05  # between two looks at the search
+_LOOK_S = 0.05  # between two checks of the search
 _ALL_LINES = 256
-_SAY_S = 1.0  # between two `info` lines with no news but the number of nodes
+_SAY_S = 1.0  # between two `info` lines in which only the number of nodes is new
 
 
 class Switch:
@@ -337,14 +337,14 @@ class Switch:
         return self._endless or self.pondering
 
     def wait_for_leave(self) -> None:
-        """Waits until the best move may be given, which UCI forbids while pondering and in an infinite search."""
+        """Waits until UCI allows the best move: not while pondering or in an infinite search."""
         with self._changed:
             self._changed.wait_for(lambda: self.stopped or not self.is_endless)
 
 
 @dataclass(eq=False)
 class Thinking:
-    """One ``go``. `search` has its position set; `game` counts games, so that moves differ; `write` takes lines."""
+    """One ``go``. `search` has its position set; `game` counts games, so that moves differ; `write` writes a line."""
 
     search: Search
     position: Position
@@ -369,8 +369,8 @@ class Thinking:
         self._enough = False
         self._begun = time.monotonic()
         self._nodes_before = self.search.nodes
-        self._said: tuple[int, int, str] | None = None
-        self._said_at = 0.0
+        self._shown_news: tuple[int, int, str] | None = None
+        self._shown_at = 0.0
 
     def run(self) -> str:
         """Searches, writes ``info`` lines, and returns the ``bestmove`` line."""
@@ -386,7 +386,7 @@ class Thinking:
         )
         if result.nodes >= self.shown.room and (go.infinite or go.nodes is None or go.nodes > result.nodes):
             self.write(f"info string the tree is full at {result.nodes} nodes; raise Hash for more")
-        # Before the time is taken: a search that ended while it pondered begins to count with `ponderhit`.
+        # Before the clock is read: the time of a search that ended while it pondered begins with `ponderhit`.
         self.switch.wait_for_leave()
         thought = time.monotonic() - self.switch.begun
         self._say(result)
@@ -399,10 +399,10 @@ class Thinking:
         return f"bestmove {move} ponder {line[1]}" if len(line) > 1 else f"bestmove {move}"
 
     def _is_over(self) -> bool:
-        return self.switch.stopped or self._enough or self._left() <= 0
+        return self.switch.stopped or self._enough or self._seconds_left() <= 0
 
-    def _left(self) -> float:
-        """Seconds that may still be used."""
+    def _seconds_left(self) -> float:
+        """Seconds that the search may still use."""
         if self.switch.pondering or self._budget is None:
             return float("inf")
         return self._budget - (time.monotonic() - self.switch.begun)
@@ -411,8 +411,8 @@ class Thinking:
         """Writes news, and checks whether a limit of `go` is reached."""
         now = time.monotonic()
         news = (result.depth, result.seldepth, result.best_move)
-        if news != self._said or now - self._said_at >= _SAY_S:
-            self._said, self._said_at = news, now
+        if news != self._shown_news or now - self._shown_at >= _SAY_S:
+            self._shown_news, self._shown_at = news, now
             self._say(result)
         go = self.go
         if go.depth is not None and result.depth >= go.depth:
@@ -422,7 +422,7 @@ class Thinking:
         if self._clock_budget is not None and not self.switch.pondering:
             new = result.nodes - self._nodes_before
             factor = self.settings.smart_pruning
-            self._enough |= is_settled(result, new, now - self._begun, self._left(), factor)
+            self._enough |= is_settled(result, new, now - self._begun, self._seconds_left(), factor)
 
     def _say(self, result: SearchResult) -> None:
         new = result.nodes - self._nodes_before
@@ -434,7 +434,7 @@ class Thinking:
 
 
 _MIDPOINT, _STEEPNESS = 51.5, 7.0  # of the log-logistic distribution of game lengths, in moves
-_FIRST_MOVE = 2.8  # shares of the time: the first move has no tree to go on with
+_FIRST_MOVE = 2.8  # shares of the time: the first move has no tree to resume
 _OF_THE_CLOCK = 0.5  # the most that a move may take, unless it is the last
 _PRUNING_FROM_S = 0.2
 _TOLERANCE_NODES = 300
@@ -444,7 +444,7 @@ class TimeManager:
     """Divides the time on the clock over the rest of a game. Time saved by early moves is spent on the next one.
 
     Like lc0's "legacy" manager (src/search/classic/stoppers/legacy.cc), which gives a first move 0.25 shares more for
-    each ply of a book, up to 5.8, and may give a move the whole clock. Here a bonus or time saved takes at most half.
+    each ply of a book, up to 5.8, and may give a move the whole clock. Here a bonus or saved time takes at most half.
     """
 
     def __init__(self) -> None:
@@ -452,20 +452,20 @@ class TimeManager:
 
     def budget(self, go: Go, *, white: bool, ply: int, overhead_ms: int) -> float | None:
         """Seconds for this move by the clock of the side to move; None if `go` has no clock for that side."""
-        left = go.wtime if white else go.btime
-        if left is None:
+        clock_ms = go.wtime if white else go.btime
+        if clock_ms is None:
             return None
         increment = max(0, (go.winc if white else go.binc) or 0)
         moves = moves_left(ply)
         if go.movestogo is not None and 0 < go.movestogo < moves:
             moves = go.movestogo
-        total = max(0.0, left + increment * (moves - 1) - overhead_ms)
+        total = max(0.0, clock_ms + increment * (moves - 1) - overhead_ms)
         squander, self._spared_ms = min(max(0.0, self._spared_ms), total), min(0.0, self._spared_ms)
         share = (total - squander) / moves
-        wanted = share * (_FIRST_MOVE if self._first else 1) + squander
+        target_ms = share * (_FIRST_MOVE if self._first else 1) + squander
         self._first = False
-        usable = max(0.0, left - overhead_ms)
-        return min(wanted, usable if moves <= 1 else max(share, _OF_THE_CLOCK * usable), usable) / 1000
+        usable = max(0.0, clock_ms - overhead_ms)
+        return min(target_ms, usable if moves <= 1 else max(share, _OF_THE_CLOCK * usable), usable) / 1000
 
     def spent(self, budget: float, seconds: float) -> None:
         """Records how many seconds a move with this budget took."""
@@ -478,11 +478,11 @@ def moves_left(ply: int) -> float:
     return float(_MIDPOINT * (1 + 2 * (move / _MIDPOINT) ** _STEEPNESS) ** (1 / _STEEPNESS) - move)
 
 
-def is_settled(result: SearchResult, new_nodes: int, seconds: float, left: float, factor: float) -> bool:
-    """Whether more search cannot change the move: `left` seconds remain after `new_nodes` in `seconds`.
+def is_settled(result: SearchResult, new_nodes: int, seconds: float, seconds_left: float, factor: float) -> bool:
+    """Whether more search cannot change the move: `seconds_left` remain after `new_nodes` in `seconds`.
 
     It cannot with a single legal move, with a proven win, when all moves but one lose, and when the second move cannot
-    overtake the first by visits at the speed so far divided by `factor`. With a factor of 0 nothing is ever settled.
+    overtake the first by visits at the speed so far divided by `factor`. With a factor of 0 no search is settled.
     """
     if factor <= 0:
         return False
@@ -491,7 +491,7 @@ def is_settled(result: SearchResult, new_nodes: int, seconds: float, left: float
         return True
     if seconds < _PRUNING_FROM_S:
         return False
-    remaining_nodes = left * (new_nodes + _TOLERANCE_NODES) / seconds / factor
+    remaining_nodes = seconds_left * (new_nodes + _TOLERANCE_NODES) / seconds / factor
     first, second = sorted((move.visits for move in result.moves), reverse=True)[:2]
     return remaining_nodes < first - second
 
@@ -530,9 +530,9 @@ class Go:
 
 
 def parse_go(words: Sequence[str]) -> tuple[Go, list[str]]:
-    """Reads the words after ``go``; also gives remarks on unknown words, which UCI wants to be ignored.
+    """Reads the words after ``go``; also returns remarks on unknown words, which UCI says to ignore.
 
-    If no word is understood the search is short: without limits it would never end.
+    If it understands no word the search is short: without limits it would never end.
     """
     limits: dict[str, Any] = {}
     remarks = []
