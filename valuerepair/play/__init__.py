@@ -1,1 +1,1 @@
-"""Games: self-play from book lines, matches, and what their results say."""
+"""Games: self-play from book lines, matches, and figures of their results."""

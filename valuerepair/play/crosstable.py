@@ -25,10 +25,10 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Crosstable:
-    """Who met whom, and with what result.
+    """The matches between players, with their results.
 
-    `matches` has a standing for each two players, that with the most games first; with a `player` (None: all) only its
-    own. `whole` is the one table to show: the match of two players, or `player` against all others; None with several
+    `matches` has a standing for each two players, the most games first; with a `player` (None: all) only its matches.
+    `whole` is the one table to show: the match of two players, or `player` against all others; None with several
     players and no `player`. `undecided` are the games without a result, `games` counts all. `without_moves` counts by
     ending the games that were left out because they have no move. `seconds` is the mean duration of a game, None if the
     file does not have it.
@@ -72,7 +72,7 @@ class Crosstable:
         return [] if self.whole is None else level_lines(self.whole)
 
     def as_json(self) -> dict[str, Any]:
-        """All figures; each match as `Standing.as_json` has it."""
+        """All figures; each match in the form of `Standing.as_json`."""
         return {
             "games": self.games,
             "players": self.players,
@@ -118,16 +118,16 @@ def crosstable(
     if not matches:
         raise _no_match(paths, games, player)
     _remark_on_case(matches)
-    shown = matches[0] if len(matches) == 1 else together(matches, (player, OTHERS)) if player is not None else None
-    if sprt is not None and shown is None:
+    joined = matches[0] if len(matches) == 1 else together(matches, (player, OTHERS)) if player is not None else None
+    if sprt is not None and joined is None:
         raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
-    whole = Standing.after(shown.names, shown.games, sprt, paired=shown.paired) if shown is not None else None
+    whole = Standing.after(joined.names, joined.games, sprt, paired=joined.paired) if joined is not None else None
     if len(matches) == 1 and whole is not None:
         standings = [whole]
     else:
         standings = [Standing.after(match.names, match.games, paired=match.paired) for match in matches]
-    met = {frozenset(match.names) for match in matches}
-    counted = [game for game in games if frozenset((game.white, game.black)) in met]
+    pairings = {frozenset(match.names) for match in matches}
+    counted = [game for game in games if frozenset((game.white, game.black)) in pairings]
     undecided = tuple(game for game in counted if game.result not in POINTS)
     if len(undecided) == len(counted):
         raise ValueRepairError(f"{', '.join(paths)}: none of its {len(counted):,} games is decided")

@@ -81,7 +81,7 @@ class ByOpening:
     """Openings that were played repeatedly: by opening the number of decided games and the first player's points.
 
     Repeated games may be copies, as games by nodes and without temperature are. Copies carry no information; counted as
-    games or pairs they would make intervals arbitrarily narrow. So the unit that varies is the opening.
+    games or pairs they would make intervals arbitrarily narrow. So the unit is the opening.
     """
 
     games: tuple[int, ...]
@@ -92,12 +92,12 @@ class ByOpening:
         """From (opening, whether the first player is White, its points); None if no opening is repeated."""
         points: dict[int, list[float]] = {}
         seen: set[tuple[int, bool]] = set()
-        again = False
+        is_repeated = False
         for opening, white, share in games:
             points.setdefault(opening, []).append(share)
-            again = again or (opening, white) in seen
+            is_repeated = is_repeated or (opening, white) in seen
             seen.add((opening, white))
-        if not again:
+        if not is_repeated:
             return None
         return ByOpening(tuple(map(len, points.values())), tuple(map(sum, points.values())))
 
@@ -115,8 +115,8 @@ class ByOpening:
         """As `moments`: the effective number, the share of the points of all games, and that number times its variance.
 
         The variance is the jackknife's, from the shares without one opening each (Miller, Biometrika 61, 1974). With
-        equally many games an opening it is that of their mean; where one opening has most of the games, the usual one
-        of a ratio (Cochran, "Sampling Techniques", 1977, section 2.11) would be far too small.
+        equally many games per opening it is that of their mean; where one opening has most of the games, the usual
+        variance of a ratio (Cochran, "Sampling Techniques", 1977, section 2.11) would be far too small.
         """
         openings, games, points = len(self.games), sum(self.games), sum(self.points)
         if openings < 2:
@@ -139,7 +139,7 @@ def elo_of(share: float) -> float:
     """The Elo difference that expects this share of the points: ``400 log10(s / (1 - s))``, ±inf at 0 and 1."""
     if share <= 0:
         return -math.inf
-    return math.inf if share >= 1 else 0.0 - 400 * math.log10(1 / share - 1)  # 0 of an even share, not -0
+    return math.inf if share >= 1 else 0.0 - 400 * math.log10(1 / share - 1)  # 0 for an even share, not -0
 
 
 def share_of(elo: float) -> float:
@@ -178,8 +178,8 @@ def _symmetric(results: Results, level: float) -> Estimate:
 def few(results: Results) -> bool:
     """Whether fewer than `FEW` outcomes differ from the most frequent one: too few for a normal distribution.
 
-    For openings, whose shares are seldom equal: whether there are in effect fewer than `FEWEST`, or all have the same
-    share, which may be chance and would make an interval of no width.
+    For openings, whose shares are seldom equal: whether they count as fewer than `FEWEST`, or all have the same share,
+    which may be chance and would make an interval of no width.
     """
     if isinstance(results, ByOpening):
         openings, _, variance = results.moments()
@@ -196,15 +196,15 @@ def elo_interval(results: Results, level: float = 0.95) -> Estimate:
 
 
 def normal_elo_interval(results: MatchScore | Pentanomial, level: float = 0.95) -> Estimate:
-    """Elo with the normal interval, also of few outcomes, as fastchess gives it for pairs and cutechess for games."""
+    """Elo with the normal interval, also for few outcomes, as fastchess gives it for pairs and cutechess for games."""
     return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in _symmetric(results, level)))
 
 
 def normalized_elo(results: Results, level: float = 0.95, played: Results | None = None) -> Estimate:
     """Normalized Elo with its interval: the share above one half in standard deviations of a game, times 347.4.
 
-    The deviation is that of the games or pairs `played`, which are the results themselves unless these are openings; of
-    pairs it is times sqrt(2). NaN where all outcomes are the same.
+    The deviation is that of the games or pairs `played`, by default the results themselves; for pairs it is multiplied
+    by sqrt(2). NaN where all outcomes are the same.
     """
     played = results if played is None else played
     variance = moments(played)[2] * (2 if isinstance(played, Pentanomial) else 1)
@@ -218,7 +218,7 @@ def los(results: Results) -> float:
     """Likelihood that the first player is the stronger one, in [0, 1]; 1/2 for an even score and without games.
 
     It is above 0.95 where the interval at 0.90 is above 0, and so at each level: ``Phi((share - 1/2) / sqrt(variance /
-    n))`` as fastchess prints it; of openings by Student's t; of `few` outcomes the chance that equal players do worse.
+    n))`` as fastchess prints it; for openings Student's t; for `few` outcomes the chance that equal players do worse.
     """
     n, mean, variance = moments(results)
     if not n or mean == 0.5:
@@ -276,8 +276,8 @@ def _moments(outcomes: Iterable[tuple[float, float]]) -> tuple[float, float, flo
 def _won_lost(results: Results) -> tuple[float, float]:
     """(won, lost) of the equivalent number of games without draws, which determine the share as precisely.
 
-    Their number is n times the variance of such games over that of the outcomes. That variance includes one more
-    outcome at either end: otherwise outcomes that are all equal by chance would count as certainty.
+    Their number is n times the variance of games without draws over that of the outcomes. The latter includes one more
+    outcome at either end: otherwise outcomes that are all equal by chance would count as certain.
     """
     n, mean, _ = moments(results)
     _, smoothed, variance = _moments((*results.outcomes, (0.0, 1), (1.0, 1)))
@@ -286,14 +286,14 @@ def _won_lost(results: Results) -> tuple[float, float]:
 
 
 def elo_words(elo: Estimate, level: str = "") -> str:
-    """``+12.3 (-4.0 to +28.9)``; only the bound for games that were all won or all lost, which give no estimate.
+    """``+12.3 (-4.0 to +28.9)``; only the bound if all games were won or all lost, which gives no estimate.
 
     `level` names the interval: ``+12.3 (95 %: -4.0 to +28.9)``.
     """
     if math.isinf(elo.value):
         return f"{bounds_words(elo)} ({f'{level}, ' if level else ''}{_all_same(elo.value)})"
-    of = f"{level}: " if level else ""
-    return "-" if math.isnan(elo.value) else f"{value_words(elo.value)} ({of}{bounds_words(elo)})"
+    prefix = f"{level}: " if level else ""
+    return "-" if math.isnan(elo.value) else f"{value_words(elo.value)} ({prefix}{bounds_words(elo)})"
 
 
 def value_words(elo: float) -> str:
@@ -322,15 +322,15 @@ def los_words(results: Results) -> str:
 
 
 def few_words(results: Results) -> str | None:
-    """A remark where there are few outcomes; None where there are enough."""
-    n, of = moments(results)[0], counted_words(results)
+    """A remark on too few outcomes; None if there are enough."""
+    n, unit = moments(results)[0], counted_words(results)
     if n < FEWEST:
         uneven = isinstance(results, ByOpening) and len(results.games) >= FEWEST
         counts = f"; with numbers of games as uneven as these they count as {n:.1f}" if uneven else ""
-        return f"too few {of} to show a difference: at least {FEWEST} are needed{counts}"
+        return f"too few {unit} to show a difference: at least {FEWEST} are needed{counts}"
     if isinstance(results, ByOpening) and few(results):
         return "all openings have the same share of the points: exact intervals, as no spread was seen"
-    return f"few {of}: exact intervals, wider than those of many" if few(results) else None
+    return f"few {unit}: exact intervals, wider than those of many" if few(results) else None
 
 
 def counted_words(results: Results) -> str:

@@ -35,7 +35,7 @@ from valuerepair.text import finite
 log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
-# What a sweep of self-play compares unless it is given settings.
+# The settings that a sweep of self-play compares by default.
 USUAL_SETTINGS = (
     *(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf")),
     *(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1")),
@@ -45,10 +45,10 @@ REPEAT_DEPTHS = ("10", "20", "40", "whole")
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentOptions:
-    """What all settings of an experiment have in common, as it is typed.
+    """The options that all settings of an experiment share, as typed.
 
-    `openings` is a PGN, EPD or FEN file, None the built-in list, of which `lines` are played, evenly spread; `net` a
-    name or file; `nodes` those per move of settings that do not name their own; `games` those of each setting.
+    `openings` is a PGN, EPD or FEN file, None the built-in list; `lines` of them are played, evenly spread; `net` is a
+    name or file; `nodes` are per move, for settings without their own; `games` are per setting.
     """
 
     openings: str | None = None
@@ -60,9 +60,9 @@ class ExperimentOptions:
 
 @dataclass
 class Experiment:
-    """What all settings have in common: `games` each, from `openings`, with `nodes` unless a setting has its own.
+    """The runs of all settings: `games` per setting from `openings`, with `nodes` unless a setting has its own.
 
-    With `report` nothing is played: rows are of the games in the folder. An interruption sets `stopped`.
+    With `report` it plays no games: rows are of the games in the folder. An interruption sets `stopped`.
     """
 
     folder: Path
@@ -93,11 +93,11 @@ class Experiment:
             games: Sequence[PlayedGame] = [played(game) for game in read_written(path)[0]] if path.exists() else []
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
-            how = {"device": self.device.device, "threads": self.device.threads}
-            who = Contestant((setting.weights or self.net,), params_of(setting), nodes, self.jobs, how=how)
+            options = {"device": self.device.device, "threads": self.device.threads}
+            contestant = Contestant((setting.weights or self.net,), params_of(setting), nodes, self.jobs, how=options)
             with (
                 self._progress(name) as progress,
-                ForestSource(who, Rules(), self.seed, self.games) as source,
+                ForestSource(contestant, Rules(), self.seed, self.games) as source,
             ):
                 plan = SelfplayPlan(
                     self.openings, self.book, source.sides, source.facts, self.games, Rules(), self.seed
@@ -132,7 +132,7 @@ class Experiment:
         return match_row(first, second, standing) | {"planned": self.games}
 
     def equal_temperature(self, setting: EngineSpec, rows: Sequence[Row]) -> tuple[float, bool] | None:
-        """The temperature with the same (w + l) / d as a setting of `rows`, to two digits; whether it is within them.
+        """The temperature with the same (w + l) / d as `setting`, to two digits; whether it is within those of `rows`.
 
         None if no ratio is finite. A match that has begun keeps its temperature.
         """
@@ -142,13 +142,13 @@ class Experiment:
             for row in rows
             if row["ratio"] and (row["kind"] == "temperature" or row["plain"])
         ]
-        wanted = next((row["ratio"] for row in rows if row["setting"] == name_of(setting)), None)
+        ratio = next((row["ratio"] for row in rows if row["setting"] == name_of(setting)), None)
         try:
-            temperature, inside = equal_ratio_temperature(wanted or 0.0, points)
+            temperature, inside = equal_ratio_temperature(ratio or 0.0, points)
         except ValueError:
             return None
-        for begun in sorted(self.folder.glob(f"{self._path(name_of(setting)).stem}-against-temperature=*.pgn")):
-            temperature = float(begun.stem.rpartition("=")[2])
+        for path in sorted(self.folder.glob(f"{self._path(name_of(setting)).stem}-against-temperature=*.pgn")):
+            temperature = float(path.stem.rpartition("=")[2])
         return round(temperature, 2), inside
 
     def _path(self, name: str) -> Path:
@@ -160,8 +160,8 @@ class Experiment:
 
 def name_of(side: EngineSpec) -> str:
     """The side's name, or its settings: ``nodes=10 n_scl=5``."""
-    who = side.path or side.weights
-    words = [Path(who).name if who else "" if side.kind.built_in else side.kind.name]
+    file = side.path or side.weights
+    words = [Path(file).name if file else "" if side.kind.built_in else side.kind.name]
     words += [f"{name}={value}" for name, value in {**side.limits, **side.options}.items()]
     return side.name or " ".join(word for word in words if word) or "plain"
 
@@ -194,8 +194,8 @@ def selfplay_row(setting: EngineSpec, games: Sequence[PlayedGame], threshold: fl
     """The results of a setting's self-play games; intervals at 0.95, None for unknown and infinite values.
 
     `kind` and `value` are the setting's parameter if it has just one; the value None is infinity. `repeats` are the
-    shares of games that equal an earlier one, among those with an earlier game of their opening. `interesting` counts,
-    in a thousand positions, those where the net's value and the search's are at least `threshold` apart.
+    shares of games that equal an earlier one, among the games with an earlier game of their opening. `interesting` is
+    the number of positions, in a thousand, whose net value and search value are at least `threshold` apart.
     """
     kind, value = next(iter(setting.options.items())) if len(setting.options) == 1 else ("setting", "")
     results, apart, openings = figures(games), disagreements(games, threshold), len({game.opening for game in games})
@@ -223,9 +223,13 @@ def match_row(first: EngineSpec, second: EngineSpec, standing: Standing) -> Row:
     row |= {f"points{end}": number(value) for end, value in zip(("", "_low", "_high"), share, strict=True)}
     row |= {"los": results["los"], "elo": results["elo"][0]["value"]}
     row["effective_moves"], row["effective_moves_second"] = results["effective_root_moves"]
-    for at in results["elo"]:
-        name = f"elo_{round(100 * at['level'])}"
-        row |= {f"{name}_low": at["low"], f"{name}_high": at["high"], f"{name}_verdict": at["verdict"]}
+    for level in results["elo"]:
+        name = f"elo_{round(100 * level['level'])}"
+        row |= {
+            f"{name}_low": level["low"],
+            f"{name}_high": level["high"],
+            f"{name}_verdict": level["verdict"],
+        }
     return row
 
 
@@ -238,7 +242,7 @@ def number(text: str | float) -> float | None:
 
 
 def equal_ratio_temperature(target: float, sweeps: Sequence[tuple[float, float]]) -> tuple[float, bool]:
-    """The temperature whose (w + l) / d is `target`, and whether it lies within those measured.
+    """The temperature whose (w + l) / d is `target`, and whether `target` lies within the measured ratios.
 
     `sweeps` are (temperature, ratio). The logarithm of the ratio is interpolated linearly; the lowest crossing counts.
     Outside the measured ratios it is the temperature of the nearest one. Raises ValueError without a finite ratio
@@ -247,8 +251,8 @@ def equal_ratio_temperature(target: float, sweeps: Sequence[tuple[float, float]]
     points = sorted((tau, math.log(ratio)) for tau, ratio in sweeps if 0 < ratio < math.inf)
     if not points or not 0 < target < math.inf:
         raise ValueError("no temperature of equal ratio: a ratio is 0 or has no draws")
-    wanted = math.log(target)
+    log_target = math.log(target)
     for (tau, low), (next_tau, high) in pairwise(points):
-        if min(low, high) <= wanted <= max(low, high):
-            return (tau + (next_tau - tau) * (wanted - low) / (high - low) if high != low else tau), True
-    return min(points, key=lambda point: abs(point[1] - wanted))[0], False
+        if min(low, high) <= log_target <= max(low, high):
+            return (tau + (next_tau - tau) * (log_target - low) / (high - low) if high != low else tau), True
+    return min(points, key=lambda point: abs(point[1] - log_target))[0], False

@@ -1,4 +1,4 @@
-"""Figures of the games of a run: results, length, repetition, resignations that would have been wrong."""
+"""Figures of the games of a run: results, length, repetition, wrong resignations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlayedGame:
     """A finished game, read from its PGN: `sans` are all moves in SAN, those of the book first.
 
     `would_resign` is the ply and the colour of the first resignation that was due and not taken. `gaps` are the net's
-    own value less that of the search, for the side to move, of each position that our own search searched.
+    own value less the search's, for the side to move, in each position that our own search searched.
     """
 
     number: int
@@ -63,7 +63,7 @@ class PlayedGame:
 
 
 def played(game: WrittenGame) -> PlayedGame:
-    """Parses a game that was written."""
+    """Parses a written game."""
     tags = game.tags
     moves = game.text.split("\n\n", 1)[1]
     words = _COMMENT.sub(" ", moves).split()
@@ -87,9 +87,9 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
     """Figures of the games of a run, JSON-able; rates are fractions with Wilson's 95 % interval.
 
     `decisive_ratio` is (wins + losses) / draws, None without draws, its bounds from `share_by_game` of draws.
-    `repeated` are shares of games that are the same as an earlier one: to so many plies after the book (a game that
-    ended before counts with all its moves), and `whole`. `resign` holds how many of the games in which a resignation
-    was due and not taken were not lost after all; None where there were none.
+    `repeated` are shares of games that equal an earlier one: up to a number of plies after the book (a game that ended
+    before counts with all its moves), and `whole`. `resign` counts the games in which a resignation was due and not
+    taken, and those of them that were not lost; None without due resignations.
     """
     decided = [game for game in games if game.z is not None]
     counts = Counter(game.result for game in games)
@@ -114,7 +114,7 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
 
 
 def disagreements(games: Sequence[PlayedGame], threshold: float) -> Rate:
-    """Of the positions searched, those where the net's own value and the search's are at least `threshold` apart."""
+    """The rate of searched positions in which the net's own value and the search's are at least `threshold` apart."""
     hits = [sum(is_candidate(gap, threshold) for gap in game.gaps) for game in games]
     return share_by_game(hits, [len(game.gaps) for game in games], games)
 
@@ -180,7 +180,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
         bounds = (figures[f"decisive_ratio{end}"] for end in ("", "_low", "_high"))
         ratio, low, high = ("infinite" if bound is None else f"{bound:.3g}" for bound in bounds)
     undecided = f", {figures['undecided']:,} undecided" if figures["undecided"] else ""
-    endings = ", ".join(f"{how} {count:,}" for how, count in figures["endings"].items())
+    endings = ", ".join(f"{ending} {count:,}" for ending, count in figures["endings"].items())
     repeats = ", ".join(
         f"{100 * share:.1f} % {'whole' if depth == 'whole' else f'to ply {depth}'}"
         for depth, share in figures["repeated"].items()

@@ -30,7 +30,7 @@ from valuerepair.play.time_control import Clock
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
 
-DEFAULT_ENTRIES = 200_000  # some 500 bytes each
+DEFAULT_ENTRIES = 200_000  # about 500 bytes each
 
 
 class _Cached(NamedTuple):
@@ -41,14 +41,14 @@ class _Cached(NamedTuple):
 
 
 class CachedEvaluator:
-    """An `Evaluator` with a cache of the latest answers of another one. For one thread.
+    """An `Evaluator` that caches the latest answers of another one. For one thread.
 
     A search begins without a tree, as in ``lc0 selfplay``, but half of its positions were evaluated before: with the
     cache self-play takes half the time (docs/performance.md). lc0's key is the position alone; here it is the net's
     whole input, history and clock included, so that a cached answer is exactly the net's.
 
-    At least the last `entries` / 2 answers are kept, at most `entries`; 0 turns the cache off. `rows` counts leaves,
-    `hits` those in the cache, `runs` the calls of the other evaluator.
+    It keeps at least the last `entries` / 2 answers, at most `entries`; 0 turns the cache off. `rows` counts leaves,
+    `hits` the leaves in the cache, `runs` the calls of the other evaluator.
     """
 
     def __init__(self, evaluator: Evaluator, entries: int) -> None:
@@ -81,7 +81,7 @@ class CachedEvaluator:
     def _merged(
         self, leaves: Leaves, keys: list[bytes], cached: list[_Cached | None], new: dict[bytes, int]
     ) -> Evaluations:
-        """The answers for all leaves, of which only the rows `new` are evaluated."""
+        """The answers for all leaves; evaluates only the rows `new`."""
         fresh: dict[bytes, _Cached] = {}
         if new:
             part = _rows_of(leaves, list(new.values()))
@@ -129,25 +129,25 @@ def _rows_of(leaves: Leaves, rows: list[int]) -> Leaves:
 
 
 class Fill(NamedTuple):
-    """How a player's net was used: all `leaves`, those `known` from the cache, and its `runs` of at most `batch`."""
+    """How a player used its net: all `leaves`, those `cached`, and the net's `runs` of at most `batch` leaves."""
 
     leaves: int
-    known: int
+    cached: int
     runs: int
     batch: int
 
     @property
     def share(self) -> float:
         """How full the batches were, from 0 to 1; NaN before the first."""
-        return (self.leaves - self.known) / (self.runs * self.batch) if self.runs else float("nan")
+        return (self.leaves - self.cached) / (self.runs * self.batch) if self.runs else float("nan")
 
 
 class ForestPlayer:
     """Plays with a net and search parameters, each move by `nodes` visits of its root; see `Player`.
 
-    There are as many threads as the net has streams; one of them does all searches of a game. A game's moves depend
-    only on its positions and its seed, which temperature, noise and search-contempt use. With `reuse` the tree is kept
-    from move to move and its visits count (lc0 can do so, too, and does not by default).
+    It has one thread per stream of the net; one of them does all searches of a game. A game's moves depend only on its
+    positions and its seed, which temperature, noise and search-contempt use. With `reuse` it keeps the tree from move
+    to move, whose visits count (lc0 can do so, too, and does not by default).
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class ForestPlayer:
 
 
 def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[str, object]]:
-    """The search's name and revision, and what else but the net its moves depend on: nodes, parameters, device."""
+    """The search's name and revision, and what its moves depend on besides the net: nodes, parameters, device."""
     identity = identity_of(net, params, nodes)
     temperatures = {name: text for name, text in params.changes().items() if name.startswith("temp")}
     return identity.engine, {**identity.limits, **identity.options, **temperatures}
@@ -232,7 +232,7 @@ def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[
 
 @dataclass(eq=False, slots=True)
 class _MoveRequest:
-    """A move to be found; `slot` is its tree, `begun` the stream's clock when the search began."""
+    """A requested move; `slot` is its tree, `begun` the stream's clock when the search began."""
 
     game: int
     position: Position
@@ -304,22 +304,22 @@ class _ForestThread:
     def _work(self) -> None:
         growing: list[_MoveRequest] = []
         try:
-            while (coming := self._next(len(growing))) is not None:
-                growing += self._begin(coming)
+            while (requests := self._next(len(growing))) is not None:
+                growing += self._begin(requests)
                 if not growing:
                     continue
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 some_done = self._forest.play_round()
-                self._clock += (time.perf_counter() - begun) / len(growing)
+                self._clock += (time.perf_counter() - started) / len(growing)
                 if some_done:
                     growing = self._finish(growing)
-        except BaseException as error:  # those who wait for moves get it
+        except BaseException as error:  # goes to those who wait for moves
             self._break(error, growing)
             return
         _fail([*growing, *self._waiting], CancelledError())
 
     def _next(self, busy: int) -> list[_MoveRequest] | None:
-        """Requests to begin now; waits while there is nothing to search. None at the end."""
+        """The requests to begin now; waits while there is no request or search. None at the end."""
         with self._wake:
             while True:
                 if self._abandoned or (self._closed and not busy and not self._waiting):
@@ -342,7 +342,7 @@ class _ForestThread:
                 request.slot = self._earlier_tree(request) if self._player.reuse else -1
                 if request.slot < 0:
                     request.slot = self._plant(request)
-            except ValueRepairError as error:  # an illegal position, which no game has
+            except ValueRepairError as error:  # an illegal position, which games do not have
                 request.future.set_exception(error)
             else:
                 begun.append(request)
@@ -354,7 +354,7 @@ class _ForestThread:
         return self._forest.plant(request.position, self._nodes, request.seed)
 
     def _earlier_tree(self, request: _MoveRequest) -> int:
-        """The tree of this game's last search, advanced to the present position; -1 if there is none."""
+        """The tree of this game's last search, advanced to the present position; -1 without such a tree."""
         if request.game not in self._trees:
             return -1
         slot, before = self._trees.pop(request.game)

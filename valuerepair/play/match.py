@@ -47,13 +47,13 @@ BUILT_IN = "built-in"
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """What is played: `games` in all from the openings, by `rules`; `control` is None if each side has its own limit.
+    """The games to play: `games` in all, from the openings, by `rules`; `control` None: each side has its own limit.
 
     Games 2k and 2k + 1 have one opening, the first side has White in even ones. Openings come in the book's order, or
     `shuffled` by the seed, differently each time through the book. In the order `odds` each opening is played once, the
     first side with less material: each pair lacks the other game. `book` names the openings in PGN. With `sprt` the
-    match ends once the test has decided. Raises UsageError for an odd number of games or none, and for openings of even
-    material in the order `odds`.
+    match ends once the test has decided. Raises UsageError for an odd number of games, for no game, and for openings of
+    even material in the order `odds`.
     """
 
     openings: Sequence[Opening]
@@ -83,7 +83,7 @@ class MatchPlan:
         return [2 * pair + (white_material(self.opening(pair).fen) > 0) for pair in range(self.games)]
 
     def pairings(self, done: Container[int] = ()) -> Iterator[Pairing]:
-        """The games whose numbers are not `done`."""
+        """The games whose numbers are not in `done`."""
         for number in self.numbers:
             if number not in done:
                 yield Pairing(number, self.opening(number // 2), number % 2, 1 - number % 2)
@@ -135,7 +135,7 @@ class MatchEnd:
         """The side (0 or 1) to change, and its `q_scale` for a match at equal breadth.
 
         It is the side with the steeper Q, so that no Q is cut off at 1. None if the scales of Q are about the same, or
-        not known well enough.
+        too uncertain.
         """
         scale = self.standing.q_scale
         if scale is None or not scale.differs:
@@ -145,7 +145,7 @@ class MatchEnd:
         return None if before is None else (side, round(before * times, 2))
 
     def lines(self) -> list[str]:
-        """For the user: the standing, and where the games are."""
+        """For the user: the standing, and the file of the games."""
         return [*report_lines(self.standing), *self._advice(), f"games in {self.path}"]
 
     def details(self) -> list[str]:
@@ -153,7 +153,7 @@ class MatchEnd:
         return level_lines(self.standing)
 
     def _advice(self) -> list[str]:
-        """How much steeper one net's Q is, and the setting that makes up for it."""
+        """How much steeper one net's Q is, and the setting that compensates for it."""
         if self.advised is None or (scale := self.standing.q_scale) is None:
             return []
         side, setting = self.advised
@@ -165,7 +165,7 @@ class MatchEnd:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """All figures, as `Standing.as_json` has them, with the games planned and the file."""
+        """All figures of `Standing.as_json`, the number of planned games, and the file."""
         figures = {**self.standing.as_json(), "planned": self.games, "pgn": str(self.path)}
         if self.advised is not None:
             side, setting = self.advised
@@ -175,8 +175,8 @@ class MatchEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
-    """A match as it is typed: `games` None are two per opening, `openings` None the built-in lines, else a PGN, EPD or
-    FEN file; `nodes`, `movetime` (``100ms``), `tc` (``10+0.1``) limit the sides that have no limit, a time by `margin`
+    """A match as typed: `games` None are two per opening, `openings` None the built-in lines, else a PGN, EPD or FEN
+    file; `nodes`, `movetime` (``100ms``), `tc` (``10+0.1``) limit the sides without a limit, a time by `margin`
     milliseconds more; `sprt` is a test, ``elo0=0,elo1=5``; the rest as in `MatchPlan` and `Lineup`."""
 
     games: int | None = None
@@ -194,7 +194,7 @@ class MatchOptions:
     threads: int | None = None
 
     def plan(self) -> MatchPlan:
-        """What is to be played. Raises UsageError and ValueRepairError."""
+        """The games to play. Raises UsageError and ValueRepairError."""
         openings = read_openings(self.openings) if self.openings is not None else built_in_openings()
         check_playable(openings, self.openings)
         return MatchPlan(
@@ -210,7 +210,7 @@ class MatchOptions:
 
 
 def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *, progress: Progress) -> MatchEnd:
-    """The match of two sides, given as the text of `vr match`: opens them, and says who plays. See `play_match`."""
+    """The match of two sides, given as the text of `vr match`: opens them, and logs the players. See `play_match`."""
     a, b = (parse_side(side) for side in sides)
     plan = options.plan()
     device = NetOptions(options.device, options.threads)
@@ -229,8 +229,8 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     standing = Standing(names, plan.sprt)
     with claimed_games(path):
         facts = _Facts(plan, lineup)
-        asked = f"{plan.games} games; give more --games"
-        done, size = resumed(Path(path), facts.run, max(plan.numbers), asked, facts.difference)
+        planned = f"{plan.games} games; give more --games"
+        done, size = resumed(Path(path), facts.run, max(plan.numbers), planned, facts.difference)
         for game in done:
             standing.add(Played.of_written(game))
         if done:
@@ -253,7 +253,7 @@ def _play(
     facts: _Facts,
     progress: Progress,
 ) -> bool:
-    """Plays and writes; whether it was interrupted."""
+    """Plays and writes the games; returns whether it was interrupted."""
     turns, shown = Turns(lineup.jobs, shared=lineup.shared), 0.0
     progress.advance(standing.games)
 
@@ -266,8 +266,8 @@ def _play(
         nonlocal shown
         if ended or time.monotonic() - shown >= TICK_S:
             shown = time.monotonic()
-            left = turns.remaining(plan.games - standing.games)
-            progress.note(progress_note(standing, plan.games, left))
+            remaining = turns.remaining(plan.games - standing.games)
+            progress.note(progress_note(standing, plan.games, remaining))
             progress.advance(ended)
 
     with signals.left_to_loop():
@@ -309,7 +309,7 @@ class _Facts:
         self.run = hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def sides(self, number: int) -> dict[str, str]:
-        """Tags of the game's players: their names, and what their moves depend on."""
+        """Tags of the game's players: names and identities."""
         white, black = number % 2, 1 - number % 2
         return {
             "White": self._names[white],
@@ -319,7 +319,7 @@ class _Facts:
         }
 
     def tags(self, record: GameRecord) -> dict[str, str]:
-        """All tags of a game beside those that every game has."""
+        """All tags of a game besides the standard ones."""
         opening = self._openings[record.opening]
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
         sides = {name: text for name, text in self.sides(record.number).items() if name.endswith("Side")}

@@ -40,8 +40,8 @@ _MOST_ELO = 1000
 class ResultChances:
     """The chances of each result of a game (loss, draw, win), and of a pair of games with one opening, by points.
 
-    `pair` is None if the two games of a pair are independent; without `paired` matches are counted game by game, as
-    the pairs are not known.
+    `pair` is None if the two games of a pair are independent; without `paired` the pairs are not known, and matches
+    are counted game by game.
     """
 
     game: tuple[float, ...]
@@ -52,7 +52,8 @@ class ResultChances:
     def of_draws(draws: float) -> ResultChances:
         """The chances of even players with this share of draws and independent games. Raises UsageError.
 
-        Games of one opening seldom are independent: whoever has its better side wins. Then fewer games are needed.
+        Games of one opening are seldom independent: the player with its better side wins. A match then needs fewer
+        games.
         """
         if not 0 <= draws < 1:
             raise UsageError(f"--draws {draws:g}: must be a share of the games, from 0 to below 1")
@@ -62,7 +63,7 @@ class ResultChances:
     def of_match(match: Standing) -> ResultChances:
         """The chances of even players: for each outcome the mean of its and its reverse's frequency in a match.
 
-        So an outcome that only one player had counts for both. Raises ValueRepairError if the match has too few games.
+        So an outcome of only one player counts for both. Raises ValueRepairError if the match has too few games.
         """
         tally = match.tally
         if few(tally.pairs if match.paired else tally.score):
@@ -116,8 +117,8 @@ class MatchLength:
 
     `games` has, by level, the number for each of `POWERS`, the chance that a match of that length shows the difference
     at that level; it is empty without `elo`. `tests` are the lengths of an SPRT at its elo0, in the middle, at its
-    elo1, and at `elo`. Hours are for `seconds` a game, `jobs` at a time. `repeated`: the games that the outcomes are
-    from repeated openings; the plan assumes new ones.
+    elo1, and at `elo`. Hours are for `seconds` per game, `jobs` games at a time. `repeated`: the games behind the
+    outcomes repeated openings; the plan assumes new ones.
     """
 
     elo: float | None
@@ -130,7 +131,7 @@ class MatchLength:
     repeated: bool = False
 
     def hours(self, games: int) -> float | None:
-        """How many hours the games take; None if the duration of a game is not known."""
+        """The hours that the games take; None if the duration of a game is not known."""
         return None if self.seconds is None else games * self.seconds / self.jobs / 3600
 
     def lines(self) -> list[str]:
@@ -142,13 +143,13 @@ class MatchLength:
         if self.elo is not None:
             lines.append(f"games to show a difference of {self.elo:g} Elo, {drawn}")
             columns = f":<8 | interval ±{self.elo:g}:>21 | shown in 80 of 100:>21 | in 95 of 100:>21"
-            rows = ((f"at {level:.2f}:", *map(self._said, games)) for level, games in self.games.items())
+            rows = ((f"at {level:.2f}:", *map(self._text, games)) for level, games in self.games.items())
             lines += table_lines(columns, rows, "  ")
         if self.sprt is not None:
             lines.append(f"{self.sprt}: games on average until it decides" + (f", {drawn}" if not lines else ""))
             at = [_difference(test, self.sprt) for test in self.tests]
             lines += [
-                f"  {words:<{max(map(len, at))}}{self._said(test.games):>20}, H1 accepted in {100 * test.h1:.1f} %"
+                f"  {words:<{max(map(len, at))}}{self._text(test.games):>20}, H1 accepted in {100 * test.h1:.1f} %"
                 for words, test in zip(at, self.tests, strict=True)
             ]
         if self.repeated:
@@ -165,8 +166,8 @@ class MatchLength:
             "intervals_of": "pairs" if self.outcomes.paired else "games",
             "games": [
                 {"level": level, "shown_in": power, "games": games, "hours": self.hours(games)}
-                for level, each in self.games.items()
-                for power, games in zip(POWERS, each, strict=True)
+                for level, lengths in self.games.items()
+                for power, games in zip(POWERS, lengths, strict=True)
             ],
             "sprt": [
                 {"elo": test.elo, "of_model": test.of_model, "games": test.games}
@@ -178,7 +179,7 @@ class MatchLength:
             "jobs": self.jobs,
         }
 
-    def _said(self, games: int) -> str:
+    def _text(self, games: int) -> str:
         hours = self.hours(games)
         return f"{games:,}" + ("" if hours is None else f" ({hours:,.{1 if hours < 100 else 0}f} h)")
 
@@ -194,7 +195,7 @@ def match_length(
 ) -> MatchLength:
     """The length of a match that shows the difference `elo`, and of an `sprt`; one of the two may be missing.
 
-    Outcomes have this share of `draws`, or those of `like`, which may also have the duration of a game (`seconds`).
+    Outcomes have this share of `draws`, or are those of `like`, which may also give the duration of a game (`seconds`).
     Raises UsageError for invalid arguments, ValueRepairError if `like` has too few games.
     """
     if elo is None and sprt is None:
@@ -223,7 +224,7 @@ def _games(outcomes: ResultChances, elo: float, level: float) -> tuple[int, ...]
 
 
 def _tests(sprt: Sprt, outcomes: ResultChances, elo: float | None) -> tuple[SprtLength, ...]:
-    """The length of the test at its own two differences, in the middle, and at `elo` if that is another one."""
+    """The length of the test at its own two differences, in the middle, and at `elo` if it is another one."""
     chances = outcomes.game if sprt.model == "bayesian" else outcomes.counted
     lengths = []
     for of_model in (sprt.elo0, (sprt.elo0 + sprt.elo1) / 2, sprt.elo1):
@@ -237,8 +238,8 @@ def _tests(sprt: Sprt, outcomes: ResultChances, elo: float | None) -> tuple[Sprt
 def needed(chances: tuple[float, ...], elo: float, level: float, power: float) -> int:
     """The fewest outcomes with which the interval of that level is above 0 with the chance `power`.
 
-    `chances` are those of the outcomes at `elo`. The interval is that of `play.elo` for the expected outcomes, whose
-    mean is taken to be normally distributed.
+    `chances` are those of the outcomes at `elo`. The interval is that of `play.elo` for the expected outcomes, with a
+    normally distributed mean.
     """
     deviation = math.sqrt(moments(_Expected(chances, 1.0))[2])
 
@@ -250,10 +251,10 @@ def needed(chances: tuple[float, ...], elo: float, level: float, power: float) -
 
 
 def sprt_length(sprt: Sprt, outcomes: ResultChances, elo: float) -> SprtLength:
-    """How long a test takes if the difference is `elo`.
+    """The length of a test if the difference is `elo`.
 
-    Wald's formulas ("Sequential Tests of Statistical Hypotheses", 1945) for a ratio that is a Brownian motion, whose
-    mean and variance are those of what one outcome adds.
+    Wald's formulas ("Sequential Tests of Statistical Hypotheses", 1945) for a ratio that is a Brownian motion, with
+    mean and variance of the increment by one outcome.
     """
     at_elo = outcomes.at(elo)
     chances = at_elo.game if sprt.model == "bayesian" else at_elo.counted
@@ -272,7 +273,7 @@ def sprt_length(sprt: Sprt, outcomes: ResultChances, elo: float) -> SprtLength:
 
 
 def _difference(test: SprtLength, sprt: Sprt) -> str:
-    """``at +5.0 normalized (+3.2 Elo):``, or plain Elo alone if that is the test's model."""
+    """``at +5.0 normalized (+3.2 Elo):``, or plain Elo alone if it is the test's model."""
     plain = f"{round(test.elo, 1) + 0.0:+.1f} Elo"  # no -0.0
     if test.of_model is None or sprt.model == "logistic":
         return f"at {plain}:"

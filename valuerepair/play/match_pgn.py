@@ -1,4 +1,4 @@
-"""Reads the games of any match from PGN: who met whom, from which opening, with what result and ending."""
+"""Reads the games of any match from PGN: players, openings, results and endings."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ AGREED, NORMAL, UNKNOWN, UNREADABLE = "draw agreed", "normal", "not said", "resu
 _NOBODYS = "not the games of a match: tags White and Black are missing"
 # If fewer games have a counterpart with the colours reversed, games are counted one by one.
 _MOST_PAIRED = 0.9
-# The fewest moves before the first comment that count as an opening: an engine that comments none of its moves leaves
-# one such move, too.
+# The fewest moves before the first comment that count as an opening: one move may be of an engine without comments.
 _FEWEST_PLIES = 4
 _AROUND = b"\xef\xbb\xbf \t\r\n"
 _NO_MOVES = re.compile(rb"\]\s*(?:1-0|0-1|1/2-1/2|\*)?\Z")
@@ -76,8 +75,8 @@ class TaggedGame(NamedTuple):
     """A game by its tags and comments.
 
     `place` numbers all games read, from 1. `opening` identifies the opening, None if it is not known. `run` and
-    `number` are those that `vr match` gives its games, else "" and 0. `seconds` is the game's duration, None if the
-    file does not have it. `has_moves` is False if no move was made.
+    `number` are in games of `vr match`, else "" and 0. `seconds` is the game's duration, None if the file does not have
+    it. `has_moves` is False if no move was made.
     """
 
     place: int
@@ -107,9 +106,9 @@ class Match(NamedTuple):
 def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda games: None) -> Iterator[TaggedGame]:
     """The games of PGN files (packed or not), folders and standard input (``-``), in their order.
 
-    Only the tags White, Black and Result are needed. A copy of an earlier game, text and moves, is left out. Calls
+    It needs only the tags White, Black and Result, and skips copies of an earlier game (text and moves). Calls
     `on_games` with the number of games read since the last call. Raises UsageError for a missing file, ValueRepairError
-    for one that breaks off, for a tar archive and for files in which no game has players.
+    for a file that breaks off, for a tar archive and for files in which no game has players.
     """
     place, nobodys, copies, splitter = 0, 0, 0, Splitter()
     texts = set[bytes]()
@@ -143,7 +142,7 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
 def _is_copy(text: bytes, texts: set[bytes]) -> bool:
     """Whether a game with moves has the text of an earlier one; adds the digest of a new text to `texts`."""
     if _NO_MOVES.search(text):
-        return False  # different games may have no more than the same result
+        return False  # different games may have only the same result
     digest = hashlib.blake2b(text, digest_size=16).digest()
     if digest in texts:
         return True
@@ -156,16 +155,16 @@ def read_match(path: str) -> Match:
     games, _ = played(list(read_games([path])))
     players = list(dict.fromkeys(name for game in games for name in (game.white, game.black)))
     if len(players) != 2:
-        many = f"there are {len(players):,} players" if len(players) > 2 else "one player plays itself"
-        raise ValueRepairError(f"{path}: not the games of one match of two players: {many}")
+        reason = f"there are {len(players):,} players" if len(players) > 2 else "one player plays itself"
+        raise ValueRepairError(f"{path}: not the games of one match of two players: {reason}")
     return matches_of(games)[0]
 
 
 def played(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counter[str]]:
     """The games that were played, and counts by ending of those without a move.
 
-    A connection that fails does not show strength; only `vr match` names the loser of a game that ends so. All games
-    count in files of mere results, where no game has moves.
+    A connection that fails does not show strength; only `vr match` names the loser of such a game. All games count in
+    files with results only, where no game has moves.
     """
     if not any(game.has_moves for game in games):
         return list(games), Counter()
@@ -177,8 +176,8 @@ def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[M
     """The match of each two players, in the order of their first games, from the side of the first game's White.
 
     With `player` only its own matches, from its side. Games of `vr match` are ordered by their numbers, which also
-    determine the pairs; others keep their order (see `_pairs`). No two matches share a number or an opening. Games of a
-    player against itself are left out.
+    determine the pairs; others keep their order (see `_pairs`). Matches share no number and no opening. Skips games of
+    a player against itself.
     """
     by_players: dict[frozenset[str], list[TaggedGame]] = {}
     for game in games:
@@ -217,11 +216,11 @@ def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> M
 
 
 def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequence[bool]) -> tuple[list[int], bool]:
-    """The pair of each game, and whether they really are pairs.
+    """The pair of each game, and whether the pairs are known.
 
-    `vr match` numbers its games; at odds it plays only one of each two. A command that was run twice gives two games a
-    number, of which the nth ones are a pair. Otherwise, whatever the order of the games, the nth game of an opening
-    with White and the nth with Black are a pair; but if more than a tenth of the games has no counterpart, none are.
+    `vr match` numbers its games; at odds it plays only one of each two. A command that was run twice has two games per
+    number, whose nth ones are a pair. Otherwise, whatever the order of the games, the nth game of an opening with White
+    and the nth with Black are a pair; but if more than a tenth of the games has no counterpart, no pairs are known.
     """
     seen, numbers, pairs = Counter[object](), dict[object, int](), list[int]()
     for game, opening, white in zip(games, openings, whites, strict=True):
@@ -280,28 +279,28 @@ def _opening(tags: Mapping[str, str], moves: str) -> bytes | None:
 
 
 def _beginning(moves: str, bare: bool) -> list[str]:
-    """The moves marked as book; if there are none and `bare`, at least `_FEWEST_PLIES` moves before the first comment.
+    """The moves marked as book; without them, if `bare`, at least `_FEWEST_PLIES` moves before the first comment.
 
     A game without comments does not show where the book ends.
     """
     if "{" not in moves:
         return []
     before = _BEFORE_MOVES.match(moves)
-    at, marked, plain = before.end() if before else 0, list[str](), list[str]()
-    while move := _MOVE.match(moves, at):
+    start, marked, plain = before.end() if before else 0, list[str](), list[str]()
+    while move := _MOVE.match(moves, start):
         if book := _BOOK.match(moves, move.end()):
             marked.append(move[1])
-            at = book.end()
+            start = book.end()
         elif marked or not bare or moves[move.end() : move.end() + 1] == "{":
             break
         else:
             plain.append(move[1])
-            at = move.end()
+            start = move.end()
     return marked or (plain if len(plain) >= _FEWEST_PLIES else [])
 
 
 def _ending(tags: Mapping[str, str], moves: str, result: str) -> str:
-    """How a game ended, in the words of `vr match` if it has one for it."""
+    """The ending of a game, in the words of `vr match` if it has one for it."""
     if "Ending" in tags:
         return tags["Ending"].partition(": ")[0]
     comment = _LAST_COMMENT.search(moves[-400:])

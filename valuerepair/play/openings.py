@@ -1,4 +1,4 @@
-"""Where games begin: the lines of a book, or built-in ones."""
+"""Openings of games: the lines of a book, or built-in ones."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
 _ESCAPED = re.compile(r"\\(.)")
 _Line = tuple[str, tuple[str, ...], str, Mapping[str, str]]  # start_fen, moves, fen, tags
 _BUILT_IN_PLIES = range(6, 11)
-_BUILT_IN_SHUFFLE = 1  # so that the first lines are not all of one kind
+_BUILT_IN_SHUFFLE = 1  # a seed; without shuffling the first lines would all be of one kind
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """One line of a book: the games from it begin at `start_fen` with `moves` (UCI), which lead to `fen`.
+    """One line of a book: its games begin at `start_fen` with `moves` (UCI), which lead to `fen`.
 
     `number` counts the lines from 0, `key` is the 64-bit key of `fen` (as in `Position.key`), `tags` are those of PGN.
     """
@@ -45,11 +45,11 @@ class Opening:
 
 
 def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
-    """The lines of a book: PGN (its main lines; .pgn, .pgn.gz), else EPD or FEN, one position a line.
+    """The lines of a book: PGN (its main lines; .pgn, .pgn.gz), else EPD or FEN, one position per line.
 
     With `strict`, lc0's reader must accept the book and understand it as written, and each line must allow a game (`vr
-    books check`); EPD, which lc0 does not read at all, must have legal positions. Raises ValueRepairError, naming the
-    first line at fault, also for a book without lines.
+    books check`); EPD, which lc0 does not read at all, must have legal positions. Raises ValueRepairError with the
+    first bad line, also for a book without lines.
     """
     name = str(path)
     content = _content(Path(path))
@@ -98,10 +98,10 @@ def _strict_lines(name: str, content: str) -> Iterator[_Line]:
 
 def _tags_above(text: list[str], line: int) -> dict[str, str]:
     """The tags of the entry whose moves begin at this 1-based line: the lines above it are tags and empty lines."""
-    at, tags = line - 2, []
-    while at >= 0 and (not text[at].strip() or text[at].startswith("[")):
-        tags += _TAG.findall(text[at])
-        at -= 1
+    index, tags = line - 2, []
+    while index >= 0 and (not text[index].strip() or text[index].startswith("[")):
+        tags += _TAG.findall(text[index])
+        index -= 1
     return _unescaped(reversed(tags))
 
 
@@ -147,7 +147,7 @@ def _epd_lines(name: str, content: str) -> Iterator[_Line]:
 def built_in_openings() -> tuple[Opening, ...]:
     """For matches without a book: of each ECO code the shortest named line of 6 to 10 plies with even material.
 
-    None of them ends in check. Their order mixes the codes and is always the same.
+    No line ends in check. Their order mixes the codes and is always the same.
     """
     from valuerepair.judge.openings import named_positions
 
@@ -176,7 +176,7 @@ def _is_even(board: chess.Board) -> bool:
 
 def check_playable(openings: Sequence[Opening], book: str | None) -> None:
     """Raises ValueRepairError for the first line of a book from whose end no game can be played."""
-    from valuerepair.books.rows import go_on  # it imports pandas, for which other commands need not wait
+    from valuerepair.books.rows import go_on  # imports pandas, which is slow; other commands do not need it
 
     fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]
     for opening, playable in zip(openings, go_on(fens, starts, [" ".join(o.moves) for o in openings]), strict=True):

@@ -24,7 +24,7 @@ from valuerepair.play.referee import Rules
 WRAP_COLUMNS = 100
 _GAME = b"[Event "
 _NO_BREAK = "\0"  # a blank at which a line must not end
-# PGN's own words (supplement to the standard, 1994); all other endings are adjudications.
+# PGN's words (supplement to the standard, 1994); all other endings are adjudications.
 _TERMINATION = {
     **dict.fromkeys((*RULES, "resigned"), "normal"),
     OUT_OF_TIME: "time forfeit",
@@ -36,7 +36,7 @@ _TERMINATION = {
 
 
 def today() -> str:
-    """The tag Date of a game that ends now, in the local time zone. Equal games of two days differ only in it."""
+    """The tag Date of a game that ends now, in the local time zone. Equal games of two days differ only in this tag."""
     return time.strftime("%Y.%m.%d")
 
 
@@ -45,8 +45,8 @@ def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False)
 
     The comment of a book move is ``book``. That of a played move has the values of the position before it, for the side
     to move: ``q`` in [-1, 1], ``wdl`` per mille, ``n`` (nodes) and, of our own search, ``net``, the net's value
-    alone. If the search prefers the move there is also ``[%eval]``, as lichess writes it: pawns or moves to mate, for
-    White after the move (missing if that is mate), then the depth of the search if it has one. With `timed` there is
+    alone. If the search prefers the move it also has ``[%eval]``, as lichess writes it: pawns or moves to mate, for
+    White after the move (missing after a mate), then the depth of the search if it has one. With `timed` it has
     ``[%emt]``, the time of the move as h:mm:ss.sss; games that must be equal from run to run cannot have it.
     """
     all_tags = {
@@ -90,7 +90,7 @@ def _movetext(game: GameRecord, timed: bool) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Lines of at most `WRAP_COLUMNS`. None begins with ``[``: a bracket stays in one line with its brace."""
+    """Lines of at most `WRAP_COLUMNS`. No line begins with ``[``: a bracket stays in one line with its brace."""
     lines = textwrap.wrap(text, WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
@@ -153,7 +153,7 @@ class WrittenGame:
 
 
 def read_written(path: Path) -> tuple[list[WrittenGame], int]:
-    """The complete games of a file of `PgnWriter`, and how many bytes they take; a game cut off may follow them.
+    """The complete games of a file of `PgnWriter`, and their length in bytes; a cut-off game may follow them.
 
     Raises ValueRepairError for any other file.
     """
@@ -184,10 +184,10 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
 def resumed(
     path: Path, run: str, last: int, planned: str, difference: Callable[[WrittenGame], str]
 ) -> tuple[list[WrittenGame], int]:
-    """The games of a run in a file, by number, and how many bytes they take, without a game that was cut off.
+    """The games of a run in a file, by number, and their length in bytes, without a cut-off game.
 
     Raises ValueRepairError for a game of another run (`difference` gives the reason), for a repeated game, and for a
-    game number above `last`; `planned` is the text on how many games are planned and how to play more.
+    game number above `last`; `planned` says in the message how many games are planned and how to play more.
     """
     games, size = read_written(path)
     games.sort(key=lambda game: game.number)
@@ -213,9 +213,9 @@ def run_tags(book: str, openings: Sequence[Opening], seed: int, rules: Rules) ->
 @contextmanager
 def claimed_games(path: str | os.PathLike[str]) -> Iterator[None]:
     """Locks a file of games against other processes (`files.claimed`). Raises ValueRepairError if it is locked."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            held.enter_context(claimed(path))
+            stack.enter_context(claimed(path))
         except HeldError:
             raise ValueRepairError(
                 f"{path}: another vr is writing it; wait until it ends, or give another -o FILE"

@@ -1,4 +1,4 @@
-"""How games end: the rules of chess, tablebases, adjudication by both sides' values, resignation, too many moves."""
+"""Ends games: by the rules of chess, tablebases, adjudication by both sides' values, resignation, too many moves."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class WinRule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What ends a game besides the rules of chess.
+    """The rules that end a game besides those of chess.
 
-    - `max_plies`: after this many moves, those of the book included, a game is left undecided; 0 for no limit.
+    - `max_plies`: a game of this many moves, including those of the book, ends undecided; 0 for no limit.
     - `draw`, `win`: adjudication by the players' own values.
     - `syzygy`: folders of tables, separated as in PATH; a game ends when they know its value: right after a capture or
       a pawn move, without castling rights.
-    - `resign`: a side gives up instead of moving when its chance, 100 (1 + Q) / 2, is below this many per cent (lc0's
-      ``--resign-percentage``). In a share `no_resign_share` of the games nobody resigns: there the first resignation
-      that was due is recorded, for the rate of wrong ones.
+    - `resign`: a side resigns instead of moving when its chance, 100 (1 + Q) / 2, is below this percentage (lc0's
+      ``--resign-percentage``). In a share `no_resign_share` of the games no side resigns: these record the first
+      resignation that was due, for the rate of wrong ones.
     """
 
     max_plies: int = MAX_PLIES
@@ -76,7 +76,7 @@ class GameEnd:
 
 
 def own_q(thought: Thought) -> float | None:
-    """The player's Q for itself: as given, or from its mate, WDL or centipawns (default logistic); else None."""
+    """The player's Q for itself: its own, or from its mate, WDL or centipawns (default logistic); else None."""
     if thought.q is not None:
         return thought.q
     if thought.mate is not None:
@@ -87,7 +87,7 @@ def own_q(thought: Thought) -> float | None:
 
 
 class Referee:
-    """Applies `Rules` to games. `seed` draws the games in which nobody resigns."""
+    """Applies `Rules` to games. `seed` draws the games in which no side resigns."""
 
     def __init__(self, rules: Rules, seed: int) -> None:
         """Raises UsageError for folders without tables."""
@@ -95,17 +95,17 @@ class Referee:
         self._tables = Tables(rules.syzygy)
 
     def plays_on(self, number: int) -> bool:
-        """Whether nobody resigns in the game of this number; drawn by number, whatever the order of the games."""
+        """Whether no side resigns in the game of this number; drawn by number, whatever the order of the games."""
         word = hashlib.sha256(f"resign {self._seed} {number}".encode()).digest()[:8]
         return int.from_bytes(word, "big") < self.rules.no_resign_share * 2**64
 
     def resigns(self, thought: Thought) -> bool:
-        """Whether the side to move gives the game up rather than play its move."""
+        """Whether the side to move resigns instead of playing its move."""
         q = own_q(thought)
         return self.rules.resign > 0 and q is not None and 50 * (1 + q) < self.rules.resign
 
     def verdict(self, game: Game, white_qs: Sequence[float | None]) -> GameEnd | None:
-        """How the game ends here, or None. `white_qs` are the values of the moves played, for White."""
+        """The end of the game at this position, or None. `white_qs` are the values of the moves played, for White."""
         if (over := game.ending()) is not None:
             return GameEnd(*over)
         if (result := self._table_result(game)) is not None:
@@ -144,7 +144,7 @@ def winner(white: bool) -> str:
 
 
 def resignation(white_to_move: bool) -> GameEnd:
-    """The side to move gives up."""
+    """The end of a game in which the side to move resigns."""
     return GameEnd(winner(not white_to_move), RESIGNED)
 
 

@@ -1,4 +1,4 @@
-"""The one loop that plays games, of self-play and of matches: many at once, players answer with futures.
+"""The one loop that plays games of self-play and matches: many at once; players answer with futures.
 
 All game logic runs in the caller's thread; players have their own threads or processes. A game depends on its opening,
 its players and its own seed, not on the games beside it nor on speed.
@@ -24,7 +24,7 @@ _MASK = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """A game to be played: its number in the run, its opening, and the indices of its players."""
+    """A game to play: its number in the run, its opening, and the indices of its players."""
 
     number: int
     opening: Opening
@@ -42,14 +42,14 @@ def game_seed(seed: int, number: int) -> int:
 
 @dataclass(eq=False, slots=True)
 class _Live:
-    """A game being played; `asked` is the time at which its player was asked for the next move."""
+    """A game being played; `requested_at` is the time at which its next move was requested."""
 
     pairing: Pairing
     game: Game
     seed: int
     plays_on: bool
     clock: Clock | None
-    asked: float = 0.0
+    requested_at: float = 0.0
     thoughts: list[Thought] = field(default_factory=list)
     white_qs: list[float | None] = field(default_factory=list)
     would_resign: tuple[int, str] | None = None
@@ -87,10 +87,10 @@ class _GamesInPlay:
                 return
             else:
                 with suppress(Empty):
-                    self._take(*self._answers.get(timeout=POLL_S))
+                    self._receive(*self._answers.get(timeout=POLL_S))
 
     def close(self) -> None:
-        """Gives up the games being played; the players stay open."""
+        """Abandons the games being played; the players stay open."""
         for live in self._live:
             self._forget(live)
         self._live.clear()
@@ -112,18 +112,18 @@ class _GamesInPlay:
             self._go_on(live)
 
     def _go_on(self, live: _Live) -> None:
-        """Asks for the next move, or ends the game."""
+        """Requests the next move, or ends the game."""
         verdict = self._referee.verdict(live.game, live.white_qs)
         if verdict is not None:
             self._end(live, verdict)
             return
-        live.asked = time.perf_counter()
+        live.requested_at = time.perf_counter()
         pairing = live.pairing
         player = self._players[pairing.white if live.game.white_to_move else pairing.black]
         future = player.think(pairing.number, live.game.position(), live.seed, live.clock)
         future.add_done_callback(lambda done: self._answers.put((live, done, time.perf_counter())))
 
-    def _take(self, live: _Live, answer: Future[Thought], at: float) -> None:
+    def _receive(self, live: _Live, answer: Future[Thought], received_at: float) -> None:
         white = live.game.white_to_move
         try:
             thought = answer.result()
@@ -132,7 +132,7 @@ class _GamesInPlay:
             return
         if self._clock is not None and live.clock is not None:
             # An engine times itself, without the time to start it.
-            seconds = thought.seconds or at - live.asked
+            seconds = thought.seconds or received_at - live.requested_at
             live.clock = self._clock.after(live.clock, white, seconds)
             if live.clock is None:
                 self._end(live, GameEnd(winner(not white), OUT_OF_TIME, f"{seconds:.2f} s for the move"))
@@ -190,8 +190,8 @@ def play_games(
     """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
 
     A player's Fault, an illegal move and a used-up clock lose the game. By the `clock` a move takes the seconds of its
-    thought; without them, the time from the question to the answer. `on_move` is called after every move; once `halted`
-    is true no more games are yielded, and running ones are abandoned. Raises what a player's future raises, except
+    thought; without them, the time from the request to the answer. `on_move` is called after every move; once `halted`
+    returns True it yields no more games and abandons the running ones. Raises the errors of players' futures, except
     Fault. Close the result (or exhaust it) before the players.
     """
     games = _GamesInPlay(pairings, players, rules, jobs, seed, clock, on_move, halted)

@@ -37,7 +37,7 @@ from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 
-# The cache answers some searches at once, so the batches need twice as many trees to be full.
+# The cache answers some leaves at once, so the batches need twice as many trees to be full.
 TREES_A_BATCH = 2
 _SHARE_OF_MEMORY = 0.5
 TICK_S = 1.0
@@ -104,8 +104,8 @@ class ForestSource:
     @property
     def fill(self) -> Fill:
         fills = [player.fill for player in self._players]
-        leaves, known, runs = (sum(fill[i] for fill in fills) for i in range(3))
-        return Fill(leaves, known, runs, max(fill.batch for fill in fills))
+        leaves, cached, runs = (sum(fill[i] for fill in fills) for i in range(3))
+        return Fill(leaves, cached, runs, max(fill.batch for fill in fills))
 
     def __enter__(self) -> ForestSource:
         return self
@@ -115,7 +115,7 @@ class ForestSource:
 
 
 def _games_at_once(nets: Sequence[Net], nodes: int, params: SearchParams) -> int:
-    """How many games at a time fill the nets' batches, as far as memory allows."""
+    """The number of games at a time that fill the nets' batches, as far as memory allows."""
     to_fill_batches = max(TREES_A_BATCH * net.session.streams * net.batch_size for net in nets)
     memory = _SHARE_OF_MEMORY * (available_memory() or 8 << 30) / len(nets)
     return max(1, min(to_fill_batches, int(memory // forest_bytes(1, nodes, params))))
@@ -127,7 +127,7 @@ def _names(nets: Sequence[Net]) -> list[str]:
 
 
 def _identity(nets: Sequence[Net], params: SearchParams, player: Contestant) -> tuple[tuple[str, str], dict[str, str]]:
-    """The nets of the two sides; and tags for all else that moves depend on: nodes, parameters, device, search."""
+    """The nets of the two sides; and tags for all else that the moves depend on: nodes, parameters, device, search."""
     engine, facts = search_facts(nets[0], params, player.nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
     words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
@@ -145,12 +145,12 @@ class GameSource(Protocol):
     def jobs(self) -> int: ...
 
 
-_HELD_OUT = "held out"  # the tag Chunk of a game all of whose records are held out
+_HELD_OUT = "held out"  # the tag Chunk of a game whose records are all held out
 
 
 class Chunks(Protocol):
-    """Writes training records: `write` gives the file of a game's records, None if it has none. The file does not exist
-    if all of the game's records are held out.
+    """Writes training records: `write` returns the file of a game's records, None without records. The file does not
+    exist if all of the game's records are held out.
 
     `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another; `training.selfplay.TrainingPart`
     holds out positions.
@@ -184,13 +184,13 @@ class SelfplayPlan:
         return Pairing(number, self.openings[line], white, 1 - white)
 
     def copies(self) -> int:
-        """How many games have the opening and the White of an earlier one; without randomness they repeat it."""
+        """The number of games with the opening and the White of an earlier one; without randomness they repeat it."""
         pairings = [self.pairing(number) for number in range(self.games)]
         return self.games - len({(p.opening.start_fen, p.opening.moves, self.sides[p.white]) for p in pairings})
 
     @property
     def common(self) -> dict[str, str]:
-        """The tags that all games of this run share; a file whose games have others belongs to another run."""
+        """The tags that all games of this run share; a file of games with other tags belongs to another run."""
         tags = run_tags(self.book, self.openings, self.seed or 0, self.rules)
         if self.seed is None:
             del tags["Seed"]
@@ -212,7 +212,7 @@ class SelfplayPlan:
 
 @dataclass(frozen=True)
 class SelfplayEnd:
-    """The state of a run: all its `games` so far, of which earlier runs played `before`; speeds are of this run.
+    """The state of a run: all its `games` so far; earlier runs played `before` of them; speeds are of this run.
     `store` is the path of the store that has the games, too."""
 
     games: Sequence[PlayedGame]
@@ -226,18 +226,18 @@ class SelfplayEnd:
 
     @property
     def speed(self) -> dict[str, Any]:
-        """The speed of this run, the share of its batches that was filled, and of its evaluations from the cache."""
+        """The speed of this run, the filled share of its batches, and the share of its evaluations from the cache."""
         new, fill = len(self.games) - self.before, self.fill
         return {
             "seconds": self.seconds,
             "nodes_per_second": self.nodes / self.seconds if self.seconds else None,
             "games_per_hour": 3600 * new / self.seconds if self.seconds else None,
             "batch_fill": fill.share if fill is not None and fill.runs else None,
-            "known_evaluations": fill.known / fill.leaves if fill is not None and fill.leaves else None,
+            "known_evaluations": fill.cached / fill.leaves if fill is not None and fill.leaves else None,
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The figures of all games (`play.figures.figures`), how many were planned, and the speed of this run."""
+        """The figures of all games (`play.figures.figures`), the number of planned games, and the speed of this run."""
         return {**figures(self.games), "planned": self.planned, "interrupted": self.interrupted, **self.speed}
 
     def lines(self) -> list[str]:
@@ -281,7 +281,7 @@ def play_selfplay(
             log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
         keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
         try:
-            keeper.note(written)  # the store may lack the last of them
+            keeper.note(written)  # the store may lack the last games
             return _play(plan, source, keeper, len(written), progress)
         except BaseException:
             with suppress(ValueRepairError):
@@ -312,8 +312,8 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
             turns.ended(record.number, len(record.thoughts))
             if now - noted_at >= TICK_S:
                 noted_at = now
-                left = turns.remaining(plan.games - len(keeper.games))
-                progress.note(_note(keeper.games, nodes / (now - begun), left))
+                remaining = turns.remaining(plan.games - len(keeper.games))
+                progress.note(_note(keeper.games, nodes / (now - begun), remaining))
             progress.advance()
         interrupted = signals.count() > 0
     keeper.end("interrupted" if interrupted else "finished")
@@ -321,10 +321,10 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
     return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill, store)
 
 
-def _note(games: Sequence[PlayedGame], rate: float, left: Remaining | None) -> str:
+def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None) -> str:
     """The results so far, nodes per second, and an estimate of the time left."""
     wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
-    time_left = f", about {format_duration(left.seconds)} left" if left is not None else ""
+    time_left = f", about {format_duration(remaining.seconds)} left" if remaining is not None else ""
     draws = sum(game.z == 0 for game in games)
     return f"+{wins:,} ={draws:,} -{losses:,}, {rate:,.0f} nodes/s{time_left}"
 
@@ -361,7 +361,7 @@ class _Keeper:
         self._writer.close()
 
     def note(self, games: Sequence[PlayedGame]) -> None:
-        """Adds games that the file has to those of the run and to the store."""
+        """Adds games of the file to those of the run and to the store."""
         self.games += games
         if self.store is not None and self._run is not None and games:
             openings = [self._plan.openings[game.opening] for game in games]
@@ -383,7 +383,7 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
         if game.tags.get("Chunk") == _HELD_OUT:
             continue
         chunk, end = chunks.path(game.number), played(game)
-        # 0.1.0 wrote neither tag: any decided game may have records.
+        # Version 0.1.0 wrote neither tag: any decided game may have records.
         from_0_1 = "Date" not in game.tags and end.z is not None and end.plies > 0
         if "Chunk" in game.tags or from_0_1:
             expected.add(game.tags.get("Chunk", chunk.name))
@@ -411,8 +411,8 @@ def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
     planned = plan.tags(game.number)
     for name in ("WhiteNet", "BlackNet"):
         if game.tags.get(name) != planned[name]:
-            was = game.tags.get(name, "not given")
-            return f"the net was {was}, now it is {planned[name]}, and must not change within a run"
+            written = game.tags.get(name, "not given")
+            return f"the net was {written}, now it is {planned[name]}, and must not change within a run"
     for name in (*plan.common, "Seed"):
         if game.tags.get(name) != planned.get(name):
             return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {planned.get(name, 'not given')!r}"

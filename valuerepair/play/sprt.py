@@ -18,7 +18,7 @@ from valuerepair.play.elo import NORMALIZED_UNIT, MatchScore, Pentanomial, share
 MODELS = ("normalized", "logistic", "bayesian")
 # Verdicts: the first player is not stronger than elo0, it is at least elo1 stronger, or the match goes on.
 H0, H1, GO_ON = "H0", "H1", ""
-# The count of an outcome that never came, so that no logarithm of 0 arises (as in fastchess).
+# The count of an outcome that never occurred, so that no logarithm of 0 arises (as in fastchess).
 _NEVER = 1e-3
 _SPRT = ("elo0", "elo1", "alpha", "beta")
 
@@ -55,7 +55,7 @@ class Sprt:
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
     def llr(self, results: MatchScore | Pentanomial) -> float:
-        """log(likelihood under H1 / likelihood under H0), of games or of pairs; 0 without any.
+        """log(likelihood under H1 / likelihood under H0), of games or of pairs; 0 without results.
 
         Raises UsageError for pairs under the bayesian model, which is for games only.
         """
@@ -73,19 +73,19 @@ class Sprt:
         return total * math.fsum(p * adds for p, adds in zip(observed, self.increments(observed), strict=True))
 
     def increments(self, chances: Sequence[float]) -> list[float]:
-        """How much one more outcome of each kind adds to the ratio, for the observed chances of outcomes.
+        """The increment of the ratio by one outcome of each kind, for the observed chances of outcomes.
 
         Outcomes are those of a game (loss, draw, win; no others under the bayesian model) or of a pair, by points.
-        Raises UsageError for a test whose differences such outcomes cannot have.
+        Raises UsageError for a test whose differences these outcomes cannot have.
         """
         ends = self.at(self.elo0, chances), self.at(self.elo1, chances)
-        # An outcome that never comes (no draws, say) has no chance under either and adds nothing.
+        # An outcome that never occurs (no draws, say) has no chance under either hypothesis and adds nothing.
         return [math.log(h1 / h0) if h0 else 0.0 for h0, h1 in zip(*ends, strict=True)]
 
     def at(self, elo: float, observed: Sequence[float]) -> list[float]:
         """The most likely chances of the outcomes at a difference of `elo` (of the model), given the observed chances.
 
-        Raises UsageError if such outcomes cannot have that difference.
+        Raises UsageError if these outcomes cannot have that difference.
         """
         shares = [i / (len(observed) - 1) for i in range(len(observed))]
         try:
@@ -119,7 +119,7 @@ def _bayesian_share(elo: float, observed: Sequence[float]) -> float:
 def with_mean(shares: Sequence[float], observed: Sequence[float], mean: float) -> list[float]:
     """The most likely distribution of outcomes with this mean, given the observed one (first paper, proposition 1.1).
 
-    Outcomes that never came have no chance. Raises ValueError for a mean that the others cannot have.
+    Outcomes that never occurred have no chance. Raises ValueError for a mean that the others cannot have.
     """
     return _tilted([share - mean for share in shares], observed)
 
@@ -128,7 +128,7 @@ def _normalized(shares: Sequence[float], observed: Sequence[float], t: float) ->
     """The most likely distribution whose mean is `t` standard deviations above 1/2 (second paper, section 4.1).
 
     Iterates from the uniform distribution, each time with mean and deviation of the last solution. Outcomes that never
-    came have no chance. Raises ValueError if the others cannot have such a mean.
+    occurred have no chance. Raises ValueError if the others cannot have this mean.
     """
     kinds = sum(p > 0 for p in observed)
     solved = [1 / kinds if p > 0 else 0.0 for p in observed]
@@ -145,13 +145,13 @@ def _normalized(shares: Sequence[float], observed: Sequence[float], t: float) ->
 def _tilted(slopes: Sequence[float], observed: Sequence[float]) -> list[float]:
     """``observed / (1 + theta slope)`` with the theta for which the mean slope is 0 and no chance is negative.
 
-    Outcomes that never came do not count. Raises ValueError if the slopes of the others are not on both sides of 0.
+    Skips outcomes that never occurred. Raises ValueError if the slopes of the others are not on both sides of 0.
     """
-    came = [(p, slope) for p, slope in zip(observed, slopes, strict=True) if p > 0]
-    low, high = min(slope for _, slope in came), max(slope for _, slope in came)
+    terms = [(p, slope) for p, slope in zip(observed, slopes, strict=True) if p > 0]
+    low, high = min(slope for _, slope in terms), max(slope for _, slope in terms)
     if not low < 0 < high:
         raise ValueError("no such distribution of these outcomes")
-    theta = _falling_root(lambda t: sum(p * slope / (1 + t * slope) for p, slope in came), -1 / high, -1 / low)
+    theta = _falling_root(lambda t: sum(p * slope / (1 + t * slope) for p, slope in terms), -1 / high, -1 / low)
     return [p / (1 + theta * slope) if p > 0 else 0.0 for p, slope in zip(observed, slopes, strict=True)]
 
 

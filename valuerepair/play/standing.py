@@ -90,7 +90,7 @@ class Tally:
 
     @property
     def pairs(self) -> Pentanomial:
-        """The pairs of which both games are decided."""
+        """The pairs whose games are both decided."""
         a, b, c, d, e = self._pairs
         return Pentanomial((a, b, c, d, e))
 
@@ -102,7 +102,7 @@ class Tally:
 class Played:
     """The facts of a game that a match counts; the first player has White in games of even `number`, from 0.
 
-    `breadth` is that of White's searches and of Black's.
+    `breadth` has White's searches and Black's.
     """
 
     number: int
@@ -114,7 +114,7 @@ class Played:
 
     @staticmethod
     def of_written(game: WrittenGame) -> Played:
-        """Parses a game that was written; raises KeyError and ValueError for tags of other programs."""
+        """Parses a written game; raises KeyError and ValueError for tags of other programs."""
         tags = game.tags
         ending = tags["Ending"].partition(": ")[0]
         white, black = (Breadth.of_tag(tags.get(f"{colour}Breadth", "")) for colour in ("White", "Black"))
@@ -123,7 +123,7 @@ class Played:
 
 
 class Standing:
-    """Counts games as they end, in any order. `names` are the two players'; all is from the first one's side."""
+    """Counts games as they end, in any order. `names` are the two players; all is from the first one's side."""
 
     def __init__(self, names: tuple[str, str], sprt: Sprt | None = None) -> None:
         self.names, self.sprt = names, sprt
@@ -191,7 +191,7 @@ class Standing:
 
     @property
     def results(self) -> MatchScore | Pentanomial | ByOpening:
-        """The results for intervals: by opening if some were repeated, else pairs, or games before the first pair."""
+        """The results for intervals: by opening if some are repeated, else pairs, or games before the first pair."""
         if (openings := ByOpening.of(self._decided)) is not None:
             return openings
         return self.tally.pairs if self.tally.pairs.pairs else self.tally.score
@@ -221,7 +221,7 @@ class Standing:
 
     @property
     def normalized(self) -> Estimate:
-        """Normalized Elo with its interval at 0.95, by the deviation of a game as whole pairs show it, else games."""
+        """Normalized Elo with its interval at 0.95; the deviation of a game comes from whole pairs, else from games."""
         pairs = self.tally.pairs
         return normalized_elo(self.results, 0.95, pairs if pairs.pairs else self.tally.score)
 
@@ -264,7 +264,7 @@ def _interval(interval: Estimate | QScale) -> dict[str, float | None]:
     return {name: finite(getattr(interval, name)) for name in ("value", "low", "high")}
 
 
-def progress_note(standing: Standing, games: int, left: Remaining | None) -> str:
+def progress_note(standing: Standing, games: int, remaining: Remaining | None) -> str:
     """Results so far, the test, and the time left with its bounds (nine chances in ten).
 
     The score is that of all games, Elo with its interval at 0.95 that of complete pairs, each with its number.
@@ -280,10 +280,10 @@ def progress_note(standing: Standing, games: int, left: Remaining | None) -> str
     faults = sum(sum(counts.values()) for counts in standing.faults)
     if faults:
         words.append(f"{faults} faults")
-    if left is not None:
+    if remaining is not None:
         at_most = "at most " if standing.sprt is not None else ""
-        low, high = format_duration(left.low), format_duration(left.high)
-        words.append(f"{at_most}{format_duration(left.seconds)} left ({low} to {high})")
+        low, high = format_duration(remaining.low), format_duration(remaining.high)
+        words.append(f"{at_most}{format_duration(remaining.seconds)} left ({low} to {high})")
     return ", ".join(words)
 
 
@@ -385,7 +385,7 @@ def _breadth_line(standing: Standing) -> list[str]:
 
 
 def _endings(standing: Standing) -> str:
-    """How often each ending came, and its wins and losses."""
+    """How often each ending occurred, and its wins and losses."""
     words = []
     for ending, count in standing.endings.most_common():
         score = standing.by_ending.get(ending, MatchScore())

@@ -1,4 +1,4 @@
-"""How long a side may think: a number of nodes or a time per move, or a clock with increment."""
+"""The limit of a side's thinking: a number of nodes or a time per move, or a clock with increment."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Clock:
 class TimeControl:
     """One of three limits: `nodes` per move, `movetime` per move (ms), or a clock with `base` and `increment` (ms).
 
-    The clock of a game is a `Clock` that `start` makes and `after` advances. `margin` (ms) is how far a side may exceed
-    its time; a side that does has 0 left on its clock.
+    The clock of a game is a `Clock` that `start` makes and `after` advances. A side may exceed its time by `margin`
+    (ms); its clock then shows 0.
     """
 
     nodes: int | None = None
@@ -52,12 +52,12 @@ class TimeControl:
 
     def after(self, clock: Clock, white_moved: bool, seconds: float) -> Clock | None:
         """The clock after a move of `seconds`; None if the side exceeded its time by more than the margin."""
-        left = (clock.white if white_moved else clock.black) - round(1000 * seconds)
-        if left < -self.margin:
+        remaining = (clock.white if white_moved else clock.black) - round(1000 * seconds)
+        if remaining < -self.margin:
             return None
         if white_moved:
-            return replace(clock, white=max(0, left) + clock.white_increment)
-        return replace(clock, black=max(0, left) + clock.black_increment)
+            return replace(clock, white=max(0, remaining) + clock.white_increment)
+        return replace(clock, black=max(0, remaining) + clock.black_increment)
 
     @property
     def tag(self) -> str:

@@ -27,12 +27,12 @@ _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during
 _READY_SECONDS = 60.0
 _PROBE_SECONDS = 60.0
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
-_INCIDENTS_SAID = 10
+_INCIDENTS_LOGGED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class _MoveTask:
-    """A move to be found: the position, the ``go`` line, and its milliseconds (None: `TimeLimit` decides)."""
+    """A move to find: the position, the ``go`` line, and its milliseconds (None: `TimeLimit` decides)."""
 
     position: Position
     go: str
@@ -42,11 +42,11 @@ class _MoveTask:
 class UciPlayer:
     """Plays with processes of one engine, one for each running game.
 
-    `name` is the one given, or the engine's own (`engine_name`); `settings` are the options that were set. `limits` are
+    `name` is the given one, or the engine's own (`engine_name`); `settings` are the options that were set. `limits` are
     those of ``go`` (nodes, depth, movetime in ms) in games without a clock. An engine may exceed its time (movetime,
-    clock) by `margin` ms; then it loses the game, and is killed if it has not answered. Without a time, a search counts
-    as hung by `limit`. A crash also loses the game. A failed engine is restarted for its next game. Engines get
-    ``ucinewgame`` between games. The first ten incidents are logged.
+    clock) by `margin` ms; then it loses the game, and is killed if it has not answered. Without a time, `limit` decides
+    when a search counts as hung. A crash also loses the game. A failed engine is restarted for its next game. Engines
+    get ``ucinewgame`` between games. The first ten incidents are logged.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class UciPlayer:
             seat.join()
 
     def seconds(self, task: _MoveTask) -> float:
-        """How long the engine may take for a task before it is killed."""
+        """The seconds that the engine may take for a task before it is killed."""
         if task.milliseconds is not None:
             return (task.milliseconds + self._margin) / 1000
         with self._lock:
@@ -132,8 +132,8 @@ class UciPlayer:
         with self._lock:
             self._incidents += 1
             count = self._incidents
-        if count <= _INCIDENTS_SAID:
-            more = "; further failures are only counted" if count == _INCIDENTS_SAID else ""
+        if count <= _INCIDENTS_LOGGED:
+            more = "; further failures are only counted" if count == _INCIDENTS_LOGGED else ""
             log.info(f"{self.name} {text}{more}")
 
 
@@ -206,7 +206,7 @@ class _EngineThread:
         return _thought(task.position, report, seconds)
 
     def _ready_again(self) -> None:
-        """Prepares for the next game, which then need not wait for the restart of an engine that failed."""
+        """Prepares for the next game, which then does not wait for the restart of an engine that failed."""
         if self._player.abandoned:
             return
         try:
