@@ -149,9 +149,9 @@ class MinedStore(Store):
         """
         import pandas as pd
 
-        from valuerepair.report.family import COLUMNS, family_of, told
+        from valuerepair.report.family import COLUMNS, family_of, leaf_rows
 
-        rows = told(family_of(self, position_id, question or Question()))
+        rows = leaf_rows(family_of(self, position_id, question or Question()))
         with_missing = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
         table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(with_missing)
         return table

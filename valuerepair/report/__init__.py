@@ -1,1 +1,1 @@
-"""Looking at a store: plots, tables, boards, the HTML page."""
+"""Views of a store: plots, tables, boards, the HTML page."""

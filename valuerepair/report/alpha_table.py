@@ -43,10 +43,10 @@ NORMS: tuple[Norm, ...] = ("l1", "l2")
 class AlphaTable:
     """The fits of one net and oracle, the alpha in use now, and the candidate rates.
 
-    `fits` are to the net's Q by norm and by its ``slope``, and to the ``results`` of games if enough positions,
-    `with_result`, have one. `rates` are those at the default alpha (``default``), at the one in use (``now``), and at
-    each fit, by its name; `slopes` say how many times as steep the net's Q becomes by training with each. `cut_by` is
-    the alpha by which the ladder cut positions, None without a ladder.
+    `fits` are to the net's Q by norm and by its ``slope``, and to the ``results`` of games if enough positions have one
+    (`with_result`). `rates` are at the default alpha (``default``), at the one in use (``now``), and at each fit, by
+    its name; `slopes` are the factors by which the net's Q becomes steeper by training with each. The ladder cut
+    positions by the alpha `cut_by`, None without a ladder.
     """
 
     net: str
@@ -65,8 +65,8 @@ class AlphaTable:
         for name, fit in self.fits.items():
             interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
             rows[name] = (f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
-        at = f"candidates at {self.threshold:g}"
-        columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8.2f | {at}:<"
+        header = f"candidates at {self.threshold:g}"
+        columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8.2f | {header}:<"
         positions = next(iter(self.fits.values())).n
         return [
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
@@ -91,7 +91,7 @@ class AlphaTable:
         }
 
     def kept(self, name: FitTo | None) -> list[str]:
-        """Whether the fit of this name was stored, and what that changes."""
+        """Whether the fit of this name was stored, and the effect."""
         if name is None:
             return ["not saved; vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"]
         return self.change(name)
@@ -111,8 +111,8 @@ class AlphaTable:
         return [line, f"screening cut positions by alpha {cut_by}: the same vr mine again judges these by {fit.shown}"]
 
     def saveable(self, name: FitTo) -> AlphaFit:
-        """The fit of that name. Raises ValueRepairError if there is none, if it has too few scores, and if it lies at a
-        bound, where no alpha is better than another."""
+        """The fit of that name. Raises ValueRepairError if it is missing, has too few scores, or lies at a bound, where
+        no alpha is better than another."""
         if name not in self.fits:
             raise ValueRepairError(_too_few(self.with_result, "positions with a score in centipawns and a result"))
         fit = self.fits[name]
@@ -133,7 +133,7 @@ def _too_few(count: int, positions: str) -> str:
 
 
 def _results(frame: pd.DataFrame) -> Floats:
-    """[n] 1, 0 or -1 for the side to move; NaN without a result, and for positions in which no move was played."""
+    """[n] 1, 0 or -1 for the side to move; NaN without a result, and for positions without a played move."""
     z = frame["result"].map(Z).to_numpy(np.float64) * np.where(frame["side"] == "w", 1, -1)
     return np.where(frame["played"].notna(), z, np.nan)
 
@@ -142,13 +142,13 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     """Fits alpha to the scores of the question's net and oracle, in both norms, and to the results of the positions'
     games, whatever the question's own alpha is.
 
-    Fits and rates use the rows' weights, as `Store.alpha` does, and intervals by games. Raises ValueRepairError if
-    there is nothing to fit.
+    Fits and rates use the rows' weights, as `Store.alpha` does, and intervals by games. Raises ValueRepairError
+    without scores to fit.
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)
     now = store.alpha(net_id, oracle_id)
-    wanted = ("net_q", "cp", "mate", "weight", "result", "side", "played", "game_id")
-    frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp", expanded="no"), only=wanted)
+    columns = ("net_q", "cp", "mate", "weight", "result", "side", "played", "game_id")
+    frame = store.frame(replace(question, alpha=DEFAULT_ALPHA, q_from="cp", expanded="no"), only=columns)
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
     game = frame["game_id"].to_numpy(np.int64)
@@ -162,12 +162,12 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     alphas |= {name: fit.alpha for name, fit in fits.items()}
     rates, slopes = {}, {}
     for name, value in alphas.items():
-        asked = replace(question, alpha=value, q_from="cp", expanded="no")
-        found = store.frame(asked, only=("deep_q", "disagreement"))
-        off = found["disagreement"].to_numpy(np.float64)
-        scored = ~np.isnan(off)
-        rates[name] = weighted(is_candidate(off[scored], question.threshold), weight[scored], game[scored])
-        slopes[name] = slope_of(q, found["deep_q"].to_numpy(np.float64), weight, game)
+        alpha_question = replace(question, alpha=value, q_from="cp", expanded="no")
+        scores = store.frame(alpha_question, only=("deep_q", "disagreement"))
+        disagreement = scores["disagreement"].to_numpy(np.float64)
+        scored = ~np.isnan(disagreement)
+        rates[name] = weighted(is_candidate(disagreement[scored], question.threshold), weight[scored], game[scored])
+        slopes[name] = slope_of(q, scores["deep_q"].to_numpy(np.float64), weight, game)
     attrs = frame.attrs
     names = attrs["net"]["name"], attrs["oracle"]["label"]
     ladders = screens(store, net_id, oracle_id)

@@ -1,4 +1,4 @@
-"""Positions as boards: one SVG for many, small enough to keep in a notebook."""
+"""Positions as boards: one SVG for many positions, small enough to keep in a notebook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def draw_boards(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     """The rows of a store's `frame`, in their order, as one SVG of boards in `columns` columns of `size` pixels.
 
     The side to move is at the bottom. Arrows: the net's best move (vermillion) and the deep search's (blue), or one
-    green arrow if they agree. Below each board stand both Q, from the side to move, and its game and ply; or the two
+    green arrow if they agree. Below each board are both Q, from the side to move, and its game and ply; or the two
     lines of the frame's column `caption`, if it has one.
 
     Raises ValueError for an invalid FEN.
@@ -60,32 +60,34 @@ def single(
 ) -> str:
     """A position as SVG with an arrow for each of the moves (UCI) and a legend below.
 
-    The move played is orange, the net's vermillion, the search's blue; a move of both net and search is green. Equal
-    moves have one arrow, illegal ones none.
+    The played move is orange, the net's vermillion, the search's blue; a move of both net and search is green. Equal
+    moves share an arrow, illegal moves have no arrow.
     """
     board = chess.Board(fen)
     legal = {move.uci(): move for move in board.legal_moves}
-    whose: dict[chess.Move, list[str]] = {}
+    sources: dict[chess.Move, list[str]] = {}
     for name, uci in (("net", net), ("search", deep), ("played", played)):
         if uci in legal:
-            whose.setdefault(legal[uci], []).append(name)
-    chosen = [(move, _WHOSE[who[0] if who[:2] != ["net", "search"] else "both"], who) for move, who in whose.items()]
+            sources.setdefault(legal[uci], []).append(name)
+    chosen = [
+        (move, _WHOSE[names[0] if names[:2] != ["net", "search"] else "both"], names) for move, names in sources.items()
+    ]
     arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour, _ in chosen]
     drawn = ElementTree.fromstring(chess.svg.board(board, orientation=white_below, arrows=arrows))
     drawn.attrib.update(x="0", y="0", width=str(size), height=str(size))
-    below = 22 * max(len(chosen), 1) + 8
+    legend_height = 22 * max(len(chosen), 1) + 8
     for prefix, uri in (("", _SVG), ("xlink", _XLINK)):
         ElementTree.register_namespace(prefix, uri)
-    box = {"viewBox": f"0 0 {size} {size + below}", "width": str(size), "height": str(size + below)}
+    box = {"viewBox": f"0 0 {size} {size + legend_height}", "width": str(size), "height": str(size + legend_height)}
     root = ElementTree.Element(_tag("svg"), box)
     ElementTree.SubElement(root, _tag("rect"), {"width": "100%", "height": "100%", "fill": "#ffffff"})
     root.append(drawn)
-    for line, (move, colour, who) in enumerate(chosen):
+    for line, (move, colour, names) in enumerate(chosen):
         y = size + 22 * line + 18
         patch = {"x": "12", "y": str(y - 10), "width": "22", "height": "8", "fill": colour}
         ElementTree.SubElement(root, _tag("rect"), patch)
         place = {"x": "42", "y": str(y), "font-family": "sans-serif", "font-size": "14", "fill": style.INK}
-        ElementTree.SubElement(root, _tag("text"), place).text = f"{' and '.join(who)}: {board.san(move)}"
+        ElementTree.SubElement(root, _tag("text"), place).text = f"{' and '.join(names)}: {board.san(move)}"
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -102,7 +104,7 @@ def _board(cell: dict[Any, Any]) -> str:
 
 
 def _share(board: ElementTree.Element, definitions: ElementTree.Element) -> None:
-    """Moves the pieces and the 64 empty squares, which are the same on every board, to the sheet's `definitions`."""
+    """Moves the pieces and the 64 empty squares, which all boards share, to the sheet's `definitions`."""
     defined = {child.get("id") for child in definitions}
     for group in board.findall(_tag("defs")):
         for drawing in group:

@@ -33,11 +33,11 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
     """The bins of positions with values `q` [n] and mean results `z` [n] that are not empty, in ascending order.
 
     The interval is Wilson's, for the share of the points ``(z + 1) / 2`` with each position as one trial. A result in
-    [0, 1] varies at most as much as one that is 0 or 1, so draws make the interval too wide, never too narrow. It also
+    [0, 1] varies at most as much as a result of 0 or 1, so draws make the interval too wide, never too narrow. It also
     holds for a single position and for equal results.
     """
     edges, bins = np.linspace(-1, 1, BINS + 1), []
-    part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # 1 itself belongs to the last
+    part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # Q = 1 belongs to the last bin
     for k in np.unique(part):
         of_bin = part == k
         n, mean = int(of_bin.sum()), float(z[of_bin].mean())
@@ -49,18 +49,18 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
 def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Mean Z of the games played from positions (y) against their Q by net and search (x), side to move.
 
-    A position counts once, with the mean of its decided games. On the diagonal, values equal results. Artists carry a
+    A position counts once, with the mean of its decided games. On the diagonal values equal results. Artists have a
     gid: ``net``, ``deep``, ``diagonal``. Raises ValueRepairError if no game was played.
     """
     frame = store.frame(question, text=False)
-    found = outcomes(store)
+    results = outcomes(store)
     usable = frame[~frame["disagreement"].isna()].set_index("position_id")
-    known = np.isin(found.ids, usable.index.to_numpy())
-    if not known.any():
+    in_frame = np.isin(results.ids, usable.index.to_numpy())
+    if not in_frame.any():
         raise ValueRepairError(
             f"{store.path}: no decided games from its positions; vr selfplay BOOK --db {store.path} plays them"
         )
-    rows, z, games = usable.loc[found.ids[known]], found.z[known], int(found.games[known].sum())
+    rows, z, games = usable.loc[results.ids[in_frame]], results.z[in_frame], int(results.games[in_frame].sum())
     with style.house_style():
         figure, axes = style.new_figure(6.4, 6.8)
         axes.plot([-1, 1], [-1, 1], color=style.GREY, lw=0.8, ls="--", gid="diagonal")

@@ -39,7 +39,7 @@ class Scored:
     """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
 
     `net` is calibrated if the frame's question is for calibrated Q. `rows` [m] marks the frame's rows with both values.
-    `weight` is 1 without weights, or if they are not wanted; `game` [n] numbers the games.
+    `weight` is 1 without weights, or with `by_weight` off; `game` [n] numbers the games.
     """
 
     net: Floats
@@ -66,9 +66,9 @@ class Scored:
 
 
 def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
-    """The rows of `frame` with both values; without a column `game_id` each counts as a game of its own.
+    """The rows of `frame` with both values; without a column `game_id` each row counts as its own game.
 
-    Raises ValueRepairError if there are none.
+    Raises ValueRepairError if no row has both values.
     """
     deep = frame["deep_q"].to_numpy(np.float64)
     calibrated = "calibrated_q" in frame
@@ -110,15 +110,15 @@ def made_from(frame: pd.DataFrame) -> str:
 
 def counted(rows: Scored, threshold: float) -> str:
     """The numbers of positions and candidates, their share by weight, and the positions left out."""
-    off = is_candidate(rows.disagreement, threshold)
+    wrong = is_candidate(rows.disagreement, threshold)
     by = " by weight" if rows.weighted else ""
     left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
     return (
-        f"{len(off):,} positions, {int(off.sum()):,} candidates ({100 * rows.rate(off).rate:.2f} %{by}) "
+        f"{len(wrong):,} positions, {int(wrong.sum()):,} candidates ({100 * rows.rate(wrong).rate:.2f} %{by}) "
         f"with |{'calibrated' if rows.calibrated else 'net'} Q − deep Q| ≥ {threshold:g}{left_out}"
     )
 
 
 def for_figure(text: str) -> str:
-    """`printable`, with escaped ``$``: matplotlib would parse the text between two of them as mathematics."""
+    """`printable`, with escaped ``$``: matplotlib would parse the text between two ``$`` as mathematics."""
     return printable(text, 80).replace("$", r"\$")

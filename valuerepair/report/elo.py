@@ -32,10 +32,10 @@ class Course(NamedTuple):
 def drawing(path: str) -> Drawing:
     """Elo of the first player after each pair of a match's PGN, with bands at 0.95 and 0.99.
 
-    Games of `vr match` are in the order of their numbers, not of their ends: the short ones end first, and by
-    themselves would bias the result. For those of other programs see `read_match`. The last point is the match's
-    result. Artists carry a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises ValueRepairError for a file
-    that is not a match's, or without a decided game.
+    Games of `vr match` are in the order of their numbers, not of their ends: the short games end first, and alone
+    would bias the result. For games of other programs see `read_match`. The last point is the match's result. Artists
+    have a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises ValueRepairError for a file without a match or
+    without a decided game.
     """
     standing, course = course_of(path)
     first, second = (for_figure(name) for name in standing.names)
@@ -57,7 +57,7 @@ def drawing(path: str) -> Drawing:
 def course_of(path: str) -> tuple[Standing, list[Course]]:
     """The standing after all games of a match's PGN, and the course to it: a point for each pair, and the end.
 
-    After the first `_POINTS` games of a long match about as many more points follow, not one for each pair.
+    After the first `_POINTS` games of a long match it has about `_POINTS` more points, not one for each pair.
     """
     names, games, _ = read_match(path)
     standing = Standing(names)
@@ -76,7 +76,7 @@ def course_of(path: str) -> tuple[Standing, list[Course]]:
 
 
 def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
-    """The line and its bands. Infinite bounds (all won, all lost) end at the edge; infinite values are left out."""
+    """Draws line and bands. Infinite bounds (all won, all lost) end at the edge; infinite values have no point."""
     x = [point.games for point in course]
     bottom, top = _edges(course)
     for k, (level, opacity) in enumerate(_LEVELS):

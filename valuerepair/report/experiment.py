@@ -27,7 +27,7 @@ from valuerepair.text import formatted, table_lines
 TABLE = "table.csv"
 PLOT = "plot.png"
 Row = Mapping[str, Any]
-# Games of a setting run side by side, so that the results before the last one ends are biased to short games.
+# Games of a setting run in parallel, so that the results before the last one ends are biased to short games.
 UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
 _LOOKS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
           ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
@@ -41,7 +41,7 @@ _REPEATS = (("repeats_20", style.SKY, "to 20 plies"), ("repeats_whole", style.BL
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """The `rows` of an experiment, one for each setting or match, and what `vr experiment` says of them."""
+    """The `rows` of an experiment, one for each setting or match, and the `text` of `vr experiment` on them."""
 
     rows: Sequence[Row]
     text: Sequence[str]
@@ -56,7 +56,7 @@ class ExperimentTable:
 
 
 def selfplay_lines(rows: Sequence[Row]) -> list[str]:
-    """The table of self-play, a line for each setting; intervals at 0.95."""
+    """The table of self-play, one line per setting; intervals at 0.95."""
     cells: list[Sequence[object]] = []
     for row in rows:
         if not row["games"]:
@@ -78,8 +78,8 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         score = f"+{row['wins']:,} -{row['losses']:,} ={row['draws']:,}"
         points = "-" if row["points"] is None else f"{100 * row['points']:.1f} %"
-        verdicts = [(row[f"elo_{round(100 * at)}_verdict"], at) for at in LEVELS]
-        words = ", ".join(f"{verdict} {at:.2f}" for verdict, at in verdicts if verdict != NOT_SHOWN) or NOT_SHOWN
+        verdicts = [(row[f"elo_{round(100 * level)}_verdict"], level) for level in LEVELS]
+        words = ", ".join(f"{verdict} {level:.2f}" for verdict, level in verdicts if verdict != NOT_SHOWN) or NOT_SHOWN
         if 0 < row["games"] < FEWEST:
             words = "too few games"
         cells.append((_marked(row), row["games"], score, points, elo_words(_elo(row, 95)), words))
@@ -129,9 +129,9 @@ def drawing(path: str) -> Drawing:
 def draw(rows: Sequence[Row]) -> Figure:
     """Self-play: W/D/L by each varied parameter, and repeated games; matches: Elo of the first side.
 
-    Artists carry the gid of their line: ``White wins``, ``draws``, ``Black wins``. Bars are intervals at 0.95.
+    Artists have the gid of their line: ``White wins``, ``draws``, ``Black wins``. Bars are intervals at 0.95.
     """
-    matches, played = ([row for row in rows if (row["kind"] == "match") is of] for of in (True, False))
+    matches, played = ([row for row in rows if (row["kind"] == "match") is is_match] for is_match in (True, False))
     kinds = list(dict.fromkeys(row["kind"] for row in played))
     panels = max(len(kinds) + bool(played) + bool(matches), 1)
     with style.house_style():
@@ -139,7 +139,7 @@ def draw(rows: Sequence[Row]) -> Figure:
         figure = Figure(figsize=(5.75 * across, 4.3 * -(-panels // across)), dpi=style.DPI, layout="constrained")
         axes = list(figure.subplots(-(-panels // across), across, squeeze=False).ravel())
         for kind in kinds:
-            # The setting without contempt and temperature is one: it has a place on every axis.
+            # The setting without contempt and temperature has a place on every axis.
             points = [(0.0 if row["kind"] != kind else row["value"], row) for row in played
                       if row["kind"] == kind or (row["plain"] and kind == "temperature")]  # fmt: skip
             points.sort(key=lambda point: math.inf if point[0] is None else point[0])
@@ -183,7 +183,7 @@ def _elo(row: Row, level: int) -> Estimate:
 
 
 def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: str) -> None:
-    """Shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
+    """Draws the shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
     counted = [(x, row, row["wins"] + row["draws"] + row["losses"]) for x, (_, row) in enumerate(points)]
     shown = [point for point in counted if point[2]]
     for place, (result, label, colour, marker) in enumerate(_LOOKS):
@@ -196,9 +196,9 @@ def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: 
         line = axes.errorbar([x for x, _, _ in shown], shares, margins, color=colour, marker=marker, ms=5, lw=1.2,
                              elinewidth=0.8, label=label, gid=label)  # fmt: skip
         # Side by side: results of equal share would hide one another.
-        aside = ScaledTranslation((place - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
+        shift = ScaledTranslation((place - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
         for artist in line.get_children():
-            artist.set_transform(artist.get_transform() + aside)
+            artist.set_transform(artist.get_transform() + shift)
     for x, row, _ in shown:
         ratio = formatted(row["ratio"], ".2f", "inf")
         axes.annotate(ratio, (x, 1.0), ha="center", va="bottom", fontsize=7.5)
@@ -215,7 +215,7 @@ def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: 
 
 
 def _draw_repeats(axes: Axes, rows: Sequence[Row]) -> None:
-    """Shares of games repeated to 20 plies after the book and completely, a row for each setting."""
+    """Draws the shares of games repeated to 20 plies after the book and completely, a row for each setting."""
     for offset, (key, colour, label) in enumerate(_REPEATS):
         places = [i + 0.38 * offset - 0.19 for i in range(len(rows))]
         axes.barh(places, [row[key] or 0.0 for row in rows], 0.36, color=colour, label=label, gid=key)
@@ -226,7 +226,7 @@ def _draw_repeats(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_matches(axes: Axes, rows: Sequence[Row]) -> None:
-    """Elo of the first side with intervals: thick at 0.90, thin at 0.99. A match that was all won has no point."""
+    """Draws Elo of the first side with intervals: thick at 0.90, thin at 0.99. A match of wins only has no point."""
     axes.axvline(0, color=style.GREY, lw=0.8)
     shown = [row for row in rows if row["games"] > row["undecided"]]
     for i, row in enumerate(shown):

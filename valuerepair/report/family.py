@@ -30,7 +30,7 @@ class Leaf:
     `level` is the depth in the tree (root: 0), `after` the parent's index in the list of leaves (root: -1). `distance`
     is in plies; for children it is the rank of the policy's move. `later`: the position comes after its parent in the
     game. `move` (SAN) leads to this position, or, if it comes before its parent, was played in it. Values are from the
-    side to move, None if missing. `disagreement` is net Q - deep Q, with net Q calibrated if the question says so.
+    side to move, None if missing. `disagreement` is net Q - deep Q, with net Q calibrated if the question asks for it.
     """
 
     position_id: int
@@ -58,7 +58,7 @@ class Leaf:
 
 
 def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
-    """The family of a position for the question's net and oracle, in the order of the tree; empty if it has none.
+    """The family of a position for the question's net and oracle, in the order of the tree; empty without a family.
 
     Raises ValueRepairError if this net and oracle have scored no position.
     """
@@ -154,11 +154,11 @@ def _mark(member: Member, disagreement: float | None, threshold: float) -> Mark:
 
 def _move(parent: Member, member: Member) -> tuple[bool, str]:
     """`Leaf.later` and `Leaf.move` of a position."""
-    same, ours, theirs = parent.start_fen == member.start_fen, member.moves, parent.moves
-    if same and len(ours) > len(theirs) and ours[: len(theirs)] == theirs:
-        return True, _san(parent.fen, ours[len(theirs) :])
-    if same and ours == theirs[: len(ours)]:
-        return False, _san(member.fen, theirs[len(ours) : len(ours) + 1])
+    same_start, moves, parent_moves = parent.start_fen == member.start_fen, member.moves, parent.moves
+    if same_start and len(moves) > len(parent_moves) and moves[: len(parent_moves)] == parent_moves:
+        return True, _san(parent.fen, moves[len(parent_moves) :])
+    if same_start and moves == parent_moves[: len(moves)]:
+        return False, _san(member.fen, parent_moves[len(moves) : len(moves) + 1])
     # The store has the position with another history.
     return member.step != "parent", ""
 
@@ -192,8 +192,8 @@ _LEGEND: Mapping[Mark, str] = {
 }  # fmt: skip
 
 
-def lines(leaves: Sequence[Leaf], here: int, threshold: float, *, unicode: bool = True) -> list[str]:
-    """The tree as text for a terminal, with a mark at the position `here`."""
+def lines(leaves: Sequence[Leaf], position_id: int, threshold: float, *, unicode: bool = True) -> list[str]:
+    """The tree as text for a terminal, with a mark at the position `position_id`."""
     if not leaves:
         return ["family    none: vr expand reached nothing from it"]
     candidates = sum(leaf.candidate for leaf in leaves)
@@ -208,14 +208,14 @@ def lines(leaves: Sequence[Leaf], here: int, threshold: float, *, unicode: bool 
         f"candidates at {threshold:g}: {candidates:,}, {inferred:,} of them by inferred values",
     ]
     for text, leaf in zip(left_parts, leaves, strict=True):
-        end = "  <- this one" if leaf.position_id == here else ""
+        end = "  <- this one" if leaf.position_id == position_id else ""
         shown.append(f"{text:<{width}}  {leaf.position_id:>7}  {_values(leaf)}{end}".rstrip())
     present = {leaf.mark for leaf in leaves}
     return [*shown, "  ".join(f"{marks[mark]} {words}" for mark, words in _LEGEND.items() if mark in present)]
 
 
 def way(leaf: Leaf) -> str:
-    """How a position was reached, in words."""
+    """The way in which a position was reached, in words."""
     if leaf.step is None:
         return "root"
     plies = "1 ply" if leaf.distance == 1 else f"{leaf.distance} plies"
@@ -229,8 +229,8 @@ def way(leaf: Leaf) -> str:
 
 def _values(leaf: Leaf) -> str:
     net, deep = ("   ?  " if q is None else f"{q:+.3f}" for q in (leaf.net_q, leaf.deep_q))
-    off = "" if leaf.disagreement is None else f"  {leaf.disagreement:+.3f}"
-    return f"net {net}  deep {deep}{off}"
+    disagreement = "" if leaf.disagreement is None else f"  {leaf.disagreement:+.3f}"
+    return f"net {net}  deep {deep}{disagreement}"
 
 
 def _stems(leaves: Sequence[Leaf], unicode: bool) -> Iterator[str]:
@@ -252,7 +252,7 @@ _OF_LEAF = ("position_id", "parent_id", "step", "distance", "round", "move", "fe
 COLUMNS = (*_OF_LEAF, "candidate", "inferred", "mark")
 
 
-def told(leaves: Sequence[Leaf]) -> list[dict[str, Any]]:
+def leaf_rows(leaves: Sequence[Leaf]) -> list[dict[str, Any]]:
     """JSON-able: for each position a dict with the keys `COLUMNS`."""
     return [{name: getattr(leaf, name) for name in COLUMNS} for leaf in leaves]
 
@@ -263,8 +263,8 @@ _GAME = 0
 
 
 class TreePlace(NamedTuple):
-    """Where a position is drawn: horizontally in plies from the root, vertically in lanes. `after` is the index of the
-    position from which a stroke is drawn to this one (-1: none).
+    """The place of a drawn position: horizontally in plies from the root, vertically in lanes. `after` is the index of
+    the position from which a stroke leads to this one (-1: no stroke).
 
     The game lies in lane 0. A line continues in the lane of its parent or has its own; each child has its own lane.
     """
@@ -275,21 +275,21 @@ class TreePlace(NamedTuple):
 
 
 def places(leaves: Sequence[Leaf]) -> list[TreePlace]:
-    """The places of a family's positions, in the order of `leaves`; no two are the same."""
+    """The places of a family's positions, in the order of `leaves`; all differ."""
     drawn = [TreePlace(0, _GAME, -1)] * len(leaves)
     taken = {(0, _GAME)}
     # Nearer to the root first: positions of the first round get the lanes next to it.
     for parent in sorted(range(len(leaves)), key=lambda i: (leaves[i].level, i)):
         for branch in _branches(leaves, parent):
-            here = drawn[parent]
-            plies = [here.ply + _ply_offset(leaves[i]) for i in branch]
-            lane = _lane(leaves[branch[0]].step, here, plies, taken)
+            origin = drawn[parent]
+            plies = [origin.ply + _ply_offset(leaves[i]) for i in branch]
+            lane = _lane(leaves[branch[0]].step, origin, plies, taken)
             after = parent
             for i, ply in zip(branch, plies, strict=True):
                 drawn[i] = TreePlace(ply, lane, after)
                 after = i
-            # A line takes its lane all the way; in the game's lane only positions take a place.
-            first = here.ply + (1 if plies[-1] > here.ply else -1)
+            # A line takes its lane from end to end; in the game's lane only positions take a place.
+            first = origin.ply + (1 if plies[-1] > origin.ply else -1)
             stretch = range(min(first, plies[-1]), max(first, plies[-1]) + 1)
             taken |= {(ply, lane) for ply in (plies if lane == _GAME else stretch)}
     return drawn
@@ -326,17 +326,17 @@ def _ply_offset(leaf: Leaf) -> int:
     return _plies(leaf) if leaf.later else -_plies(leaf)
 
 
-def _lane(step: str | None, here: TreePlace, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
-    """The nearest lane that is free all the way: above the game for lines, below it for children; their own branches go
-    further out."""
-    first = here.ply + (1 if plies[-1] > here.ply else -1)
-    if step in ("parent", "game") and not any((ply, here.lane) in taken for ply in plies):
-        return here.lane
+def _lane(step: str | None, parent: TreePlace, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
+    """The nearest lane that is free from end to end: above the game for lines, below it for children; their own
+    branches go further out."""
+    first = parent.ply + (1 if plies[-1] > parent.ply else -1)
+    if step in ("parent", "game") and not any((ply, parent.lane) in taken for ply in plies):
+        return parent.lane
     low, high = min(first, plies[-1]), max(first, plies[-1])
-    away = -1 if here.lane < 0 or (here.lane == _GAME and step == "line") else 1
-    own = [0] if step == "line" and here.lane != _GAME else []
-    for lane in (here.lane + away * off for off in chain(own, count(1))):
-        ends = {(ply, lane) for ply in range(low - 1, high + 2)} - {(here.ply, here.lane)}
+    away = -1 if parent.lane < 0 or (parent.lane == _GAME and step == "line") else 1
+    own = [0] if step == "line" and parent.lane != _GAME else []
+    for lane in (parent.lane + away * offset for offset in chain(own, count(1))):
+        ends = {(ply, lane) for ply in range(low - 1, high + 2)} - {(parent.ply, parent.lane)}
         if lane != _GAME and not ends & taken:
             return lane
     raise AssertionError("there is always a lane further out")

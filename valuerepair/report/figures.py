@@ -74,10 +74,10 @@ def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> F
     """The figure of a kind (one of `KINDS`) of an open store, or of the store, PGN or folder at a path.
 
     Options, those of `PlotKind.options`: `threshold` (default 0.55) in Q, `net`, `oracle`, `alpha` (centipawns) and
-    `q_from` as in `Store.frame`, `weighted` (default True): rows that a screening ladder searched for many stand for
-    as many. Figures are drawn without pyplot; a notebook shows them, ``figure.savefig`` or `style.save` keeps them.
-    Raises UsageError for a kind that is none, an option that the kind does not take, or a value out of range;
-    ValueRepairError for a source without what the kind shows.
+    `q_from` as in `Store.frame`, `weighted` (default True): a row that a screening ladder searched for several
+    positions counts for all of them. Figures are drawn without pyplot; a notebook shows them, ``figure.savefig`` or
+    `style.save` saves them. Raises UsageError for an unknown kind, an option that the kind does not take, or a value
+    out of range; ValueRepairError for a source without the data of the kind.
     """
     return drawing(kind, source, **options).figure
 

@@ -26,7 +26,7 @@ from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
-_TABLE_RECALL = 0.95  # the curve, which is all that is drawn of the table, does not depend on it
+_TABLE_RECALL = 0.95  # any recall: only the curve of the table is drawn, which does not depend on it
 
 
 def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
@@ -34,8 +34,8 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
 
     The curve is cross-validated on positions that were searched at all rungs and in full (`screening.fit.curve`), for
     several wanted recalls; its intervals are Wilson's, by the number of candidates. The diamond shows the store's own
-    runs; audited cuts give their recall. Artists carry a gid: ``curve``, ``curve-intervals``, ``runs``,
-    ``runs-interval``, ``brute-force``. Raises ValueRepairError if nothing was screened, or too little to fit.
+    runs, with their recall from audited cuts. Artists have a gid: ``curve``, ``curve-intervals``, ``runs``,
+    ``runs-interval``, ``brute-force``. Raises ValueRepairError if no or too few positions were screened.
     """
     table = screen_table(store, question, _TABLE_RECALL)
     frame = store.frame(question, text=False)
@@ -48,9 +48,9 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
         axes.plot(1, 1, "s", color=style.GREY, ms=6, gid="brute-force", label="all in full", clip_on=False)
         runs_text = ""
         if runs is not None and runs["saving"] and runs["recall"] is not None:
-            share, kept = 1 / runs["saving"], runs["recall"]
-            axes.vlines(share, runs["recall_low"], runs["recall_high"], style.VERMILLION, lw=0.9, gid="runs-interval")
-            axes.plot(share, kept, "D", color=style.VERMILLION, ms=6, gid="runs", label="the store's runs, by audits")
+            x, y = 1 / runs["saving"], runs["recall"]
+            axes.vlines(x, runs["recall_low"], runs["recall_high"], style.VERMILLION, lw=0.9, gid="runs-interval")
+            axes.plot(x, y, "D", color=style.VERMILLION, ms=6, gid="runs", label="the store's runs, by audits")
             runs_text = f"; runs: 1/{runs['saving']:.1f} of the nodes, {runs['recall_said']}"
         axes.set_xscale("log")
         ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
@@ -60,8 +60,8 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
         axes.set(xlabel="nodes, as a share of searching all in full", ylabel="recall of candidates")
         figure.legend(loc="outside lower center", ncols=3)  # intervals may be anywhere in the axes
         screen = table.screen
-        at = f"candidates at {question.threshold:g}"
-        words = f"{screen.positions:,} positions searched in full, {screen.positives:,} {at}"
+        at_threshold = f"candidates at {question.threshold:g}"
+        words = f"{screen.positions:,} positions searched in full, {screen.positives:,} {at_threshold}"
         style.title(axes, "Recall against cost", made_from(frame), f"{words}; numbers: recall wanted")
     return Drawing(figure, f"{words}{runs_text}")
 
@@ -78,7 +78,7 @@ def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
 
 
 def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str, CurvePoint]]:
-    """The labels of points, their wanted recalls; points whose labels would overlap share one that is a range.
+    """The labels of points, their wanted recalls; points with overlapping labels share a label with a range.
 
     `height` is the span of the vertical axis; the horizontal one is logarithmic and ends at 1.
     """
@@ -103,9 +103,9 @@ def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str
 def survival(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions still on the ladder after the cut at each rung: candidates and other positions.
 
-    Only positions with a known disagreement count, by weight (`intervals.audit_weights`).
-    Positions that were searched before there was a ladder are left out. Bars are 95 % intervals. Artists carry a gid:
-    ``candidates``, ``others``, and ``candidates-intervals``. Raises ValueRepairError if no ladder was in use.
+    Only positions with a known disagreement count, by weight (`intervals.audit_weights`); those searched before the
+    first ladder are left out. Bars are 95 % intervals. Artists have a gid: ``candidates``, ``others``, and
+    ``candidates-intervals``. Raises ValueRepairError if no ladder was in use.
     """
     frame = store.frame(question, text=False)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
@@ -120,7 +120,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
     cut_at = np.array([math.inf if (c := cuts[i]) is None else c for i in ids[on_ladder].tolist()])
     candidates = is_candidate(rows.disagreement[on_ladder], question.threshold)
     weight, game = rows.weight[on_ladder], rows.game[on_ladder]
-    # Rungs that cut no position count as well; in stores of earlier versions there are cuts at 0 nodes.
+    # Rungs that cut no position count as well; stores of earlier versions have cuts at 0 nodes.
     rungs = sorted({*stored_rungs(store.connection, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
     with style.house_style():
         figure, axes = style.new_figure(7.2, 4.9)
@@ -133,14 +133,14 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
                 _draw_survival(
                     axes, survivors(cut_at[members], weight[members], game[members], rungs), colour, marker, gid, label
                 )
-        shown = ["all", *("before\nany search" if rung == 0 else f"{rung:,}" for rung in rungs)]
-        axes.set_xticks(range(len(shown)), shown)
+        labels = ["all", *("before\nany search" if rung == 0 else f"{rung:,}" for rung in rungs)]
+        axes.set_xticks(range(len(labels)), labels)
         style.in_percent(axes.yaxis)
         by = ", by weight" if rows.weighted else ""
         axes.set(ylim=(0, 1.05), xlabel="after the cut at this many nodes", ylabel=f"still on the ladder{by}")
         axes.legend(loc="lower left")
-        at = f"candidates at {question.threshold:g}"
-        words = f"{len(candidates):,} positions of known outcome, {int(candidates.sum()):,} {at}"
+        at_threshold = f"candidates at {question.threshold:g}"
+        words = f"{len(candidates):,} positions of known outcome, {int(candidates.sum()):,} {at_threshold}"
         style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; lines: 95 % intervals")
     return Drawing(figure, words)
 
@@ -148,7 +148,7 @@ def survival(store: Store, question: Question, by_weight: bool = True) -> Drawin
 def survivors(cut_at: Floats, weight: Floats, game: Ids, rungs: Sequence[int]) -> list[Rate]:
     """The share of positions on the ladder before the first and after each of the `rungs`, by weight.
 
-    `cut_at` [n] are the nodes of the rung that cut, or would have cut, each position; infinity if no rung did.
+    `cut_at` [n] are the nodes of the rung that cut, or would have cut, each position; infinity without a cut.
     """
     stays: list[Flags] = [np.ones(len(cut_at), np.bool_), *(cut_at > rung for rung in rungs)]
     return [weighted(on_ladder, weight, game) for on_ladder in stays]
@@ -159,7 +159,7 @@ def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, 
     offset = 0.04 if gid == "others" else -0.04  # so that neither interval covers the other
     # The first share, all positions, has no interval.
     low, high = [rate.low for rate in rates[1:]], [rate.high for rate in rates[1:]]
-    axes.vlines([at + offset for at in x[1:]], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
+    axes.vlines([place + offset for place in x[1:]], low, high, colour, lw=0.9, gid=f"{gid}-intervals")
     axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)
 
 
@@ -170,7 +170,7 @@ RECALLS = (0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
 class ScreenTable:
     """A ladder fitted to the present store, and its cross-validated curve.
 
-    `stored` is when the ladder in the store was fitted, None without one.
+    `stored` is the time at which the ladder in the store was fitted, None without one.
     """
 
     screen: Screen

@@ -1,4 +1,4 @@
-"""The lowess line of a plot, of weighted rows, too."""
+"""The lowess line of a plot, also of weighted rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _COPIES, _MOST_COPIES = 200_000, 1_000_000
 def lowess_line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats] | None:
     """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on `LOWESS_PLACES` places of x's range.
 
-    `weights` [n] are the numbers of rows that each stands for: the fit is that of repeated rows (`copied`), so that a
-    neighbourhood holds a share of the weight and not of the rows. Local fits are `LOWESS_STEP` apart (statsmodels'
-    `delta`), which makes a million points a matter of seconds. None with fewer than `LOWESS_MIN_POSITIONS` rows of
-    positive weight, or if x hardly varies.
+    `weights` [n] are the numbers of rows that each row stands for: the fit is that of repeated rows (`copied`), so that
+    a neighbourhood holds a share of the weight and not of the rows. Local fits are `LOWESS_STEP` apart (statsmodels'
+    `delta`), so that a million points take seconds. None with fewer than `LOWESS_MIN_POSITIONS` rows of positive
+    weight, or if x hardly varies.
     """
     x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
     if len(x) < LOWESS_MIN_POSITIONS or np.ptp(x) < LOWESS_STEP:
@@ -36,8 +36,8 @@ def lowess_line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats] 
         rows = np.repeat(np.arange(len(x)), copied(weights[order]))
         x, y = x[rows], y[rows]
     places, first, alike = np.unique(x, return_index=True, return_counts=True)
-    # One value may be a large share of all (0 in dead draws). A neighbourhood that it fills has no width, and in one
-    # that it nearly fills, few others decide the slope; so a neighbourhood holds at least twice as many rows.
+    # One value may be a large share of all (0 in dead draws). A neighbourhood of this value alone has no width, and
+    # with few other rows these decide the slope; so a neighbourhood holds at least twice as many rows.
     fraction = float(np.clip(2 * alike.max() / len(x), LOWESS_FRACTION, 1.0))
     fitted = _fit(x, y, fraction)
     return None if fitted is None else (grid, np.interp(grid, places, fitted[first]))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPage:
-    """What a page has: `positions` with a disagreement, `shown` of them, `candidates` among all at the `threshold`.
+    """The content of a page: `positions` with a disagreement, `shown` of them, `candidates` of all at the `threshold`.
 
     `size` is in bytes.
     """
@@ -45,7 +45,7 @@ class WrittenPage:
     size: int
 
     def lines(self) -> list[str]:
-        """All of it on a line, for a terminal."""
+        """The content on a line, for a terminal."""
         return [
             f"{self.path}: {self.positions:,} positions, {self.shown:,} of them one by one, "
             f"{self.candidates:,} candidates at {self.threshold:g}; {self.size / 1e6:.1f} MB"
@@ -64,8 +64,8 @@ def write(
     """Writes the report on the scores of the question's net and oracle as one HTML file.
 
     It shows at most about `points` positions one by one (`page_content.choose`); figures are of all. `on_step` is
-    called with the name of each step before it. Raises UsageError for too few points, ValueRepairError if nothing is
-    scored, OSError if the folder cannot be written.
+    called with the name of each step before it. Raises UsageError for too few points, ValueRepairError without scored
+    positions, OSError if the folder cannot be written.
     """
     question = question or Question()
     threshold, q_from = question.threshold, question.q_from
@@ -77,28 +77,28 @@ def write(
             calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
             reached = ("step",) if question.expanded != "no" else ()
             frame = store.frame(question, only=(*OF_ALL, *calibrated, *reached))
-            every = frame[~np.isnan(frame["disagreement"])]
+            scored = frame[~np.isnan(frame["disagreement"])]
             if frame.empty and question.expanded == "no":
                 raise ValueRepairError(
                     "nothing to report: no position of a game is scored; --expanded searched takes in the others"
                 )
-            if every.empty:
+            if scored.empty:
                 other = "wdl" if q_from == "cp" else "auto"
                 raise ValueRepairError(
                     f"nothing to report: none of the {len(frame):,} positions has a deep score from {q_from}; "
                     f"try --alpha {other}"
                 )
-            shown = choose(every, threshold, points, seed)
+            shown = choose(scored, threshold, points, seed)
             on_step("positions")
-            rows = with_texts(store, every.iloc[shown.rows])
-            content = content_of(store, every, shown, rows, threshold, on_step)
+            rows = with_texts(store, scored.iloc[shown.rows])
+            content = content_of(store, scored, shown, rows, threshold, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
-    candidates = int(is_candidate(every["disagreement"], threshold).sum())
-    return WrittenPage(os.fspath(path), len(every), len(shown.rows), candidates, threshold, size)
+    candidates = int(is_candidate(scored["disagreement"], threshold).sum())
+    return WrittenPage(os.fspath(path), len(scored), len(shown.rows), candidates, threshold, size)
 
 
-# In the order of their imports: each uses only those before it.
+# In the order of their imports: each module uses only those before it.
 MODULES = (
     *("guard", "data", "rates", "lowess", "filters", "board", "san", "words", "charts", "scatter", "book", "family"),
     *("detail", "list", "summary", "main"),
@@ -112,7 +112,7 @@ _POLICY = (
 
 
 def document(content: Content) -> bytes:
-    """The HTML file. All modules are one script, as a single file cannot import others; so their names are unique.
+    """The HTML file. All modules are one script, as a single file cannot import others; so names are unique in it.
 
     Its policy allows style in elements, which the plotting library needs; text from archives never becomes style.
     """
@@ -126,7 +126,7 @@ def document(content: Content) -> bytes:
         "numbers": _pack(content.numbers),
         "script": script,
     }
-    # One pass, so that inserted text is not replaced in turn.
+    # One pass, so that inserted text is not replaced again.
     body = re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], template_part("report.html"))
     policy = _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}")
     return page_frame("valuerepair report", body, policy, "style.css").encode()
@@ -144,7 +144,7 @@ def plotly_script() -> str:
 
 
 def _pack(content: bytes) -> str:
-    """Base64 of gzip, which needs no escapes in HTML; without a time, so that equal pages are equal files."""
+    """Base64 of gzip, which needs no escapes in HTML; without a time stamp, so that equal pages are equal files."""
     return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 
-# The page has the families of this many candidates, the worst ones.
+# The page has the families of at most this many candidates, the worst ones.
 FAMILIES = 1_000
 _GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
 _REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
@@ -60,13 +60,13 @@ class Content:
 
 def content_of(
     store: Store,
-    every: pd.DataFrame,
+    scored: pd.DataFrame,
     shown: ShownRows,
     rows: PageRows,
     threshold: float,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Content:
-    """The content of a page on the scored positions `every`, which shows their rows `shown`, read as `rows`.
+    """The content of a page on the positions `scored`, which shows their rows `shown`, read as `rows`.
 
     `on_step` is called with the name of each step before it.
     """
@@ -74,9 +74,9 @@ def content_of(
     frame = rows.frame
     labels, looks = labelled.labels_of(store, frame), evidence(store, frame)
     on_step("figures")
-    figures = figures_of(store, every, frame, labels, threshold)
+    figures = figures_of(store, scored, frame, labels, threshold)
     on_step("lowess")
-    line = _lowess(every)
+    line = _lowess(scored)
     on_step("books")
     entries = entries_of(rows, threshold)
     on_step("packing")
@@ -104,7 +104,7 @@ def content_of(
     return Content(
         {
             "words": words,
-            # Nearly all histories begin at the same FEN, so a column of numbers and a list.
+            # Nearly all histories begin at the same FEN, hence a column of numbers and a list.
             "starts": columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in frame["start_fen"]]),
             "layout": columns.layout,
             **_of_books(rows, entries),
@@ -114,7 +114,7 @@ def content_of(
             "lowess": line,
             "figures": figures,
             "layout_of_games": _FIELDS,
-            "families": families_of(store, every.attrs, frame, threshold),
+            "families": families_of(store, scored.attrs, frame, threshold),
         },
         columns.content,
     )
@@ -127,15 +127,15 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
     (`family.places`), mark (an index into `marks`), the way it was reached, FEN, net Q, deep Q, disagreement.
     """
     pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
-    found: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
+    content: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
     if not families.any_reached(store, *pair):
-        return found
+        return content
     size = rows["disagreement"].abs().to_numpy(np.float64)
     worst = [i for i in np.argsort(-size, kind="stable")[:FAMILIES].tolist() if is_candidate(float(size[i]), threshold)]
-    found["roots"] = families.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
+    content["roots"] = families.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
     question = Question.answered_by(attrs, threshold)
-    for root, leaves in trees(store, pair, sorted(set(found["roots"].values())), question).items():
-        found["trees"][root] = [
+    for root, leaves in trees(store, pair, sorted(set(content["roots"].values())), question).items():
+        content["trees"][root] = [
             [
                 leaf.position_id,
                 *place,
@@ -148,14 +148,14 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
             ]
             for place, leaf in zip(places(leaves), leaves, strict=True)
         ]
-    return found
+    return content
 
 
 def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
     """[n] bit i is set where a row has the label `NAMES[i]`."""
-    found, bits = labelled.masks(labels), np.zeros(len(labels), np.uint32)
+    by_label, bits = labelled.masks(labels), np.zeros(len(labels), np.uint32)
     for i, name in enumerate(NAMES):
-        bits |= found[name].astype(np.uint32) << np.uint32(i)
+        bits |= by_label[name].astype(np.uint32) << np.uint32(i)
     return bits
 
 
@@ -195,10 +195,10 @@ def _add_moves(columns: Columns, rows: PageRows) -> None:
     columns.add_lines("pv", rows.frame["pv"].tolist())
 
 
-def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
-    """The line of all positions; if there are too many, of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
-    judged = "calibrated_q" if "calibrated_q" in every else "net_q"
-    x, y, weights = (every[name].to_numpy(np.float64) for name in ("deep_q", judged, "weight"))
+def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:
+    """The line of all positions; of too many, the line of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
+    judged = "calibrated_q" if "calibrated_q" in scored else "net_q"
+    x, y, weights = (scored[name].to_numpy(np.float64) for name in ("deep_q", judged, "weight"))
     if len(x) > _LOWESS_ROWS:
         order = np.argsort(x, kind="stable")
         copies = copies_by_weight(weights[order] * (_LOWESS_ROWS / weights.sum()), 1, 0.5)
@@ -209,28 +209,28 @@ def _lowess(every: pd.DataFrame) -> list[list[float]] | None:
 
 
 def figures_of(
-    store: Store, every: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame, threshold: float
+    store: Store, scored: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame, threshold: float
 ) -> dict[str, Any]:
     """The output of `vr stats` for the frame's net and oracle: ``stats`` as with ``--json``, ``lines`` as text.
 
-    `rows`, with `labels`, are the shown rows of `every`, which mostly include all candidates.
+    `rows`, with `labels`, are the shown rows of `scored`, which mostly include all candidates.
     """
-    attrs = every.attrs
+    attrs = scored.attrs
     question = Question.answered_by(attrs, threshold)
     figures = store_figures(store, question)
     figures["scored"]["alpha"] = dict(attrs["alpha"])  # with its origin; the question's number alone would be "given"
     figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
     size = rows["disagreement"].abs().to_numpy(np.float64)
     candidates = is_candidate(size, threshold).sum()
-    if candidates == is_candidate(every["disagreement"], threshold).sum():
+    if candidates == is_candidate(scored["disagreement"], threshold).sum():
         worst = np.argsort(-size, kind="stable")[:candidates]
-        known = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
+        sections = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
     else:
-        known = stats.sections(store, store.candidates(question), threshold)
+        sections = stats.sections(store, store.candidates(question), threshold)
     return {
-        "stats": {**figures, **known, "store": PurePath(store.path).name},
+        "stats": {**figures, **sections, "store": PurePath(store.path).name},
         "headline": stats.headline(figures),
-        "lines": [*statistics_lines({**figures, "store": PurePath(store.path).name}), *stats.section_lines(known)],
+        "lines": [*statistics_lines({**figures, "store": PurePath(store.path).name}), *stats.section_lines(sections)],
         "sources": _sources(store),
     }
 
@@ -294,7 +294,7 @@ class Columns:
 
 
 def moves_column(moves: Sequence[str | None]) -> NDArray[np.uint16]:
-    """[n] single UCI moves as numbers, 0 for none (a1a1, which is no move)."""
+    """[n] single UCI moves as numbers, 0 without a move (a1a1, which is no move)."""
     return np.array([encode_move(move) if move else 0 for move in moves], np.uint16)
 
 
@@ -306,8 +306,8 @@ WEIGHT_STEPS = 10_000  # books give weights with four decimals
 class BookEntries(NamedTuple):
     """The parts of book entries of n positions that the page cannot compute: their FENs as books write them, and more.
 
-    `weights` are in steps of 1 / `WEIGHT_STEPS`. `playable` says whether lc0 would play on from here; books have only
-    such positions. `movetexts`, by row, is the text after the tags in PGN if that is more than a FEN.
+    `weights` are in steps of 1 / `WEIGHT_STEPS`. `playable`: lc0 would play on from here; books have only playable
+    positions. `movetexts`, by row, is the text after the tags in PGN if it is more than a FEN.
     """
 
     fens: list[str]
@@ -338,7 +338,7 @@ def entries_of(rows: PageRows, threshold: float) -> BookEntries:
 
 
 def game_tags(game: Mapping[str, Any]) -> str:
-    """The tags that all positions of a game (of `PageRows.games`) begin with."""
+    """The first tags, which all positions of a game (of `PageRows.games`) share."""
     values: dict[Hashable, Any] = {"net_q": np.nan, "deep_q": np.nan, "disagreement": np.nan, "book_weight": 0.0}
     row: dict[Hashable, Any] = {"game": game["number"], **values, "plies_before": 0, "parent_of": ""}
     tags = pgn_tags(row | dict(game))
@@ -348,29 +348,29 @@ def game_tags(game: Mapping[str, Any]) -> str:
 def game_operand(game: Mapping[str, Any]) -> str:
     """The beginning of the operand of the EPD operation ``id`` for all positions of a game."""
     name = f"{PurePath(str(game['source'])).name}#{game['number']}"
-    # It is cut to an operand's length already here; the page cuts the complete operand in the same way.
+    # This cuts it to an operand's length; the page cuts the complete operand in the same way.
     return epd_entry(STARTPOS_FEN, {"id": name}).partition(' id "')[2].removesuffix('";')
 
 
-@lru_cache(65_536)  # players and events come again and again
+@lru_cache(65_536)  # players and events recur
 def _tag(name: str, text: str) -> str:
     return f'[{name} "{tag_value(text)}"]\n'
 
 
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
-    """The text after the tags, by row; written in the order of moves, so that common beginnings are replayed once."""
+    """The text after the tags, by row; in the order of moves, so that common beginnings are replayed once."""
     worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
     columns = [frame[name].tolist() for name in ("start_fen", "moves", "fen")]
-    writer, found = LineWriter(), {}
+    writer, movetexts = LineWriter(), {}
     for start_fen, moves, fen, i in sorted((*(column[i] for column in columns), i) for i in worst):
         line = writer.line(start_fen, moves.split(), fen)
         if line.sans:
-            found[i] = pgn_entry(line, {})
-    return found
+            movetexts[i] = pgn_entry(line, {})
+    return movetexts
 
 
 DEFAULT_POINTS = 100_000
-# The largest disagreements are always shown, however many candidates there are.
+# The largest disagreements are always shown, whatever the number of candidates.
 WORST = 1_000
 # If candidates alone would fill the page, this share of it is left to the rest, as rates need both.
 REST_SHARE = 0.2
@@ -382,8 +382,8 @@ STRATA = ("worst", "candidates", "rest")
 class ShownRows:
     """Rows [n] of the frame, ascending, with the stratum [n] of each (an index into `STRATA`).
 
-    `shown` counts the page's rows by stratum, `of` those of the whole store. A row of the stratum stands for ``of /
-    shown`` rows, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
+    `shown` counts the page's rows by stratum, `of` the store's. A row of the stratum stands for ``of / shown`` rows,
+    the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
     """
 
     rows: NDArray[np.int64]
@@ -393,7 +393,7 @@ class ShownRows:
 
     @property
     def factors(self) -> tuple[float, float, float]:
-        """How many rows each shown row of a stratum stands for; 1 where the stratum has none."""
+        """The number of rows that each shown row of a stratum stands for; 1 for an empty stratum."""
         worst, candidates, rest = (of / shown if shown else 1.0 for shown, of in zip(self.shown, self.of, strict=True))
         return worst, candidates, rest
 
@@ -405,9 +405,9 @@ class ShownRows:
 def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> ShownRows:
     """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
 
-    If there are too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it
-    is left to the rest. Samples are drawn without replacement, each row with the same chance. The `WORST` are shown
-    even beyond `limit`.
+    Of too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it is for the
+    rest. Samples are drawn without replacement, each row with the same chance. The `WORST` are shown even beyond
+    `limit`.
     """
     size = np.abs(frame["disagreement"].to_numpy(np.float64))
     wrong = is_candidate(size, threshold)
@@ -416,7 +416,7 @@ def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, s
     worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
     others = np.setdiff1d(candidates, worst)
     room = max(limit - len(worst), 0)
-    # At least one of each stratum that is not empty: otherwise no row would stand for its rows.
+    # At least one row of each stratum that is not empty: otherwise no row would stand for the stratum.
     for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit), 1))
     strata = (worst, _sample(others, max(room - for_rest, 1), dice), _sample(rest, for_rest, dice))
     rows = np.concatenate(strata)
@@ -430,7 +430,7 @@ def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> N
     return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
 
 
-# Columns that are read of all positions; calibrated_q and step, too, if the question needs them.
+# The columns read for all positions; also calibrated_q and step, if the question needs them.
 OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
 _WORDS = {
     "fen": "p.fen",
@@ -470,7 +470,7 @@ class PageRows(NamedTuple):
 def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
     """Reads all columns for the rows of a frame with the columns `OF_ALL`, ascending by position.
 
-    Texts are read for these rows only: those of a million positions would take gigabytes.
+    It reads texts for these rows only: the texts of a million positions would take gigabytes.
     """
     net = frame.attrs["net"]
     pair = {

@@ -31,19 +31,19 @@ _LINES = (
 def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, of all and of each sign.
 
-    Bands are 95 % intervals (`intervals.weighted`); on the logarithmic scale a rate of 0 has no point. Artists carry a
+    Bands are 95 % intervals (`intervals.weighted`); on the logarithmic scale a rate of 0 has no point. Artists have a
     gid: ``all``, ``optimistic``, ``pessimistic``, with ``-interval`` for their bands, and ``threshold``.
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
-    off = rows.disagreement
-    rate_at_threshold = rows.rate(is_candidate(off, question.threshold))
+    disagreement = rows.disagreement
+    rate_at_threshold = rows.rate(is_candidate(disagreement, question.threshold))
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.2)
-        end = max(question.threshold, 0.5)  # beyond the largest disagreement there is nothing to see
-        of_sign = (np.ones(len(off), np.bool_), off > 0, off < 0)
+        end = max(question.threshold, 0.5)  # beyond the largest disagreement the plot would be empty
+        of_sign = (np.ones(len(disagreement), np.bool_), disagreement > 0, disagreement < 0)
         for (gid, label, colour, marker), members in zip(_LINES, of_sign, strict=True):
-            rates = [rows.rate(is_candidate(off, threshold) & members) for threshold in THRESHOLDS]
+            rates = [rows.rate(is_candidate(disagreement, threshold) & members) for threshold in THRESHOLDS]
             points = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
             end = max([end, *(t for t, _ in points)])
             _draw_curve(axes, points, colour, marker, gid, label)
@@ -52,9 +52,9 @@ def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Dr
         style.in_percent(axes.yaxis)
         axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
         axes.legend(loc="upper right")
-        at = f"at {question.threshold:g}: {rate_at_threshold.percent}"
-        style.title(axes, "Rate of candidates by threshold", made_from(frame), f"{len(off):,} positions; {at}")
-    return Drawing(figure, f"{len(off):,} positions; {at}; {scale(frame)}")
+        words = f"{len(disagreement):,} positions; at {question.threshold:g}: {rate_at_threshold.percent}"
+        style.title(axes, "Rate of candidates by threshold", made_from(frame), words)
+    return Drawing(figure, f"{words}; {scale(frame)}")
 
 
 def _draw_curve(
@@ -96,23 +96,22 @@ def by_men(store: Store, question: Question, by_weight: bool = True) -> Drawing:
 def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Share of the candidates that have each label, see docs/methods/judges.md, "Labels"; artists as in `_bars`.
 
-    The kinds of blindness are shares of the candidates whose priors are known. Raises ValueRepairError if there are no
-    candidates.
+    The kinds of blindness are shares of the candidates with known priors. Raises ValueRepairError without candidates.
     """
     from valuerepair.report.stats import label_figures
 
-    # Only candidates have labels, so only they are read with texts.
+    # Only candidates have labels, so it reads texts only for them.
     frame = store.candidates(question)
     if not len(frame):
         raise ValueRepairError(
             f"{store.path}: no candidate at {question.threshold:g}; give a lower --threshold, or mine more (vr mine)"
         )
-    found = label_figures(store, frame if by_weight else frame.drop(columns="weight"), question.threshold)
-    rates = [(row["label"], Rate.of_figures(row)) for row in found["rates"] if row["count"]]
+    figures = label_figures(store, frame if by_weight else frame.drop(columns="weight"), question.threshold)
+    rates = [(row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]]
     by = " by weight" if by_weight and (frame["weight"] != 1).any() else ""
     words = f"{len(frame):,} candidates with |net Q − deep Q| ≥ {question.threshold:g}"
-    if found["with_priors"] < len(frame):
-        words += f"; priors known of {found['with_priors']:,} (vr stats --labels)"
+    if figures["with_priors"] < len(frame):
+        words += f"; priors known of {figures['with_priors']:,} (vr stats --labels)"
     return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{by}")
 
 
@@ -121,14 +120,14 @@ def _of_groups(
 ) -> Drawing:
     """A bar for the rate of each group that has rows, and a line for the rate of all positions."""
     rows = scored(frame, by_weight=by_weight)
-    off = is_candidate(rows.disagreement, question.threshold)
+    candidates = is_candidate(rows.disagreement, question.threshold)
     rates = []
     for name, members in groups:
         inside = members[rows.rows]
-        if (rate := weighted(off[inside], rows.weight[inside], rows.game[inside])).total:
+        if (rate := weighted(candidates[inside], rows.weight[inside], rows.game[inside])).total:
             rates.append((name, rate))
-    overall = rows.rate(off)
-    words = f"{len(off):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {overall.percent}, dashed"
+    overall = rows.rate(candidates)
+    words = f"{len(candidates):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {overall.percent}, dashed"
     return _bars(frame, rates, title, words, f"candidates, share of {_of(rows)}", overall)
 
 

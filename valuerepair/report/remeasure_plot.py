@@ -17,7 +17,7 @@ from valuerepair.report.scatter import point_of
 if TYPE_CHECKING:
     from valuerepair.intervals import Interval
 
-# Category -> colour, marker; in the order in which they are drawn.
+# Category -> colour, marker; in the order of drawing.
 _LOOKS = {
     "right both": (style.GREY, "o"),
     "still wrong": (style.BLUE, "s"),
@@ -28,28 +28,28 @@ _ROW_HEIGHT = 5.6
 _WIDTH = 11.5
 
 
-def draw(found: Remeasured) -> Figure:
+def draw(remeasured: Remeasured) -> Figure:
     """A row for each comparison: left every position, right the differences of candidate shares by label.
 
     Left: the second net's disagreement (y) against the first's (x), both net Q less deep Q from the side to move;
-    positions on the diagonal did not change. Artists carry a gid: ``right-both``, ``still-wrong``, ``repaired``,
+    positions on the diagonal did not change. Artists have a gid: ``right-both``, ``still-wrong``, ``repaired``,
     ``newly-wrong``, numbered from the second row on. Right: second less first in percentage points of all positions,
     with the paired 95 % intervals, in the order of the table; left of 0 is a repair. Its second line is the difference
     after both nets were recalibrated.
     """
-    rows = len(found.comparisons)
+    rows = len(remeasured.comparisons)
     with style.house_style():
         figure = Figure(figsize=(_WIDTH, _ROW_HEIGHT * rows), dpi=style.DPI, layout="constrained")
         axes = figure.subplots(rows, 2, squeeze=False, width_ratios=[1, 1.05])
-        for i, comparison in enumerate(found.comparisons):
+        for i, comparison in enumerate(remeasured.comparisons):
             suffix = f"-{i + 1}" if i else ""
-            _draw_positions(axes[i, 0], found, comparison, i + 1, suffix)
+            _draw_positions(axes[i, 0], remeasured, comparison, i + 1, suffix)
             _draw_changes(axes[i, 1], comparison, suffix)
     return figure
 
 
-def _draw_positions(axes: Axes, found: Remeasured, pair: Comparison, second: int, suffix: str) -> None:
-    scores, threshold = found.scores, found.threshold
+def _draw_positions(axes: Axes, remeasured: Remeasured, pair: Comparison, second: int, suffix: str) -> None:
+    scores, threshold = remeasured.scores, remeasured.threshold
     x, y = scores.disagreement[0], scores.disagreement[second]
     limit = max(1.05, threshold * 1.2, 1.05 * float(np.abs(scores.disagreement[[0, second]]).max()))
     axes.fill_between([-threshold, threshold], -threshold, threshold, color=style.PALE, lw=0, gid=f"band{suffix}")
@@ -79,23 +79,23 @@ def _draw_positions(axes: Axes, found: Remeasured, pair: Comparison, second: int
     axes.set_xlabel(f"net Q − deep Q, {pair.first}")
     axes.set_ylabel(f"net Q − deep Q, {pair.second}")
     axes.legend(loc="upper left", handletextpad=0.3)
-    style.title(axes, f"{pair.second} against {pair.first}", *_words(found))
+    style.title(axes, f"{pair.second} against {pair.first}", *_words(remeasured))
 
 
 def categories(scores: ComparedScores, threshold: float, second: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """[n] indices into `CATEGORIES`, of net `second` against net 0."""
+    """[n] indices into `CATEGORIES`, for net `second` against net 0."""
     wrong = is_candidate(scores.disagreement[[0, second]], threshold)
     return np.asarray(2 * wrong[0] + wrong[1], np.int64)
 
 
-def _words(found: Remeasured) -> list[str]:
-    by_alpha = found.q_from == "cp" and found.alpha.origin != values.OWN_Q
-    scale = f"alpha {found.alpha.value:.0f} for all nets" if by_alpha else found.alpha.source(found.q_from)
-    screened = ", weighted" if found.scores.weighted else ""
-    held = "" if found.part is None else f" held out ({found.part})"
+def _words(result: Remeasured) -> list[str]:
+    by_alpha = result.q_from == "cp" and result.alpha.origin != values.OWN_Q
+    scale = f"alpha {result.alpha.value:.0f} for all nets" if by_alpha else result.alpha.source(result.q_from)
+    screened = ", weighted" if result.scores.weighted else ""
+    part = "" if result.part is None else f" held out ({result.part})"
     return [
-        f"{found.oracle} · {scale}",
-        f"{found.positions:,} positions{held}{screened}; candidates: |net Q − deep Q| ≥ {found.threshold:g}",
+        f"{result.oracle} · {scale}",
+        f"{result.positions:,} positions{part}{screened}; candidates: |net Q − deep Q| ≥ {result.threshold:g}",
     ]
 
 
@@ -119,7 +119,7 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
 
 
 def _verdict(interval: Interval) -> tuple[str, str]:
-    """Colour and marker: fewer for sure, more for sure, or neither."""
+    """Colour and marker: certainly fewer, certainly more, or neither."""
     if not interval.clear:
         return style.INK, "o"
     return (style.GREEN, "v") if interval.high < 0 else (style.VERMILLION, "^")

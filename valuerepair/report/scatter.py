@@ -42,13 +42,13 @@ def draw(
     attrs for the subtitle. The line and the rate of candidates are weighted; if not `weighted`, or without the column,
     each row counts as one.
 
-    For a frame of calibrated Q, y is calibrated. With its `calibration` y is the net's own Q, and there is the curve
-    with its interval: the expected deep Q (x) of each net Q (y). The band then follows the curve, and candidates are
-    those beyond scale; the curve that a game's own positions are judged by may differ a little.
+    For a frame of calibrated Q, y is calibrated. With its `calibration` y is the net's own Q, and the plot has the
+    curve with its interval: the expected deep Q (x) of each net Q (y). The band then follows the curve, and candidates
+    are those beyond scale; the curve that judges a game's own positions may differ a little.
 
     Raises UsageError for a threshold outside (0, 2], ValueRepairError if no row has a score.
 
-    Artists carry a gid: ``positions``, ``optimistic``, ``pessimistic``, ``lowess``, ``diagonal``, ``band``,
+    Artists have a gid: ``positions``, ``optimistic``, ``pessimistic``, ``lowess``, ``diagonal``, ``band``,
     ``calibration``, ``calibration-interval``.
     """
     check_threshold(threshold)
@@ -72,20 +72,20 @@ def draw(
 
 
 def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """`draw` of a store."""
+    """`draw` for a store."""
     frame = store.frame(question, text=False)
     curve = _calibration(store, question)
     figure, counts = draw(frame, question.threshold, weighted=by_weight, calibration=curve)
-    return Drawing(figure, said(frame, counts.positions, counts.candidates, question.threshold))
+    return Drawing(figure, summary(frame, counts.positions, counts.candidates, question.threshold))
 
 
-def said(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
+def summary(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
     """One line on a plot of all positions."""
     return f"{positions:,} positions, {candidates:,} candidates at {threshold:g}; {scale(frame)}"
 
 
 def draw_line(axes: Axes, rows: Scored, y: Floats, label: str, colour: str = style.INK) -> None:
-    """The lowess line of `y` [n] over deep Q, if there are enough positions."""
+    """Draws the lowess line of `y` [n] over deep Q, if there are enough positions."""
     line = lowess_line(rows.deep, y, rows.weight)
     if line is not None:
         words = label + (", weighted" if rows.weighted else "")
@@ -97,12 +97,12 @@ def _calibration(store: Store, question: Question) -> Calibration | None:
 
 
 def _mirrored(values: Floats, others: Floats) -> Floats:
-    """[2 n - 1] an odd curve at -q ... q, from `values` [n] at 0 ... q and those of the other bound, `others` [n]."""
+    """[2 n - 1] an odd curve at -q ... q, from `values` [n] at 0 ... q and `others` [n] of the other bound."""
     return np.concatenate([-others[:0:-1], values])
 
 
 def draw_curve(axes: Axes, calibration: Calibration) -> None:
-    """The expected deep Q (x) of each net Q (y) within the calibration's reach, with its interval."""
+    """Draws the expected deep Q (x) of each net Q (y) within the calibration's reach, with its interval."""
     count = max(int(np.searchsorted(POINTS, calibration.reach, "right")), 2)
     q = _mirrored(POINTS[:count], POINTS[:count])
     curve, low, high = (values[:count] for values in (calibration.curve, calibration.low, calibration.high))
@@ -112,7 +112,7 @@ def draw_curve(axes: Axes, calibration: Calibration) -> None:
 
 
 def label_axes(axes: Axes, frame: pd.DataFrame, *, own: bool = False) -> None:
-    """Net Q over deep Q: limits, ticks, names; net Q is the net's `own` or, if the frame has it, calibrated."""
+    """Labels axes of net Q over deep Q: limits, ticks, names; net Q is the net's `own` or the frame's, calibrated."""
     net, oracle = names(frame)
     axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
     axes.set_xticks(np.linspace(-1, 1, 5))
@@ -123,13 +123,13 @@ def label_axes(axes: Axes, frame: pd.DataFrame, *, own: bool = False) -> None:
 
 
 def point_of(positions: int) -> tuple[float, float]:
-    """Marker size in points and opacity: smaller and paler the more there are."""
+    """Marker size in points and opacity: smaller and paler for more positions."""
     crowd = np.log10(max(positions, 100)) - 2  # 0 for a hundred, 4 for a million
     return float(max(4.0 - 0.7 * crowd, 1.2)), float(np.clip(0.7 - 0.15 * crowd, 0.08, 0.7))
 
 
 def draw_points(axes: Axes, x: Floats, y: Floats, above: Flags, below: Flags) -> None:
-    """All positions in grey, and over them the candidates, `above` and `below` the band."""
+    """Draws all positions in grey, and over them the candidates, `above` and `below` the band."""
     size, opacity = point_of(len(y))
     # Rasterised: no viewer opens a file of a million points as vectors.
     shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
@@ -144,7 +144,7 @@ def draw_points(axes: Axes, x: Floats, y: Floats, above: Flags, below: Flags) ->
 
 
 def _draw_ground(axes: Axes, threshold: float, calibration: Calibration | None) -> None:
-    """The ground below the points: the band of agreement and the diagonal."""
+    """Draws the ground below the points: the band of agreement and the diagonal."""
     ends = np.array([-1.0, 1.0])
     shape: dict[str, Any] = {"color": style.PALE, "lw": 0, "gid": "band", "label": f"within ±{threshold:g}"}
     if calibration is None:
@@ -169,8 +169,8 @@ _CELLS = 44  # hexagons across
 def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Positions that each hexagon stands for, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
-    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``, or so far from the calibration, which is drawn with
-    its interval where the question is for calibrated Q. Artists carry a gid: ``density``, ``lowess``, ``diagonal``,
+    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``; for a question for calibrated Q, the threshold beside
+    the calibration, which is drawn with its interval. Artists have a gid: ``density``, ``lowess``, ``diagonal``,
     ``above``, ``below``, ``calibration``, ``calibration-interval``.
     """
     frame = store.frame(question, text=False)
@@ -202,29 +202,29 @@ def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
             axes.legend(handles=lines, loc="upper left")
         style.title(axes, "Net Q against deep Q: density", made_from(frame), counted(rows, question.threshold))
     candidates = int(is_candidate(rows.disagreement, question.threshold).sum())
-    return Drawing(figure, said(frame, len(rows.net), candidates, question.threshold))
+    return Drawing(figure, summary(frame, len(rows.net), candidates, question.threshold))
 
 
 def residuals(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Net Q - deep Q (y) against deep Q (x), side to move, with the lowess line: the net's bias at each deep Q.
 
-    The line is that of `scatter` less the diagonal. Artists carry a gid: ``positions``, ``optimistic``,
+    The line is that of `scatter` less the diagonal. Artists have a gid: ``positions``, ``optimistic``,
     ``pessimistic``, ``lowess``, ``zero``, ``band``.
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
-    off, threshold = rows.disagreement, question.threshold
-    wrong = is_candidate(off, threshold)
-    above, below = wrong & (off > 0), wrong & (off < 0)
+    disagreement, threshold = rows.disagreement, question.threshold
+    wrong = is_candidate(disagreement, threshold)
+    above, below = wrong & (disagreement > 0), wrong & (disagreement < 0)
     net, oracle = names(frame)
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.4)
         axes.axhspan(-threshold, threshold, color=style.PALE, lw=0, gid="band", label=f"within ±{threshold:g}")
         axes.axhline(0, color=style.GREY, lw=0.8, ls="--", gid="zero")
-        draw_points(axes, rows.deep, off, above, below)
-        draw_line(axes, rows, off, "lowess")
+        draw_points(axes, rows.deep, disagreement, above, below)
+        draw_line(axes, rows, disagreement, "lowess")
         axes.set(xlim=(-1.04, 1.04), xlabel=f"deep Q, side to move ({oracle})", ylabel=f"net Q − deep Q ({net})")
         axes.margins(y=0.05)
         figure.legend(loc="outside lower center", ncols=4, handletextpad=0.4, columnspacing=1.2)
         style.title(axes, "Disagreement against deep Q", made_from(frame), counted(rows, threshold))
-    return Drawing(figure, said(frame, len(off), int(above.sum() + below.sum()), threshold))
+    return Drawing(figure, summary(frame, len(disagreement), int(above.sum() + below.sum()), threshold))

@@ -159,20 +159,20 @@ def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence
 
 
 def _line(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], moves: Sequence[str]) -> Iterator[int]:
-    """The nodes along a line of moves, as far as the tree has them."""
-    at = 0
+    """The nodes along a line of moves, while the tree has them."""
+    node = 0
     for move in moves:
-        child = next((i for i in below[at] if nodes[i].move == move), None)
+        child = next((i for i in below[node] if nodes[i].move == move), None)
         if child is None:
             return
-        yield (at := child)
+        yield (node := child)
 
 
 def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
-    """A note on the visits below a node whose children are not shown; empty without any."""
+    """A note on the visits below a node whose children are not shown; empty without such visits."""
     own = int(not nodes[node].forced and not math.isnan(nodes[node].net_q))
     hidden = nodes[node].visits - own - sum(nodes[i].visits for i in children)
-    # Visits of a proven node, except for the root, end in it and not below it.
+    # Visits of a proven node, except the root, end in it and not below it.
     if hidden <= 0 or (nodes[node].kind != "open" and node > 0):
         return ""
     return f'<p class="rest">and {quantity(hidden, "visit")} to positions with few</p>\n'

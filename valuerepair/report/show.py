@@ -37,7 +37,7 @@ _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "s
 
 @dataclass(frozen=True)
 class ShownPosition:
-    """All that a store has of a position: `facts` (those of `describe`), and its `family`, None if not asked for."""
+    """All that a store has of a position: `facts` (those of `describe`), and its `family`, None if not requested."""
 
     facts: dict[str, Any]
     family: list[Leaf] | None = None
@@ -45,23 +45,23 @@ class ShownPosition:
     def lines(self, *, colours: bool = False) -> list[str]:
         """The board, with the best moves' squares in colour by escape sequences, the facts, and the family's tree.
 
-        Characters that standard output cannot encode are replaced.
+        Replaces characters that standard output cannot encode.
         """
         below, net, deep = self._white_below, self._best("net"), self._best("deep")
         unicode = can_show("♔♚·")
         board = board_lines(self.facts["fen"], white_below=below, colours=colours, unicode=unicode, net=net, deep=deep)
         text = [*board, "", *shown_lines(self.facts)]
         if self.family is not None:
-            here, threshold = self.facts["position_id"], self.facts["threshold"]
-            text += ["", *family.lines(self.family, here, threshold, unicode=can_show("├●◐"))]
+            position_id, threshold = self.facts["position_id"], self.facts["threshold"]
+            text += ["", *family.lines(self.family, position_id, threshold, unicode=can_show("├●◐"))]
         return [encodable(line) for line in text]
 
     def as_json(self) -> dict[str, Any]:
         """The facts, JSON-able, and ``family``: a dict for each of its positions."""
-        return self.facts | ({} if self.family is None else {"family": family.told(self.family)})
+        return self.facts | ({} if self.family is None else {"family": family.leaf_rows(self.family)})
 
     def write_svg(self, path: str | os.PathLike[str]) -> None:
-        """Writes the board as SVG, with arrows for the moves of net and search and the move played."""
+        """Writes the board as SVG, with arrows for the moves of net and search and the played move."""
         played = (self.facts["origin"]["played"] or {}).get("uci")
         net, deep = self._best("net"), self._best("deep")
         drawn = single(self.facts["fen"], played=played, net=net, deep=deep, white_below=self._white_below)
@@ -72,9 +72,9 @@ class ShownPosition:
     def _white_below(self) -> bool:
         return bool(self.facts["side"] == "w")
 
-    def _best(self, who: str) -> str | None:
+    def _best(self, source: str) -> str | None:
         """The best move of net or search (UCI)."""
-        move: Mapping[str, str] = (self.facts[who] or {}).get("best") or {}
+        move: Mapping[str, str] = (self.facts[source] or {}).get("best") or {}
         return move.get("uci")
 
 
@@ -83,9 +83,9 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
 
     A FEN stands for the position with its board key: clocks do not matter. Values are from the side to move. Keys:
     those of the position; `net`, `deep`, `verdict`, `games`, `reached` (by vr expand): dicts, or None; `without_deep`:
-    why there is no deep value; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a
-    candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`; `origin`: the game.
-    A move is ``{"uci": .., "san": ..}``.
+    the reason for a missing deep value; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of
+    a candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`; `origin`: the
+    game. A move is ``{"uci": .., "san": ..}``.
 
     Raises UsageError for an illegal position, ValueRepairError for one that the store does not have.
     """
@@ -103,20 +103,20 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     both = row["net_q"] is not None and row["deep_q"] is not None
     calibrated = _calibrated(store, row, question) if both else {}
     row |= calibrated
-    off = row.get("calibrated_q", row["net_q"]) - row["deep_q"] if both else None
-    candidate = off is not None and is_candidate(off, question.threshold)
+    disagreement = row.get("calibrated_q", row["net_q"]) - row["deep_q"] if both else None
+    candidate = disagreement is not None and is_candidate(disagreement, question.threshold)
     return {
         **{name: row[name] for name in _FACTS},
         "net": _net_of(store, net_id, row, board),
         "deep": _deep_of(store, oracle_id, row, board),
         "without_deep": _without_deep(row) if net_id and row["nodes"] is None else None,
         **calibrated,
-        "disagreement": off,
+        "disagreement": disagreement,
         "threshold": question.threshold,
         "candidate": candidate,
         **(
-            _of_frame(store, row, net_id, oracle_id, alpha, question, off, candidate)
-            if alpha is not None and off is not None
+            _of_frame(store, row, net_id, oracle_id, alpha, question, disagreement, candidate)
+            if alpha is not None and disagreement is not None
             else _NONE
         ),
         "weight": row["weight"],
@@ -133,7 +133,7 @@ _NONE: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict":
 
 
 def _pick(store: Store, question: Question) -> tuple[int, int]:
-    """The numbers of net and oracle; 0 if nothing is scored yet and the question names neither."""
+    """The numbers of net and oracle; 0 if no position is scored yet and the question names neither."""
     try:
         return store.pick(question.net, question.oracle)
     except ValueRepairError:
@@ -147,8 +147,8 @@ def _calibrated(store: Store, row: dict[str, Any], question: Question) -> dict[s
     if question.calibration == "none":
         return {}
     used = store.calibration(question)
-    found = calibrated_of(store.connection, used.calibration, [row["position_id"]], [row["net_q"]])
-    return {"calibrated_q": float(found[0])}
+    calibrated = calibrated_of(store.connection, used.calibration, [row["position_id"]], [row["net_q"]])
+    return {"calibrated_q": float(calibrated[0])}
 
 
 def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
@@ -163,8 +163,8 @@ def _net_of(store: Store, net_id: int, row: dict[str, Any], board: chess.Board) 
     name, sha256 = store.connection.execute(query, (net_id,)).fetchone()
     wdl = None if row["net_w"] is None else [row["net_w"], row["net_d"], row["net_l"]]
     best = _move(board, row["net_best"])
-    found = {"name": name, "sha256": sha256, "q": row["net_q"], "wdl": wdl, "best": best}
-    return found | {"best_p": row["net_best_p"], "entropy": row["net_entropy"]}
+    facts = {"name": name, "sha256": sha256, "q": row["net_q"], "wdl": wdl, "best": best}
+    return facts | {"best_p": row["net_best_p"], "entropy": row["net_entropy"]}
 
 
 def _deep_of(store: Store, oracle_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
@@ -173,32 +173,32 @@ def _deep_of(store: Store, oracle_id: int, row: dict[str, Any], board: chess.Boa
     query = "SELECT label, digest FROM oracles WHERE id = ?"
     label, digest = store.connection.execute(query, (oracle_id,)).fetchone()
     wdl = None if row["deep_w"] is None else [row["deep_w"], row["deep_d"], row["deep_l"]]
-    found = {"oracle": label, "digest": digest, "q": row["deep_q"], "cp": row["cp"], "mate": row["mate"], "wdl": wdl}
-    found |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
-    found |= {name: row[name] for name in ("nodes", "depth", "time_ms")}
-    return found | {"inferred": row["stage"] == INFERRED}
+    facts = {"oracle": label, "digest": digest, "q": row["deep_q"], "cp": row["cp"], "mate": row["mate"], "wdl": wdl}
+    facts |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
+    facts |= {name: row[name] for name in ("nodes", "depth", "time_ms")}
+    return facts | {"inferred": row["stage"] == INFERRED}
 
 
 def _without_deep(row: dict[str, Any]) -> str:
-    """Why there is no deep value."""
+    """The reason for a missing deep value."""
     if row["failure"] is not None:
         return f"the search failed: {row['failure']}"
     if row["cut_at"] is not None:
-        at = f"at {row['cut_at']:,} nodes" if row["cut_at"] else "before any search"
+        rung = f"at {row['cut_at']:,} nodes" if row["cut_at"] else "before any search"
         chance = f", with a chance of {100 * row['chance']:.2f} % of a candidate" if row["chance"] is not None else ""
-        return f"cut by the screening ladder {at}{chance}"
+        return f"cut by the screening ladder {rung}{chance}"
     return "not searched"
 
 
 def _reached_of(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The position from which `vr expand` reached it; None if it was sampled, before or after that."""
+    """The position from which `vr expand` reached it; None if it was also sampled, before or after."""
     if row["root_id"] is None or row["stage"] == FULL:
         return None
     return {name: row[name] for name in ("root_id", "parent_id", "step", "distance")}
 
 
 def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
-    """A move as UCI and SAN; None without one, or for an illegal one."""
+    """A move as UCI and SAN; None without a move, or for an illegal one."""
     move = next((move for move in board.legal_moves if move.uci() == uci), None)
     return {"uci": move.uci(), "san": board.san(move)} if move is not None else None
 
@@ -222,7 +222,7 @@ def _of_frame(
     oracle_id: int,
     alpha: values.Alpha,
     question: Question,
-    off: float,
+    disagreement: float,
     candidate: bool,
 ) -> dict[str, Any]:
     """Labels, opening, priors and verdict, computed as for all candidates: from a frame with this one row."""
@@ -232,7 +232,7 @@ def _of_frame(
     from valuerepair.judge.verdict import evidence
 
     cells = {name: row.get(name) for name in (*COLUMNS, *(name for name in ("calibrated_q",) if name in row))}
-    cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": off}
+    cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": disagreement}
     numbers = ("cp", "mate", "net_w", "net_d", "net_l", "deep_w", "deep_d", "deep_l")
     cells |= {name: np.nan if row[name] is None else float(row[name]) for name in numbers}
     frame = pd.DataFrame(
@@ -250,9 +250,9 @@ def _of_frame(
     labels = labels_of(store, frame)
     label = labels.to_dict("records")[0]
     priors = {
-        who: {"p": label[f"{who}_move_p"], "rank": int(label[f"{who}_move_rank"])}
-        for who in ("oracle", "played")
-        if not math.isnan(label[f"{who}_move_p"])
+        chooser: {"p": label[f"{chooser}_move_p"], "rank": int(label[f"{chooser}_move_rank"])}
+        for chooser in ("oracle", "played")
+        if not math.isnan(label[f"{chooser}_move_p"])
     }
     return {
         "labels": sorted(names(labels)[0]) if candidate else [],
@@ -278,7 +278,7 @@ def _verdict_of(evidence: Any) -> dict[str, Any] | None:
 
 
 def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
-    """The games played from the position, and their results for its side to move; None without any."""
+    """The games played from the position, and their results for its side to move; None without games."""
     played = played_from(store, position_id)
     if not played:
         return None
@@ -297,30 +297,30 @@ def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
 _NAME = 60  # the most characters to show of a player or an event
 
 
-def shown_lines(shown: dict[str, Any]) -> list[str]:
-    """The facts of `describe`, one a line, without the board. Texts of headers and engines are safe to print."""
-    side = "White" if shown["side"] == "w" else "Black"
-    found = [
-        f"position {shown['position_id']}: {side} to move, ply {shown['ply']}, {shown['phase']}, {shown['pieces']} men",
-        shown["fen"],
+def shown_lines(facts: dict[str, Any]) -> list[str]:
+    """The facts of `describe`, one per line, without the board. Texts of headers and engines are safe to print."""
+    side = "White" if facts["side"] == "w" else "Black"
+    lines = [
+        f"position {facts['position_id']}: {side} to move, ply {facts['ply']}, {facts['phase']}, {facts['pieces']} men",
+        facts["fen"],
         "",
-        *_net_lines(shown),
-        *_deep_lines(shown),
-        *_disagreement(shown),
-        *_verdict_lines(shown),
-        *_labels(shown),
-        *_origin(shown),
-        *_game_lines(shown),
+        *_net_lines(facts),
+        *_deep_lines(facts),
+        *_disagreement(facts),
+        *_verdict_lines(facts),
+        *_labels(facts),
+        *_origin(facts),
+        *_game_lines(facts),
     ]
-    return [printable(line, 2000) for line in found]
+    return [printable(line, 2000) for line in lines]
 
 
 def _line(name: str, text: str) -> str:
     return f"{name:<9} {text}"
 
 
-def _net_lines(shown: dict[str, Any]) -> list[str]:
-    net = shown["net"]
+def _net_lines(facts: dict[str, Any]) -> list[str]:
+    net = facts["net"]
     if net is None:
         return [_line("net", "has not evaluated it")]
     words = [f"{printable(net['name'], _NAME)}: Q {net['q']:+.3f}"]
@@ -332,10 +332,10 @@ def _net_lines(shown: dict[str, Any]) -> list[str]:
     return [_line("net", ", ".join(words))]
 
 
-def _deep_lines(shown: dict[str, Any]) -> list[str]:
-    deep = shown["deep"]
+def _deep_lines(facts: dict[str, Any]) -> list[str]:
+    deep = facts["deep"]
     if deep is None:
-        return [_line("search", shown["without_deep"] or "has not looked at it")]
+        return [_line("search", facts["without_deep"] or "has not looked at it")]
     words = [f"{printable(deep['oracle'], _NAME)}: " + ("no Q" if deep["q"] is None else f"Q {deep['q']:+.3f}")]
     if deep["mate"] is not None:
         words.append(f"mate in {deep['mate']}" if deep["mate"] > 0 else f"mated in {-deep['mate']}")
@@ -344,7 +344,7 @@ def _deep_lines(shown: dict[str, Any]) -> list[str]:
     if deep["wdl"] is not None:
         words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(per_mille / 10 for per_mille in deep["wdl"])))
     if deep["best"] is not None:
-        prior = shown["priors"].get("oracle")
+        prior = facts["priors"].get("oracle")
         rank = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
         words.append(f"best {deep['best']['san']}{rank}")
     if deep["inferred"]:
@@ -354,39 +354,39 @@ def _deep_lines(shown: dict[str, Any]) -> list[str]:
     return [_line("search", ", ".join(words)), *([_line("line", deep["pv_san"])] if deep["pv_san"] else [])]
 
 
-def _disagreement(shown: dict[str, Any]) -> list[str]:
-    off = shown["disagreement"]
-    if off is None:
+def _disagreement(facts: dict[str, Any]) -> list[str]:
+    disagreement = facts["disagreement"]
+    if disagreement is None:
         return []
-    words = [f"{off:+.3f}, no candidate at {shown['threshold']:g}"]
-    if shown["candidate"]:
-        errs = "too optimistic" if off > 0 else "too pessimistic"
-        words = [f"{off:+.3f}, a candidate at {shown['threshold']:g}: the net is {errs}"]
-    a_mate = shown["deep"]["mate"] is not None
-    words.append("Q of a mate" if a_mate else Alpha(**shown["alpha"]).source(shown["q_from"]))
-    if "calibrated_q" in shown:
-        words.append(f"net Q calibrated: {shown['calibrated_q']:+.3f}")
-    weight = shown["weight"]
+    words = [f"{disagreement:+.3f}, no candidate at {facts['threshold']:g}"]
+    if facts["candidate"]:
+        errs = "too optimistic" if disagreement > 0 else "too pessimistic"
+        words = [f"{disagreement:+.3f}, a candidate at {facts['threshold']:g}: the net is {errs}"]
+    a_mate = facts["deep"]["mate"] is not None
+    words.append("Q of a mate" if a_mate else Alpha(**facts["alpha"]).source(facts["q_from"]))
+    if "calibrated_q" in facts:
+        words.append(f"net Q calibrated: {facts['calibrated_q']:+.3f}")
+    weight = facts["weight"]
     if weight != 1:
         words.append(f"stands for {weight:.3g} positions (screening)" if weight else "stands for none (screening)")
     return [_line("net-deep", "; ".join(words))]
 
 
-def _verdict_lines(shown: dict[str, Any]) -> list[str]:
-    found = shown["verdict"]
-    if found is None:
-        return [_line("confirmed", "not looked at again (vr confirm)")] if shown["candidate"] else []
-    q = "no Q" if found["q"] is None else f"Q {found['q']:+.3f}"
-    best = f", best {_san(shown['fen'], found['best'])}" if found["best"] else ""
-    second = printable(found["second"], _NAME)
-    return [_line("confirmed", f"{found['verdict']}, says {second}: {q}{best}, {found['nodes']:,} nodes")]
+def _verdict_lines(facts: dict[str, Any]) -> list[str]:
+    verdict = facts["verdict"]
+    if verdict is None:
+        return [_line("confirmed", "not looked at again (vr confirm)")] if facts["candidate"] else []
+    q = "no Q" if verdict["q"] is None else f"Q {verdict['q']:+.3f}"
+    best = f", best {_san(facts['fen'], verdict['best'])}" if verdict["best"] else ""
+    second = printable(verdict["second"], _NAME)
+    return [_line("confirmed", f"{verdict['verdict']}, says {second}: {q}{best}, {verdict['nodes']:,} nodes")]
 
 
-def _labels(shown: dict[str, Any]) -> list[str]:
+def _labels(facts: dict[str, Any]) -> list[str]:
     # Families and signatures are for selecting; a reader has the board and the opening's name.
-    words = [word for word in shown["labels"] if word.partition(":")[0] not in KINDS]
-    found = [_line("labels", ", ".join(words))] if words else []
-    return found + ([_line("opening", shown["opening"])] if shown["opening"] else [])
+    words = [word for word in facts["labels"] if word.partition(":")[0] not in KINDS]
+    lines = [_line("labels", ", ".join(words))] if words else []
+    return lines + ([_line("opening", facts["opening"])] if facts["opening"] else [])
 
 
 _BESIDE: dict[Kind, str] = {
@@ -396,23 +396,23 @@ _BESIDE: dict[Kind, str] = {
 }
 
 
-def _origin(shown: dict[str, Any]) -> list[str]:
-    origin = shown["origin"]
-    where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {shown['ply']}"
-    beside = [_line("reached", _BESIDE[shown["kind"]])] if shown["kind"] in _BESIDE else []
-    found = [*beside, *_reached_lines(shown["reached"]), _line("from", where)]
+def _origin(facts: dict[str, Any]) -> list[str]:
+    origin = facts["origin"]
+    where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {facts['ply']}"
+    beside = [_line("reached", _BESIDE[facts["kind"]])] if facts["kind"] in _BESIDE else []
+    lines = [*beside, *_reached_lines(facts["reached"]), _line("from", where)]
     white, black, event, date = (
         printable(origin[name] or "", _NAME).strip() for name in ("white", "black", "event", "date")
     )
     if white or black:
         rest = ", ".join(word for word in (event, date) if word and word not in ("?", "????.??.??"))
         result = f" {printable(origin['result'], 10)}" if origin["result"] else ""
-        found.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({rest})" if rest else "")))
+        lines.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({rest})" if rest else "")))
     if origin["played"] is not None:
-        prior = shown["priors"].get("played")
+        prior = facts["priors"].get("played")
         rank = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
-        found.append(_line("played", f"{_numbered(shown['fen'])}{origin['played']['san']}{rank}"))
-    return found
+        lines.append(_line("played", f"{_numbered(facts['fen'])}{origin['played']['san']}{rank}"))
+    return lines
 
 
 def _reached_lines(reached: dict[str, Any] | None) -> list[str]:
@@ -424,8 +424,8 @@ def _reached_lines(reached: dict[str, Any] | None) -> list[str]:
     return [_line("reached", f"by vr expand from position {reached['parent_id']}: {step}, {far}{root}")]
 
 
-def _game_lines(shown: dict[str, Any]) -> list[str]:
-    games = shown["games"]
+def _game_lines(facts: dict[str, Any]) -> list[str]:
+    games = facts["games"]
     if games is None:
         return []
     decided = f"+{games['wins']} -{games['losses']} ={games['draws']} for the side to move"
@@ -466,8 +466,8 @@ def board_lines(
 ) -> list[str]:
     """The board, eight ranks and the files' letters, White below or above.
 
-    With `colours` the squares are coloured by escape sequences, those of the moves `net` and `deep` (UCI) too. Without
-    `unicode` pieces are letters, White's upper case.
+    With `colours` escape sequences colour the squares, also those of the moves `net` and `deep` (UCI). Without
+    `unicode` pieces are letters, White's in upper case.
     """
     board = chess.Board(fen)
     marks = _marks(net, deep) if colours else {}

@@ -1,4 +1,4 @@
-"""The frame of every HTML page, and pages without a script, which load nothing and cannot run anything."""
+"""The frame of every HTML page, and pages without a script, which cannot load or run anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def template_part(name: str) -> str:
 
 
 def frame(title: str, body: str, policy: str, *sheets: str) -> str:
-    """A page of a title (text) and a body (HTML). `policy` limits what it may load, `sheets` are its style sheets."""
+    """A page of a title (text) and a body (HTML). `policy` is its content security policy, `sheets` are its styles."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

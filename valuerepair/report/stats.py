@@ -40,7 +40,7 @@ SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id =
                AND v.stage IN ('full', 'expanded'))
 """
 OF_KINDS = "SELECT kind, count(*) FROM positions WHERE kind IS NOT 'game' GROUP BY kind"
-# The game's key is read with its number: later it would take a second pass over the positions.
+# Reads the game's key with its number: reading it later would take a second pass over the positions.
 _COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", GAME_KEY)
 _OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -48,7 +48,7 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class StoreStats:
-    """What is in a store: `figures` (`store_figures` and `sections`, JSON-able), and what `vr stats` says of them."""
+    """The content of a store: `figures` (`store_figures` and `sections`, JSON-able), and the `text` of `vr stats`."""
 
     figures: dict[str, Any]
     text: Sequence[str]
@@ -58,7 +58,7 @@ class StoreStats:
         return list(self.text)
 
     def details(self) -> list[str]:
-        """How diverse the candidates are, as text; empty where nothing is scored."""
+        """The diversity of the candidates, as text; empty without scored positions."""
         return [] if self.figures["scored"] is None else diversity_lines(self.figures)
 
     def as_json(self) -> dict[str, Any]:
@@ -70,10 +70,10 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
     """Figures of a store, JSON-able.
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` (see `_scored`) is None while the
-    question's net and oracle have scored nothing. Its rates are fractions with their 95 % intervals
-    (`intervals.weighted`, by games), of positions of games, whatever `question.expanded` is; its `beside` has those of
-    each kind of position beside the games; `expanded` those of positions reached from candidates (`judge.families`),
-    None without any.
+    question's net and oracle have scored no position. Its rates are fractions with their 95 % intervals
+    (`intervals.weighted`, by games), of positions of games, whatever `question.expanded` is; its `beside` has the rates
+    of each kind of position beside the games; `expanded` those of positions reached from candidates
+    (`judge.families`), None without such positions.
     """
     with snapshot(store.connection):
         return _figures(store, question or Question())
@@ -114,84 +114,84 @@ def _runs(store: Store) -> list[dict[str, Any]]:
 
 def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Rates of candidates among the positions scored by one net and oracle, with the cost of the search; and the same
-    for those that were reached from candidates.
+    for positions reached from candidates.
 
-    Positions without a Q of the kind `question.q_from` count in `without_q` and nowhere else.
+    Positions without a Q of the kind `question.q_from` count only in `without_q`.
     """
-    found, attrs = table(store.connection, store.path, question, _COLUMNS)
-    positions, known = len(found["position_id"]), np.flatnonzero(~np.isnan(found["disagreement"]))
-    usable = found if len(known) == positions else {name: column[known] for name, column in found.items()}
-    off, weight, game = usable["disagreement"], usable["weight"], usable["game_id"]
-    size, threshold = np.abs(off), question.threshold
-    hits = is_candidate(off, threshold)
+    columns, attrs = table(store.connection, store.path, question, _COLUMNS)
+    positions, with_q = len(columns["position_id"]), np.flatnonzero(~np.isnan(columns["disagreement"]))
+    usable = columns if len(with_q) == positions else {name: column[with_q] for name, column in columns.items()}
+    disagreement, weight, game = usable["disagreement"], usable["weight"], usable["game_id"]
+    size, threshold = np.abs(disagreement), question.threshold
+    hits = is_candidate(disagreement, threshold)
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
-    seconds, nodes = float(found["time_ms"].sum()) / 1000, int(found["nodes"].sum())
+    seconds, nodes = float(columns["time_ms"].sum()) / 1000, int(columns["nodes"].sum())
     scale = store.training_scale(net_id, oracle_id, question)
     scored = {
         **attrs,
         "positions": positions,
-        "without_q": positions - len(known),
+        "without_q": positions - len(with_q),
         "failed": _failures(store, net_id, oracle_id, attrs["net"]["sha256"]),
         "threshold": threshold,
         "by_threshold": [
-            {"threshold": at, **_candidate_rate(is_candidate(off, at), weight, game)}
-            for at in sorted({*THRESHOLDS, threshold})
+            {"threshold": limit, **_candidate_rate(is_candidate(disagreement, limit), weight, game)}
+            for limit in sorted({*THRESHOLDS, threshold})
         ],
         "by_phase": _by("phase", PHASES, usable["phase_code"], hits, weight, game),
         "by_side": _by("side", ("w", "b"), usable["side_code"], hits, weight, game),
         "by_sign": [
-            {"sign": "optimistic", **_candidate_rate(hits & (off > 0), weight, game)},
-            {"sign": "pessimistic", **_candidate_rate(hits & (off < 0), weight, game)},
+            {"sign": "optimistic", **_candidate_rate(hits & (disagreement > 0), weight, game)},
+            {"sign": "pessimistic", **_candidate_rate(hits & (disagreement < 0), weight, game)},
         ],
         "beside": _beside(store, question),
         "beyond_scale": scale_figures(store, question),
         "two_scales": store.two_scales(net_id, oracle_id, question),
         "training_scale": None if scale is None else scale.figures(),
-        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(known) else None,
-        "screening": recall.figures(store, net_id, oracle_id, found, threshold),
+        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(with_q) else None,
+        "screening": recall.figures(store, net_id, oracle_id, columns, threshold),
         "nodes": nodes,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
     }
     pair = net_id, oracle_id
-    return scored, families.figures(store, pair, attrs["alpha"]["value"], question, found)
+    return scored, families.figures(store, pair, attrs["alpha"]["value"], question, columns)
 
 
 def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
-    """A row for each kind of position beside the games: its `positions`, and the candidates of those scored."""
+    """A row for each kind of position beside the games: its `positions`, and the candidates of the scored ones."""
     counts = dict(store.connection.execute(OF_KINDS).fetchall())
     present = [kind for kind in BESIDE if kind in counts]
-    if not present:  # spares reading all positions that were not drawn from games
+    if not present:  # avoids reading all positions beside the games
         return []
-    asked = replace(question, expanded="searched")
-    found, _ = table(store.connection, store.path, asked, (KIND, "disagreement", "game_id"))
+    all_kinds = replace(question, expanded="searched")
+    columns, _ = table(store.connection, store.path, all_kinds, (KIND, "disagreement", "game_id"))
     rows = []
     for kind in present:
-        of = (found[KIND] == kind) & ~np.isnan(found["disagreement"])
-        hits = is_candidate(found["disagreement"][of], question.threshold)
-        rate = _candidate_rate(hits, np.ones(len(hits)), found["game_id"][of])
+        members = (columns[KIND] == kind) & ~np.isnan(columns["disagreement"])
+        hits = is_candidate(columns["disagreement"][members], question.threshold)
+        rate = _candidate_rate(hits, np.ones(len(hits)), columns["game_id"][members])
         rows.append({"kind": kind, "positions": counts[kind], **rate})
     return rows
 
 
 def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
-    """How many candidates are left once net Q is on the oracle's scale, JSON-able; None if too little is scored.
+    """The candidates that remain with net Q on the oracle's scale, JSON-able; None with too few scores.
 
-    `left` is the share of the candidates by plain net Q that are candidates by calibrated Q too, with the interval that
-    games as clusters give; `new` are candidates by calibrated Q only. The other keys are `UsedCalibration.figures`.
+    `left` is the share of the candidates by plain net Q that are also candidates by calibrated Q, with an interval by
+    games as clusters; `new` are candidates by calibrated Q only. The other keys are `UsedCalibration.figures`.
     """
     try:
         used = store.calibration(question)
     except TooLittle:
         return None
-    found, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
-    net_q, deep_q, weight, game = (found[name] for name in _OF_SCALE)
-    left, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
-    return {**used.figures(), "left": {"count": left.count, "total": left.total, **left.figures()}, "new": new}
+    columns, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
+    net_q, deep_q, weight, game = (columns[name] for name in _OF_SCALE)
+    both, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
+    return {**used.figures(), "left": {"count": both.count, "total": both.total, **both.figures()}, "new": new}
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
-    """The number of positions on which this oracle failed, or this net, with any oracle."""
+    """The number of positions on which this oracle failed, or this net with any oracle."""
     of_oracle = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
     of_net = """
         SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
@@ -206,22 +206,22 @@ def _by(
 ) -> list[dict[str, Any]]:
     members = [np.flatnonzero(codes == code) for code, _ in enumerate(groups)]
     return [
-        {column: group, **_candidate_rate(hits[of], weight[of], game[of])}
-        for group, of in zip(groups, members, strict=True)
+        {column: group, **_candidate_rate(hits[rows], weight[rows], game[rows])}
+        for group, rows in zip(groups, members, strict=True)
     ]
 
 
 def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
-    """Weighted, so that a ladder's cuts bend nothing; `candidates` and `scored` count rows; see `Rate`."""
-    found = weighted(hits, weight, game)
-    return {"candidates": found.count, "scored": found.total, **found.figures(), "few_drawn": found.few_drawn}
+    """The weighted rate, which a ladder's cuts do not bias; `candidates` and `scored` count rows; see `Rate`."""
+    rate = weighted(hits, weight, game)
+    return {"candidates": rate.count, "scored": rate.total, **rate.figures(), "few_drawn": rate.few_drawn}
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
 
-# A share is given out of the first of these that makes it at least 5: 13 of 10,000 rather than 1 of 1,000.
-_SAID_OF = (1_000, 10_000, 100_000, 1_000_000)
-_FEWEST_SAID = 5
+# A share is given out of the first of these numbers that makes it at least 5: 13 of 10,000, not 1 of 1,000.
+_OUT_OF = (1_000, 10_000, 100_000, 1_000_000)
+_FEWEST = 5
 
 
 def headline(figures: dict[str, Any]) -> str:
@@ -237,24 +237,24 @@ def headline(figures: dict[str, Any]) -> str:
     (row,) = (row for row in scored["by_threshold"] if row["threshold"] == threshold)
     if row["rate"] is None:
         return ""
-    off = f"misjudged {'beyond scale ' if scored['calibration'] else ''}by {threshold:g} or more"
+    misjudged = f"misjudged {'beyond scale ' if scored['calibration'] else ''}by {threshold:g} or more"
     if not row["candidates"]:
-        most = _said_of(row["high"])
-        return f"No position of these games was found to be {off} (at most {row['high'] * most:,.0f} of {most:,})"
-    per = _said_of(row["rate"])
+        most = _out_of(row["high"])
+        return f"No position of these games was found to be {misjudged} (at most {row['high'] * most:,.0f} of {most:,})"
+    per = _out_of(row["rate"])
     count, low, high = (f"{row[name] * per:,.0f}" for name in ("rate", "low", "high"))
-    return f"{count} of {per:,} positions of these games are {off} ({low} to {high})"
+    return f"{count} of {per:,} positions of these games are {misjudged} ({low} to {high})"
 
 
-def _said_of(rate: float) -> int:
-    return next((per for per in _SAID_OF if rate * per >= _FEWEST_SAID), _SAID_OF[-1])
+def _out_of(rate: float) -> int:
+    return next((per for per in _OUT_OF if rate * per >= _FEWEST), _OUT_OF[-1])
 
 
 def stats_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
-    said = headline(figures)
+    sentence = headline(figures)
     shown = [
-        *([said, *_far_lines(figures["scored"]), ""] if said else []),
+        *([sentence, *_far_lines(figures["scored"]), ""] if sentence else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
         f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
     ]
@@ -272,7 +272,7 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
 
 
 def _far_lines(scored: dict[str, Any]) -> list[str]:
-    """Why the upper end of the headline's interval is far; empty if it is not."""
+    """The reason for a far upper end of the headline's interval; empty if it is near."""
     (row,) = (row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
     return [f"  ({far_words(row['few_drawn'])})"] if row["few_drawn"] else []
 
@@ -309,11 +309,11 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     return shown
 
 
-def _beyond_scale_line(found: dict[str, Any], threshold: float) -> str:
-    share = Rate.of_figures(found["left"])
+def _beyond_scale_line(figures: dict[str, Any], threshold: float) -> str:
+    share = Rate.of_figures(figures["left"])
     kept = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
-    new = f"; {found['new']:,} other positions become candidates" if found["new"] else ""
-    return f"beyond scale: {kept}{new}; {found['words']}"
+    new = f"; {figures['new']:,} other positions become candidates" if figures["new"] else ""
+    return f"beyond scale: {kept}{new}; {figures['words']}"
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
@@ -323,8 +323,8 @@ def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
     """The sections `labels`, `confirmed`, `diversity` and `played` of `vr stats`, JSON-able.
 
-    `frame` has the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`), if they are
-    computed already.
+    `frame` has the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`), if already
+    computed.
     """
     labels = labels_of(store, frame) if labels is None else labels
     return {
@@ -361,29 +361,30 @@ def diversity_lines(figures: dict[str, Any]) -> list[str]:
 
 
 def label_figures(
-    store: Store, frame: pd.DataFrame, threshold: float, known: pd.DataFrame | None = None
+    store: Store, frame: pd.DataFrame, threshold: float, computed: pd.DataFrame | None = None
 ) -> dict[str, Any]:
     """The shares of labels among the candidates at `threshold` in `frame` (see `Store.frame`, with texts), JSON-able.
 
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
-    interval, by games. The three of blindness are shares of the `with_priors` candidates with a known policy.
+    interval, by games. The three labels of blindness are shares of the `with_priors` candidates with a known policy.
     `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
-    candidates with both W/D/L. `known` are the labels of the frame's rows (`labels_of`), if they are computed already.
+    candidates with both W/D/L. `computed` are the labels of the frame's rows (`labels_of`), if already computed.
     """
     rows = frame[is_candidate(frame["disagreement"], threshold)]
-    labels = labels_of(store, rows) if known is None else known.loc[rows.index]
+    labels = labels_of(store, rows) if computed is None else computed.loc[rows.index]
     weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     game = rows["game_id"].to_numpy(np.int64)
-    found, asked = masks(labels), labels["oracle_move_p"].notna().to_numpy()
+    by_label, has_policy = masks(labels), labels["oracle_move_p"].notna().to_numpy()
     everywhere = np.ones(len(rows), np.bool_)
     measured = labels["wdl_kl"].notna().to_numpy()
     return {
         "threshold": threshold,
         "candidates": len(rows),
-        "with_priors": int(asked.sum()),
+        "with_priors": int(has_policy.sum()),
         "rates": [
-            _label_rate(name, found[name], asked if name in OF_POLICY else everywhere, weights, game) for name in NAMES
+            _label_rate(name, by_label[name], has_policy if name in OF_POLICY else everywhere, weights, game)
+            for name in NAMES
         ],
         **{
             key: _frequent(prefix, labels, weights, game)
@@ -402,20 +403,20 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     shown = ["", f"label, of {figures['candidates']:,} candidates at {figures['threshold']:g}"]
     shown += [_line(row) for row in figures["rates"] if row["count"]]
     if figures["with_priors"] < figures["candidates"]:
-        known = figures["with_priors"]
-        shown.append(f"  the policy's blindness is known of {known:,} of them (vr stats --labels)")
+        with_priors = figures["with_priors"]
+        shown.append(f"  the policy's blindness is known of {with_priors:,} of them (vr stats --labels)")
     for key, title in (("openings", "opening family"), ("pieces", "pieces beside pawns")):
         several = [{**row, "label": row["label"].partition(":")[2]} for row in figures[key] if row["count"] > 1]
         if several:
             shown += ["", title, *(_line(row) for row in several)]
     if figures["with_wdl"]:
-        off, kl = (" / ".join(f"{x:.2f}" for x in figures[key]) for key in ("disagreement", "wdl_kl"))
-        shown += ["", f"|net Q - deep Q| {off}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
+        gap, kl = (" / ".join(f"{x:.2f}" for x in figures[key]) for key in ("disagreement", "wdl_kl"))
+        shown += ["", f"|net Q - deep Q| {gap}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
     return shown
 
 
-def _label_rate(name: str, hits: Flags, of: Flags, weights: Floats, game: Ids) -> dict[str, Any]:
-    rate = weighted(hits[of], weights[of], game[of])
+def _label_rate(name: str, hits: Flags, rows: Flags, weights: Floats, game: Ids) -> dict[str, Any]:
+    rate = weighted(hits[rows], weights[rows], game[rows])
     return {"label": name, "count": rate.count, "total": rate.total, **rate.figures()}
 
 
@@ -441,7 +442,7 @@ def _line(row: dict[str, Any]) -> str:
 def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
     """One JSON-able object for each row of a frame (`Store.candidates`): the position, its values and its labels.
 
-    `labels` are the words of `labelled.names`; numbers that are missing are None.
+    `labels` are the words of `labelled.names`; missing numbers are None.
     """
     if not len(frame):
         return []
@@ -482,23 +483,23 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
 def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
     """Results of games from the candidates in `frame` against Q_net and Q_deep; None without games.
 
-    A position counts once, with the mean Z of its decided games, for its side to move. `deep_nearer`: how often Q_deep
-    is nearer to Z than Q_net, with Wilson's interval. `net_error` and `deep_error` are mean squares of Z - Q, `gain`
-    their difference with the normal interval over positions (`gain_low`, `gain_high`: None for a single position).
+    A position counts once, with the mean Z of its decided games, for its side to move. `deep_nearer` is the share with
+    Q_deep nearer to Z than Q_net, with Wilson's interval. `net_error` and `deep_error` are mean squares of Z - Q,
+    `gain` their difference with the normal interval over positions (`gain_low`, `gain_high`: None for one position).
     """
-    found = outcomes(store)
+    results = outcomes(store)
     usable = frame[~np.isnan(frame["disagreement"])].set_index("position_id")
-    known = np.isin(found.ids, usable.index.to_numpy())
-    if not known.any():
+    in_frame = np.isin(results.ids, usable.index.to_numpy())
+    if not in_frame.any():
         return None
-    rows = usable.loc[found.ids[known]]
-    z, net, deep = found.z[known], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
+    rows = usable.loc[results.ids[in_frame]]
+    z, net, deep = results.z[in_frame], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
     nearer = wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z))
     errors = (z - net) ** 2 - (z - deep) ** 2
     gain = mean_interval(errors)
     return {
         "positions": len(z),
-        "games": int(found.games[known].sum()),
+        "games": int(results.games[in_frame].sum()),
         "z": float(z.mean()),
         "net_q": float(net.mean()),
         "deep_q": float(deep.mean()),

@@ -1,4 +1,4 @@
-"""The style of all plots: the palette, titles, and how a plot is written to a file.
+"""The style of all plots: the palette, titles, and the writing of a plot to a file.
 
 The colours are those of Okabe and Ito, which people with any common kind of colour blindness can distinguish (M. Okabe,
 K. Ito, "Color Universal Design", 2008); important marks also differ in shape. Figures are made without pyplot, which
@@ -58,7 +58,7 @@ RC: dict[Any, Any] = {
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Gives everything drawn within it the style of this project; restores the settings afterwards."""
+    """Draws everything within it in the style of this project; restores the settings afterwards."""
     with rc_context():
         rcdefaults()  # a user's matplotlibrc must not change the project's plots
         rcParams.update(RC)
@@ -92,13 +92,13 @@ def title(axes: Axes, text: str, *lines: str) -> None:
             textcoords="offset points",
             fontsize=_SMALL,
         )
-        annotation.set_in_layout(False)  # the title's pad makes room for it; its length must not change the plot
+        annotation.set_in_layout(False)  # the title's pad makes room for it; the text's length must not change the plot
 
 
 def _wrapped(line: str, figure_width: float) -> list[str]:
     """A small line in parts that fit a figure of this width (points), broken at blanks, after punctuation if possible.
 
-    The space to the left of the axes (their labels) is a tenth of the figure and rarely more than an inch.
+    The labels to the left of the axes take a tenth of the figure and rarely more than an inch.
     """
     room = figure_width - max(0.1 * figure_width, 72) if figure_width > 500 else 0.85 * figure_width
     parts: list[str] = []
@@ -107,9 +107,9 @@ def _wrapped(line: str, figure_width: float) -> list[str]:
         after_marks = [i for i in blanks if line[i - 1] in "·,;:"]
         if not blanks:
             break  # one long word stays whole
-        at = max(after_marks or blanks)
-        parts.append(line[:at].removesuffix(" ·"))
-        line = line[at + 1 :]
+        cut = max(after_marks or blanks)
+        parts.append(line[:cut].removesuffix(" ·"))
+        line = line[cut + 1 :]
     return [*parts, line]
 
 
@@ -136,7 +136,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     content = io.BytesIO()  # on a full disk matplotlib itself would raise an AttributeError
     with written_whole(path, outputs.PLOTS[kind]) as partial, house_style():
-        # Axes of equal aspect get their place only in the second round; in the first a title may be cut.
+        # Axes of equal aspect get their place only in the second pass; in the first pass a title may be cut.
         figure.draw_without_rendering()
         figure.savefig(content, format=kind, dpi=DPI, metadata=metadata)
         partial.write_bytes(content.getvalue())

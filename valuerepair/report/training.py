@@ -17,16 +17,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def drawing(path: str) -> Drawing:
-    """Three panels over the steps: losses; candidates, calibrated and newly wrong; how far the policy has moved.
+    """Three panels over the steps: losses; candidates, calibrated and newly wrong; the change of the policy.
 
     `path` is that of the new net, or of the curve beside it. A vertical line marks the step that was written. Artists
-    carry a gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``, ``mean_dq``, ``policy_kl``,
+    have a gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``, ``mean_dq``, ``policy_kl``,
     ``written``. Raises ValueRepairError for another file.
     """
     training = read_curve(path)
     about, rows = training.about, training.rows
     net, output, steps = about["net"]["name"], about["output"], about["options"]["steps"]
-    said = f"{rows[-1]['step']:,} of {steps:,} steps, {_said(training)}"
+    summary = f"{rows[-1]['step']:,} of {steps:,} steps, {_summary(training)}"
     judged = "loss" in rows[0]
     with style.house_style():
         figure = Figure(figsize=(12.5 if judged else 5.5, 4.4), dpi=style.DPI, layout="constrained")
@@ -42,11 +42,11 @@ def drawing(path: str) -> Drawing:
             panel.set_xlabel("step")
             if about.get("written") is not None:
                 panel.axvline(about["written"]["step"], color=style.GREY, lw=0.9, ls="--", gid="written")
-        style.title(panels[0], "Training", f"{for_figure(net)} to {for_figure(output)}", said)
-    return Drawing(figure, f"{printable(net)} to {printable(output)}: {printable(said)}")
+        style.title(panels[0], "Training", f"{for_figure(net)} to {for_figure(output)}", summary)
+    return Drawing(figure, f"{printable(net)} to {printable(output)}: {printable(summary)}")
 
 
-def _said(training: Training) -> str:
+def _summary(training: Training) -> str:
     first, last = training.rows[0], training.rows[-1]
     if last["step"] == 0:
         return "no step yet"

@@ -16,7 +16,7 @@ _JOINED = 4  # bins of the tally in one of the plot
 def draw(tally: WeightTally, formula: str) -> Figure:
     """Three panels: positions and weight by |net Q - deep Q|; positions by weight; both by phase.
 
-    Artists carry a gid: ``positions``, ``weight``, ``weights``, ``phase-positions``, ``phase-weight``.
+    Artists have a gid: ``positions``, ``weight``, ``weights``, ``phase-positions``, ``phase-weight``.
     """
     with style.house_style():
         figure = Figure(figsize=(13.0, 4.6), dpi=style.DPI, layout="constrained")
@@ -62,14 +62,14 @@ def _draw_weights(axes: Axes, tally: WeightTally) -> None:
 
 
 def _draw_phases(axes: Axes, tally: WeightTally) -> None:
-    at = np.arange(len(PHASES))
+    x = np.arange(len(PHASES))
     for offset, values, total, colour, name in (
         (-0.2, tally.phase_counts, tally.positions, style.GREY, "positions"),
         (0.2, tally.phase_sums, tally.sum, style.VERMILLION, "weight"),
     ):
-        bars = axes.bar(at + offset, values / (total or 1), 0.38, color=colour, label=f"of {name}")
+        bars = axes.bar(x + offset, values / (total or 1), 0.38, color=colour, label=f"of {name}")
         for bar in bars:
             bar.set_gid(f"phase-{name}")
-    axes.set_xticks(at, PHASES)
+    axes.set_xticks(x, PHASES)
     axes.set(ylabel="share")
     axes.legend()
