@@ -231,7 +231,7 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
     assert learner.room >= len(samples)
     learner.keep([samples])
     other = samples.take(np.random.default_rng(1).permutation(64))
-    found = learner.say({name: net.parameters[name] for name in learner.trained}, other.batch()).q
+    found = learner.evaluate({name: net.parameters[name] for name in learner.trained}, other.batch()).q
     planes = np.empty((64, 112, 8, 8), np.float32)
     unpack_masks(other.masks, other.rule50, planes)
     expected = Session(to_onnx(file), CPU, 1, file.sha256).run(planes).q

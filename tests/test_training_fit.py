@@ -281,7 +281,7 @@ def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Sa
     words: Any = {"policy": "judge:0.4", "batch": 64, "steps": 400, "lr": 1e-2, "every": 100, "patience": 0}
     found = run(some, tmp_path, some, old, policy_kl=1.0, **words)
     learner = Learner(old, TrainOptions(), LossWeights())
-    was, now = (np.exp(learner.say(p, some.batch()).log_policy) for p in (old.parameters, found.parameters))
+    was, now = (np.exp(learner.evaluate(p, some.batch()).log_policy) for p in (old.parameters, found.parameters))
     rows = np.arange(8, 64)
     np.testing.assert_allclose(now[:8], was[:8], atol=0.02)
     expected = 0.6 * was

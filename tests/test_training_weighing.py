@@ -199,7 +199,7 @@ def test_the_value_is_weighed_back_and_the_policy_is_not() -> None:
     net = LinearNet()
     learner = Learner(net, TrainOptions(policy="judge:0.5"), losses.LossWeights(policy_kl=1.0))
     heavier = replace(samples, value_weight=2 * samples.value_weight)
-    before, after = (learner.say(net.parameters, some.batch()).parts for some in (samples, heavier))
+    before, after = (learner.evaluate(net.parameters, some.batch()).parts for some in (samples, heavier))
     np.testing.assert_allclose(after["value"], 2 * before["value"])
     for name in ("policy", "policy_kl", "moves_left"):
         np.testing.assert_array_equal(after[name], before[name])

@@ -292,7 +292,7 @@ def _training(net: str, form: int, batch: PositionBatch, asked: Mapping[str, Any
         float(said["loss"])
 
     def judge() -> None:
-        np.asarray(learner.say(learner.judged(state), one).q)
+        np.asarray(learner.evaluate(learner.judged(state), one).q)
 
     step()
     judge()

@@ -1,4 +1,4 @@
-"""The state of a training on disk: a line of JSON, behind it the bytes of the arrays."""
+"""The state of a training on disk: a line of JSON, then the bytes of the arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Notes(Record):
-    """What a checkpoint holds of a run beside its arrays; null stands for what is no number."""
+    """The state of a run besides its arrays; null stands for NaN and infinity."""
 
     step: Count
     best_step: Count
@@ -32,7 +32,7 @@ class Notes(Record):
 
 
 class _Head(Record):
-    """The first line of a checkpoint; behind it are the bytes of the arrays, of which it has the kind and shape."""
+    """The first line of a checkpoint, with type and shape of the arrays; their bytes follow."""
 
     identity: dict[str, Any]
     notes: Notes
@@ -44,7 +44,7 @@ def _forms(arrays: Arrays) -> dict[str, tuple[str, list[int]]]:
 
 
 def save(path: Path, identity: Mapping[str, Any], notes: Notes, arrays: Arrays) -> None:
-    """Writes a checkpoint whole or not at all; an older one stays where it cannot be. Raises ValueRepairError."""
+    """Writes a checkpoint whole or not at all; on an error the older one stays. Raises ValueRepairError."""
     try:
         with written_whole(path, outputs.CHECKPOINT) as partial, partial.open("wb") as file:
             file.write(msgspec.json.encode(_Head(dict(identity), notes, _forms(arrays))) + b"\n")
@@ -58,9 +58,9 @@ def save(path: Path, identity: Mapping[str, Any], notes: Notes, arrays: Arrays) 
 
 
 def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, dict[str, NDArray[Any]]]:
-    """Notes and arrays of a checkpoint, of the kinds and shapes of `like`.
+    """Notes and arrays of a checkpoint, of the types and shapes of `like`.
 
-    Raises ValueRepairError for what is none, UsageError for another training's.
+    Raises ValueRepairError for a file that is no checkpoint, UsageError for another training's.
     """
     try:
         with open_regular(path) as file:
@@ -80,33 +80,33 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
     return head.notes, {name: array.reshape(like[name].shape) for name, array in arrays.items()}
 
 
-def check(path: Path, ours: Mapping[str, Any]) -> None:
-    """Raises UsageError where the checkpoint is of a training that differs in one of `ours`, a part of its identity.
+def check(path: Path, expected: Mapping[str, Any]) -> None:
+    """Raises UsageError if the checkpoint's training differs in one of `expected`, a part of its identity.
 
-    What cannot be read is for `load` to say.
+    `load` reports a file that cannot be read.
     """
     try:
         with open_regular(path) as file:
             head = from_json(file.readline(MOST_JSON), _Head, "its first line")
     except (OSError, ValueError, ValueRepairError):
         return
-    _check_identity(path, ours, head.identity)
+    _check_identity(path, expected, head.identity)
 
 
 def options_by_name(options: TrainOptions) -> dict[str, Any]:
-    """The options as a checkpoint names them: ``--steps`` for `steps`."""
+    """The options by their names in a checkpoint: ``--steps`` for `steps`."""
     return {f"--{name.replace('_', '-')}": value for name, value in asdict(options).items()}
 
 
-def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """The names of what differs between a training and an earlier one, of which `ours` may be a part; or nothing."""
-    # A training that was begun before an option existed has its default.
-    theirs = {**options_by_name(TrainOptions()), **theirs}
-    return ", ".join(one_line(name) for name in ours if ours[name] != theirs.get(name))
+def differences(expected: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
+    """The names in `expected`, which may be a part of an identity, whose values differ in `stored`; may be empty."""
+    # A training that began before an option existed has its default.
+    stored = {**options_by_name(TrainOptions()), **stored}
+    return ", ".join(one_line(name) for name in expected if expected[name] != stored.get(name))
 
 
-def _check_identity(path: Path, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-    if names := differences(ours, theirs):
+def _check_identity(path: Path, expected: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    if names := differences(expected, stored):
         raise UsageError(
             f"{path}: is of a training that differs in {names}; remove it to begin anew, or give another -o"
         )

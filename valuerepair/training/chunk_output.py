@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MANIFEST = "manifest.json"
-UNFINISHED = "unfinished.json"  # from which a stopped run resumes; removed once the manifest is written
+UNFINISHED = "unfinished.json"  # a stopped run resumes from it; removed once the manifest is written
 SHARD_CHUNKS = 10_000
 _LOCK = ".lock"
 _TARS, _LOOSE = "chunks-*.tar", "game_*.gz"
@@ -50,12 +50,12 @@ class _Unfinished(Record):
 
 
 def chunk_name(number: int) -> str:
-    """As lc0 names chunks: game_00000007.gz (``sort_type: number`` of lczero-training's older trainer)."""
+    """A name of lc0's form: game_00000007.gz (``sort_type: number`` of lczero-training's older trainer)."""
     return f"game_{number:08d}.gz"
 
 
 class TarShard:
-    """A tar as lczero-training's loader reads it: regular files with short names, no folders, always the same bytes."""
+    """A tar for lczero-training's loader: regular files with short names, no folders, always the same bytes."""
 
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = path.open("wb")
@@ -69,7 +69,7 @@ class TarShard:
         self._write(head.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE))
 
     def close(self) -> str:
-        """Ends the archive, has it on the disk, and returns its SHA-256."""
+        """Ends the archive, writes it to the disk, and returns its SHA-256."""
         self._write(bytes(2 * tarfile.BLOCKSIZE))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -77,7 +77,7 @@ class TarShard:
         return self._sha.hexdigest()
 
     def abandon(self) -> None:
-        """Closes the file as it is."""
+        """Closes the incomplete file."""
         self._file.close()
 
     def _write(self, data: bytes) -> None:
@@ -87,7 +87,7 @@ class TarShard:
 
 
 class _LooseShard:
-    """Chunks as single files in a folder, each of which appears whole."""
+    """Chunks as single files in a folder; each appears whole."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -110,12 +110,12 @@ class _LooseShard:
 
 
 class ChunkOutput:
-    """Writes packed chunks to a folder in the order in which they are added; a context manager.
+    """Writes packed chunks to a folder in the order of `add`; a context manager.
 
     `form` is ``tar``: plain tars of `shard_chunks` chunks each, chunks-00000.tar, chunks-00001.tar, ...; or ``files``:
-    loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json records how far the run is,
-    so that it can resume: the caller then skips the first `chunks` chunks. `finish` writes manifest.json; nothing can
-    be added after that.
+    loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json records the progress, so
+    that the run can resume: the caller then skips the first `chunks` chunks. `finish` writes manifest.json; it ends
+    the output.
 
     `chunks` and `records` count those in the folder, including those of earlier attempts.
     """
@@ -129,7 +129,7 @@ class ChunkOutput:
         form: ChunkForm = "tar",
         shard_chunks: int = SHARD_CHUNKS,
     ) -> None:
-        """Makes the folder if needed. `run`, which is JSON-able, and `options` say all that the chunks depend on.
+        """Makes the folder if needed. `run`, which is JSON-able, and `options` identify all that the chunks depend on.
 
         Raises UsageError if `folder` is a file, or has finished chunks, chunks of another run or other files in it;
         ValueRepairError if a shard has changed, another process writes to the folder, or it cannot be written.
@@ -160,7 +160,7 @@ class ChunkOutput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drops an incomplete shard and keeps the complete ones; without any, leaves the folder as it was."""
+        """Drops an incomplete shard and keeps the complete ones; without these, leaves the folder as it was."""
         if self._shard is not None:
             self._shard.abandon()
             self._shard = None
@@ -174,7 +174,7 @@ class ChunkOutput:
 
     @property
     def complete(self) -> int:
-        """The number of chunks in complete shards, which stay whatever happens."""
+        """The number of chunks in complete shards, which an interruption does not lose."""
         return self._complete[0]
 
     def add(self, packed: bytes, records: int) -> None:
@@ -213,7 +213,7 @@ class ChunkOutput:
         return manifest
 
     def _open(self) -> None:
-        """Locks the folder, and resumes a stopped run that it has."""
+        """Locks the folder, and resumes a stopped run in it."""
         if not (self.folder / UNFINISHED).exists():
             if (self.folder / MANIFEST).exists():
                 raise UsageError(f"{self._shown_folder}: holds finished chunks ({MANIFEST}); give a new folder")
@@ -251,7 +251,7 @@ class ChunkOutput:
 
     @property
     def _work(self) -> dict[str, Any]:
-        """What the same run has in common before and after a stop."""
+        """The facts that a run must share before and after a stop."""
         return {**self._run, "options": set_options(self._options)}
 
     @property
@@ -296,10 +296,10 @@ class ChunkOutput:
         )
 
 
-def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """The first difference between two runs, in a few words."""
-    for name in dict.fromkeys([*before, *now]):
-        old, new = before.get(name), now.get(name)
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name), after.get(name)
         if old != new:
             if isinstance(old, dict) and isinstance(new, dict):
                 return f"{name}: {_difference(old, new)}"

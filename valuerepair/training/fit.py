@@ -30,10 +30,10 @@ CHECKPOINT_S = 60.0
 
 @dataclass(slots=True)
 class Fitted:
-    """What came of it: the parameters that were trained, those of the best judgement, and the rows of the curve.
+    """The result of a training: the trained parameters, those of the best judgement, and the rows of the curve.
 
-    `stopped` says why it ended before the last step; "" where it did not. The parameters are those after the amplitude
-    step, None where there was none: nothing is held out, or no judgement was better than the old net.
+    `stopped` is the reason for an end before the last step, else "". The parameters are those after the amplitude step
+    (`amplitude`; None without it: no games are held out, or no judgement was better than the old net).
     """
 
     parameters: Trained
@@ -70,11 +70,11 @@ def fit(
     on_curve: Callable[[list[dict[str, float]]], None] = lambda rows: None,
     quiet: bool = False,
 ) -> Fitted:
-    """Trains a net, or goes on where the checkpoint of the same `identity` is.
+    """Trains a net, or resumes from the checkpoint of the same `identity`.
 
-    It ends with the amplitude step (`training.amplitude`). Nothing depends on where it was interrupted. `on_curve` gets
-    the curve after each judgement. Raises ValueRepairError for a loss that is no number, UsageError for a checkpoint of
-    another training, KeyboardInterrupt after an interruption, with everything kept.
+    It ends with the amplitude step (`training.amplitude`). Interruptions do not change the result. `on_curve` gets the
+    curve after each judgement. Raises ValueRepairError for a loss that is no number, UsageError for a checkpoint of
+    another training, KeyboardInterrupt after an interruption, with the checkpoint written.
     """
     value_only = options.only == "value"
     weights = LossWeights(
@@ -97,15 +97,15 @@ def fit(
 
 
 def _keep(learner: Learner, stream: TrainingStream, held: Sequence[Held], quiet: bool) -> None:
-    """Has the trunk compute each position once, where that many can be kept; others are computed each time."""
+    """Lets the trunk compute each position once, if all fit in memory; otherwise it computes them in each step."""
     passes = [source.units() for source in stream.sources]
-    count = sum(int(each.counts.sum()) for each in passes) + sum(len(each.samples) for each in held)
+    count = sum(int(part.counts.sum()) for part in passes) + sum(len(part.samples) for part in held)
     if count > learner.room:
         return
     with Progress("Keeping what the value head is given", None, "positions", quiet=quiet) as progress:
         progress.stage(f"{count:,} positions")
-        parts = [source.read(each.units) for source, each in zip(stream.sources, passes, strict=True)]
-        learner.keep([*parts, *(each.samples for each in held)])
+        parts = [source.read(part.units) for source, part in zip(stream.sources, passes, strict=True)]
+        learner.keep([*parts, *(part.samples for part in held)])
 
 
 class _Loop:
@@ -124,31 +124,31 @@ class _Loop:
 
     def run(self, stream: TrainingStream) -> Fitted:
         run, stopped = self._restored(), ""
-        left = self._options.total_steps - run.step
+        remaining = self._options.total_steps - run.step
         with (
-            Progress("Training", left, "steps", quiet=self._quiet) as progress,
+            Progress("Training", remaining, "steps", quiet=self._quiet) as progress,
             closing(stream.batches(run.step)) as batches,
             signals.left_to_loop(),
         ):
-            if left:
+            if remaining:
                 progress.say("compiling the net for training: up to a minute")
                 progress.stage("compiling")
             if self._is_due(run):
                 self._judge(run)
             if run.step:
                 progress.say(f"going on after step {run.step:,} of {self._options.total_steps:,}")
-            saved = begun = time.monotonic()
+            saved = started = time.monotonic()
             pending: tuple[int, Any] | None = None
             stopped = self._reason_to_stop(run)
-            for done, batch in enumerate(batches if left else (), 1):
-                if stopped or done > left:
+            for done, batch in enumerate(batches if remaining else (), 1):
+                if stopped or done > remaining:
                     break
-                run.state, found = self._learner.step(run.state, batch, run.step)
+                run.state, losses = self._learner.step(run.state, batch, run.step)
                 progress.stage("")
                 run.step += 1
-                # The loss of the step before: that of this one is still being computed.
+                # The loss of the step before: the loss of this step is still being computed.
                 self._count(run, pending)
-                pending = (run.step, found["loss"])
+                pending = (run.step, losses["loss"])
                 if self._is_due(run) or signals.count() or time.monotonic() - saved >= CHECKPOINT_S:
                     self._count(run, pending)
                     pending = None
@@ -157,7 +157,7 @@ class _Loop:
                     signals.check()
                     if self._is_due(run):
                         self._judge(run)
-                speed = done * self._options.batch / (time.monotonic() - begun)
+                speed = done * self._options.batch / (time.monotonic() - started)
                 progress.note(f"{self._words(run)}, {speed:,.0f} positions/s")
                 progress.advance()
                 stopped = self._reason_to_stop(run)
@@ -166,7 +166,7 @@ class _Loop:
         return Fitted(run.best, run.curve, run.best_step, stopped)
 
     def _count(self, run: _Run, pending: tuple[int, Any] | None) -> None:
-        """Adds the loss of a step. Raises ValueRepairError for one that is no number."""
+        """Adds the loss of a step. Raises ValueRepairError for a loss that is no number."""
         if pending is None:
             return
         step, loss = pending[0], float(pending[1])
@@ -176,7 +176,7 @@ class _Loop:
         run.total, run.counted = run.total + loss, run.counted + 1
 
     def _is_due(self, run: _Run) -> bool:
-        """Whether the net is to be judged now: before the first step, after the last, and in between."""
+        """Whether a judgement is due: before the first step, after the last, and in between."""
         is_time = run.step % self._options.interval == 0 or run.step == self._options.total_steps
         return is_time and not (run.curve and run.curve[-1]["step"] == run.step)
 
@@ -224,15 +224,15 @@ class _Loop:
         checkpoint.save(self._path, self._identity, notes, arrays)
 
     def _restored(self) -> _Run:
-        begun = self._learner.begin()
-        run = _Run(begun, _copied(self._learner.judged(begun)))
+        initial = self._learner.begin()
+        run = _Run(initial, _copied(self._learner.judged(initial)))
         if not self._path.exists():
             return run
         notes, arrays = checkpoint.load(self._path, self._identity, self._arrays(run))
         state = [jax.numpy.asarray(array) for name, array in arrays.items() if name.startswith("state")]
         best = {name: arrays[f"best{i}"] for i, name in enumerate(self._learner.trained)}
         return _Run(
-            jax.tree.unflatten(jax.tree.structure(begun), state),
+            jax.tree.unflatten(jax.tree.structure(initial), state),
             best,
             notes.step,
             notes.best_step,

@@ -1,7 +1,7 @@
 """Training chunks of games from archives: each game one chunk of V6 records (`chess.v6`), in order, to learn from.
 
-Nobody searched these games as self-play does. So the records say what is known of them: the move that was played, the
-result, and the evaluations that the archive or a store holds.
+These games have no searches as in self-play. So the records have what is known of them: the played move, the result,
+and the evaluations in the archive or in a store.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ _AT_ONCE = 1024  # positions that the net evaluates together
 HeldOut = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # keys of positions and of games, ascending (Split.held_out)
 _NOTHING_HELD: HeldOut = np.empty(0, np.uint64), np.empty(0, np.uint64)
 _CHOOSING = ("game_share", *HEADER_FILTERS, "max_bytes", "seed")  # the sampling options that choose games
-# Where a value comes from. Of the first two kinds that of the position after the move is of the same scale.
+# The origin of a value. With the first two known kinds the value of the position after the move has the same scale.
 _UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameChunkOptions:
-    """What the records of games say.
+    """The content of the records of games.
 
     `input_format` is lc0's id of the planes, None: that of the net, else classical. `policy`: the move that was
-    ``played``, or `policy_share` of the policy is the ``net``'s priors or the ``judge``'s move, and the rest the move
-    played. `alpha` turns centipawns in the games into Q. `games`: at most so many chunks, the first ones. Raises
+    ``played``, or `policy_share` of the policy is the ``net``'s priors or the ``judge``'s move, and the rest the played
+    move. `alpha` turns centipawns in the games into Q. `games`: at most this many chunks, the first ones. Raises
     UsageError for values out of range.
     """
 
@@ -86,7 +86,7 @@ class GameChunkOptions:
     games: int | None = None
 
     def __post_init__(self) -> None:
-        RecordFacts(self.input_format or CLASSICAL)  # raises for one that is not known
+        RecordFacts(self.input_format or CLASSICAL)  # raises for an unknown format
         if self.policy not in get_args(PolicyFrom):
             raise UsageError(f"--policy {self.policy}: give one of {', '.join(get_args(PolicyFrom))}")
         if not 0 <= self.policy_share <= 1:
@@ -98,7 +98,7 @@ class GameChunkOptions:
 
 
 def draws_of(q: Floats) -> Floats:
-    """A probability of a draw for Q where nobody said one: that of two independent halves, ``(1 - q * q) / 2``."""
+    """A probability of a draw for a Q without one: that of two independent halves, ``(1 - q * q) / 2``."""
     return (1 - q * q) / 2
 
 
@@ -109,9 +109,9 @@ class WholeGame(NamedTuple):
     """A game to write, and the part of it that is written: the positions before moves `begin` to `end`.
 
     `start` is its first board, `played` uint16[n] are all its moves (absolute squares), `z` its result for White,
-    `recorded` the evaluations of the positions before the moves, None where the archive has none at all. `judged` are
-    rows of `JudgedBoards`, -1 where there is none, and `net` what the net says of the written positions: values, and
-    the priors of their legal moves, flat.
+    `recorded` the evaluations of the positions before the moves, None if the archive has no evaluation. `judged` are
+    rows of `JudgedBoards`, -1 without a row, and `net` the net's values of the written positions and the priors of
+    their legal moves, flat.
     """
 
     start: Boards
@@ -128,28 +128,28 @@ def whole_game_records(game: WholeGame, options: GameChunkOptions, judge: Judged
     """v6.RECORD[end - begin] of a game.
 
     result_*: the game's. best_* and root_*: the judge's value, else the written evaluation, else the result. played_*:
-    the value of the position after the move, where it is known on the same scale, else as best_*. plies_left and all
-    *_m but orig_m: to the end of the game. visits: nodes of the evaluation, 1 where it does not say, 0 without one.
-    orig_*: the net's, NaN without a net. played_idx: the move played; best_idx: the judge's, else the move played.
+    the value of the position after the move, if known on the same scale, else as best_*. plies_left and all *_m but
+    orig_m: to the end of the game. visits: nodes of the evaluation, 1 if it has no count, 0 without an evaluation.
+    orig_*: the net's, NaN without a net. played_idx: the played move; best_idx: the judge's, else the played move.
     The adjudicated bit is set unless the rules end the game.
     """
     facts = RecordFacts(options.input_format or CLASSICAL)
     rows = play_game(game.start, game.played)
-    at = np.arange(game.begin, game.end)
-    records = np.zeros(len(at), v6.RECORD)
-    black = fill_boards(records, rows, bool(is_initial(game.start)[0]), facts, at)
+    plies = np.arange(game.begin, game.end)
+    records = np.zeros(len(plies), v6.RECORD)
+    black = fill_boards(records, rows, bool(is_initial(game.start)[0]), facts, plies)
     best = _judges_moves(game, judge)
-    _fill_policy(records, rows[at], game, options, best)
+    _fill_policy(records, rows[plies], game, options, best)
     z = np.where(black, -game.z, game.z)
     records["result_q"], records["result_d"] = z, game.z == 0
     _fill_values(records, z, _values_of(game, options.alpha, judge))
-    left = len(game.played) - at
+    plies_left = len(game.played) - plies
     for name in ("plies_left", "root_m", "best_m", "played_m"):
-        records[name] = left
+        records[name] = plies_left
     records["orig_q"] = records["orig_d"] = records["orig_m"] = np.nan
     if game.net is not None:
         net = game.net[0]
-        # As lc0 has it of nets without draws, and of those that do not say how long the game will be.
+        # 0 as in lc0 for nets without draws, and for nets without moves left.
         records["orig_q"], records["orig_d"] = net.q, np.nan_to_num(net.wdl[:, 1])
         records["orig_m"] = np.maximum(np.nan_to_num(net.moves_left), 0)
     if not _is_over(rows[-1:]):
@@ -165,7 +165,7 @@ def _is_over(last: Boards) -> bool:
 
 
 def _judges_moves(game: WholeGame, judge: JudgedBoards | None) -> Moves:
-    """uint16[m] the judge's move in each written position, 0 where there is none."""
+    """uint16[m] the judge's move in each written position, 0 without a move."""
     if judge is None or game.judged is None:
         return np.zeros(game.end - game.begin, np.uint16)
     judged = game.judged[game.begin : game.end]
@@ -173,7 +173,7 @@ def _judges_moves(game: WholeGame, judge: JudgedBoards | None) -> Moves:
 
 
 def _fill_policy(records: Records, rows: Boards, game: WholeGame, options: GameChunkOptions, best: Moves) -> None:
-    """The policy, its divergence from the net's, and which moves are best and played."""
+    """Fills the policy, its divergence from the net's, and the indices of the best and the played move."""
     moves, cuts = legal_moves(rows)
     row = np.repeat(np.arange(len(rows)), np.diff(cuts))
     indices = policy_indices(rows, moves, cuts, options.input_format or CLASSICAL)
@@ -196,8 +196,8 @@ def _fill_policy(records: Records, rows: Boards, game: WholeGame, options: GameC
 
 
 class _Values(NamedTuple):
-    """Of written positions: Q and the probability of a draw, NaN where not known, the nodes behind them, and where they
-    come from."""
+    """Values of written positions: Q and the probability of a draw, NaN where unknown, their nodes, and their
+    origin."""
 
     q: Floats
     d: Floats
@@ -206,16 +206,16 @@ class _Values(NamedTuple):
 
 
 def _values_of(game: WholeGame, alpha: float, judge: JudgedBoards | None) -> _Values:
-    """What is known of each written position, and of the one after the last written move, where that has a move."""
+    """The known values of each written position, and of the one after the last written move if it has a move."""
     n = min(game.end + 1, len(game.played)) - game.begin
     q, d, nodes, origin = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, np.int64)
     written = () if game.recorded is None else game.recorded[game.begin : game.begin + n]
-    there = [i for i, found in enumerate(written) if found is not None]
-    if there:
-        found = [each for each in written if each is not None]
-        q[there], d[there] = written_values(found, alpha)
-        nodes[there] = [max(each.nodes, 1) for each in found]
-        origin[there] = [_SAME_SCALE if each.kind == EVAL else _PLAYERS_OWN for each in found]
+    evaluated = [i for i, evaluations in enumerate(written) if evaluations is not None]
+    if evaluated:
+        evaluations = [evaluation for evaluation in written if evaluation is not None]
+        q[evaluated], d[evaluated] = written_values(evaluations, alpha)
+        nodes[evaluated] = [max(evaluation.nodes, 1) for evaluation in evaluations]
+        origin[evaluated] = [_SAME_SCALE if evaluation.kind == EVAL else _PLAYERS_OWN for evaluation in evaluations]
     if judge is not None and game.judged is not None:
         judged = game.judged[game.begin : game.begin + n]
         rows = np.flatnonzero(judged >= 0)
@@ -226,35 +226,35 @@ def _values_of(game: WholeGame, alpha: float, judge: JudgedBoards | None) -> _Va
     return _Values(q, d, nodes, origin)
 
 
-def written_values(found: Sequence[Recorded], alpha: float) -> tuple[Floats, Floats]:
-    """Q and the probability of a draw of evaluations that games hold, float64[n] from the side to move.
+def written_values(evaluations: Sequence[Recorded], alpha: float) -> tuple[Floats, Floats]:
+    """Q and the probability of a draw of evaluations in games, float64[n] from the side to move.
 
-    Draws are those of the evaluation where it says W/D/L, as far as Q leaves room for them; else `draws_of` Q.
+    Draws are those of an evaluation with W/D/L, limited to the room that Q leaves; else `draws_of` Q.
     """
-    scores = np.array([(one.cp, one.mate, *(one.wdl or (None, None, None)), one.q) for one in found], np.float64)
-    scores = scores.reshape(-1, 6)
+    rows = [(score.cp, score.mate, *(score.wdl or (None, None, None)), score.q) for score in evaluations]
+    scores = np.array(rows, np.float64).reshape(-1, 6)
     q = np.clip(values.deep_q(scores, alpha), -1, 1)
     draws = scores[:, 3] / scores[:, 2:5].sum(1)
     return q, np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q)))
 
 
-def _fill_values(records: Records, z: NDArray[np.int64], known: _Values) -> None:
-    """best_*, root_*, played_* and visits."""
+def _fill_values(records: Records, z: NDArray[np.int64], columns: _Values) -> None:
+    """Fills best_*, root_*, played_* and visits."""
     n = len(records)
-    is_known = known.origin[:n] != _UNKNOWN
-    q, d = np.where(is_known, known.q[:n], z), np.where(is_known, known.d[:n], z == 0)
+    is_known = columns.origin[:n] != _UNKNOWN
+    q, d = np.where(is_known, columns.q[:n], z), np.where(is_known, columns.d[:n], z == 0)
     for name in ("root", "best", "played"):
         records[f"{name}_q"], records[f"{name}_d"] = q, d
-    origin, after = known.origin[:-1], known.origin[1:]
+    origin, after = columns.origin[:-1], columns.origin[1:]
     next_known = np.flatnonzero(((origin == _SAME_SCALE) | (origin == _JUDGED)) & (origin == after))
     next_known = next_known[next_known < n]
     # The judge's own move has the value of its search.
     next_known = next_known[
         (origin[next_known] == _SAME_SCALE) | (records["best_idx"] != records["played_idx"])[next_known]
     ]
-    records["played_q"][next_known] = -known.q[next_known + 1]
-    records["played_d"][next_known] = known.d[next_known + 1]
-    records["visits"] = np.where(is_known, np.minimum(known.nodes[:n], MOST_VISITS), 0)
+    records["played_q"][next_known] = -columns.q[next_known + 1]
+    records["played_d"][next_known] = columns.d[next_known + 1]
+    records["visits"] = np.where(is_known, np.minimum(columns.nodes[:n], MOST_VISITS), 0)
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------
@@ -262,9 +262,9 @@ def _fill_values(records: Records, z: NDArray[np.int64], known: _Values) -> None
 
 @dataclass(slots=True)
 class GameCounts:
-    """What became of the parsed games: `left_out` by reason; of those written, records in all, `evaluated` in the
-    archive, and `judged` by the store; and how many records were cut off games: `cut_before` those written, up to the
-    last position that the store holds out, and `cut_behind` them, from the first of a held-out material or of more than
+    """Counts of the parsed games: `left_out` by reason; of the written games all `records`, those `evaluated` in the
+    archive, and those `judged` by the store; and the records that were cut off: `cut_before`, up to the last position
+    that the store holds out, and `cut_behind`, from the first position with a held-out material or with more than
     `LAST_CLOCK` plies without a capture or a pawn's move on."""
 
     left_out: Counter[str] = field(default_factory=Counter)
@@ -277,7 +277,7 @@ class GameCounts:
 
 @dataclass(frozen=True, slots=True)
 class GameChunksSummary:
-    """What `write_game_chunks` came to; `manifest` is None where it was interrupted, after `chunks` chunks."""
+    """The result of `write_game_chunks`; `manifest` is None after an interruption, with `chunks` complete chunks."""
 
     manifest: dict[str, Any] | None
     report: ReadReport
@@ -296,16 +296,16 @@ class GameChunksSummary:
             ]
         if self.manifest is None:
             return [f"{self.folder}: {self.chunks:,} games are complete; the same command goes on"]
-        found = self.manifest
-        lines = [f"{self.folder}: {found['chunks']:,} games, {found['records']:,} records"]
-        evaluated = [f"{found[name]:,} {words}" for name, words in _EVALUATED if found[name]]
+        manifest = self.manifest
+        lines = [f"{self.folder}: {manifest['chunks']:,} games, {manifest['records']:,} records"]
+        evaluated = [f"{manifest[name]:,} {words}" for name, words in _EVALUATED if manifest[name]]
         if evaluated:
             lines.append(f"values: {', '.join(evaluated)}; all others have the result of the game")
-        reasons = Counter({**self.report.rejected, **found["left_out"]})
-        if reasons and found["read"] is not None:
+        reasons = Counter({**self.report.rejected, **manifest["left_out"]})
+        if reasons and manifest["read"] is not None:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
             lines.append(f"left out of {self.report.games - self.report.not_sampled:,} games: {listed}")
-        lines += [f"cut off games: {found[name]:,} records {words}" for name, words in _CUT if found[name]]
+        lines += [f"cut off games: {manifest[name]:,} records {words}" for name, words in _CUT if manifest[name]]
         return lines
 
 
@@ -333,12 +333,12 @@ def write_game_chunks(
 ) -> GameChunksSummary:
     """Writes each game of archives that has a result as a chunk, in order.
 
-    `sample` says which games (its filters by headers, share, seed, threads; those of positions do not count). `net`
-    (a name or a file) gives the input format, and the policy where the options ask for it, on `device` and `threads`.
-    What the judge of the `store` says by `question` goes before the games' own evaluations. What the `split` holds out
-    is left out: games, and of other games what `Split.free_plies` and the store's held-out positions forbid. The same
-    call goes on with what an interrupted one has left. Raises UsageError and ValueRepairError, also where no game can
-    be written.
+    `sample` selects the games (its filters by headers, share, seed, threads; filters of positions have no effect).
+    `net` (a name or a file) gives the input format, and the policy if the options ask for it, on `device` and
+    `threads`. The values of the `store`'s judge by `question` precede the games' own evaluations. It leaves out the
+    games that the `split` holds out, and in other games the positions that `Split.free_plies` and the store's held-out
+    positions exclude. The same call resumes an interrupted one. Raises UsageError and ValueRepairError, also if no game
+    can be written.
     """
     sample, options = sample or SampleOptions(), options or GameChunkOptions()
     if options.policy == "net" and net is None:
@@ -349,21 +349,21 @@ def write_game_chunks(
     options = replace(options, input_format=_input_format(options.input_format, net))
     shown = progress or Progress("chunks", quiet=True)
     with ExitStack() as stack:
-        used = None
+        policy_net = None
         if net is not None and options.policy == "net":
-            used = stack.enter_context(open_net(net, device=device, threads=threads))
+            policy_net = stack.enter_context(open_net(net, device=device, threads=threads))
         judge, held_out = None, _NOTHING_HELD
         if store is not None:
-            asked, said = store.for_training(question or Question())
-            for line in said:
+            training_question, notes = store.for_training(question or Question())
+            for line in notes:
                 log.info(line)
-            judge = JudgedBoards.of(store, replace(asked, calibration="none"), split=split)
+            judge = JudgedBoards.of(store, replace(training_question, calibration="none"), split=split)
             held_out = _NOTHING_HELD if split is None else split.held_out(store)
-        shown.set_total(size if options.games is None else None)  # else nobody knows how much will be read
-        run = _identity(archives, sample, options, used, judge, split, held_out)
+        shown.set_total(size if options.games is None else None)  # with `games` the total is unknown
+        run = _identity(archives, sample, options, policy_net, judge, split, held_out)
         output = stack.enter_context(ChunkOutput(folder, run, options, form=form))
         stack.enter_context(signals.left_to_loop())
-        games = _Games(archives, sample, options, used, judge, split, held_out, shown)
+        games = _Games(archives, sample, options, policy_net, judge, split, held_out, shown)
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
             records = whole_game_records(game, options, judge)
@@ -372,8 +372,8 @@ def write_game_chunks(
         with closing(in_order(pack, games.after(output.chunks))) as chunks:
             for _, (packed, records) in chunks:
                 output.add(packed, records)
-                wanted = "" if options.games is None else f" of {options.games:,}"
-                shown.note(f"{output.chunks:,}{wanted} games, {output.records:,} records")
+                planned = "" if options.games is None else f" of {options.games:,}"
+                shown.note(f"{output.chunks:,}{planned} games, {output.records:,} records")
                 if signals.count():
                     return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
         games.check_any()
@@ -381,12 +381,12 @@ def write_game_chunks(
     return GameChunksSummary(manifest, games.report, os.fspath(folder), output.chunks)
 
 
-def _input_format(asked: int | None, net: str | None) -> int:
-    """The format asked for, that of the net, or the classical one. Raises UsageError where the two differ."""
+def _input_format(requested: int | None, net: str | None) -> int:
+    """The requested format, the net's, or the classical one. Raises UsageError if the first two differ."""
     header = None if net is None else read_net_file(locate(net)).header
-    if header is not None and asked not in (None, header.input_format):
-        raise UsageError(f"input_format {asked}: {net} reads {header.input_format}; leave one of the two out")
-    return asked or (CLASSICAL if header is None else header.input_format)
+    if header is not None and requested not in (None, header.input_format):
+        raise UsageError(f"input_format {requested}: {net} reads {header.input_format}; leave one of the two out")
+    return requested or (CLASSICAL if header is None else header.input_format)
 
 
 def _identity(
@@ -422,7 +422,7 @@ def _identity(
 
 
 def _counted(report: ReadReport, counts: GameCounts, options: GameChunkOptions) -> dict[str, Any]:
-    """The counts of a manifest. Where `games` ended the run, nobody knows what else the archives hold."""
+    """The counts of a manifest. If `games` ended the run, the rest of the archives is unknown."""
     whole = options.games is None
     return {
         "read": {
@@ -433,7 +433,7 @@ def _counted(report: ReadReport, counts: GameCounts, options: GameChunkOptions) 
         }
         if whole
         else None,
-        **{each.name: getattr(counts, each.name) for each in fields(counts) if each.name != "records"},
+        **{column.name: getattr(counts, column.name) for column in fields(counts) if column.name != "records"},
     }
 
 
@@ -458,14 +458,14 @@ class _Games:
         self._bytes = 0
 
     def check_any(self) -> None:
-        """Raises ValueRepairError where there was no game to write."""
+        """Raises ValueRepairError if there was no game to write."""
         if not self.counts.records:
             left_out = self.report.rejected + self.counts.left_out
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
             raise ValueRepairError(f"{', '.join(self._archives)}: no game to write; left out: {reasons or 'nothing'}")
 
     def after(self, skipped: int) -> Iterator[WholeGame]:
-        """The games but for so many at the beginning, which are counted all the same."""
+        """The games after the first `skipped`, which are still counted."""
         number = 0
         for rows in read_whole_games(self._archives, self._sample, self.report, on_bytes=self._read):
             self._progress.advance(self._bytes - self._progress.done)
@@ -492,7 +492,7 @@ class _Games:
         if self._judge is not None:
             judged, _ = self._judge.rows(rows.keys, clocks, _is_repeated(rows))
         held = _is_among(rows.keys, self._held_positions)
-        found = []
+        chosen = []
         for g, first, last in zip(games.tolist(), cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             game = self._game(rows, g, first, last, judged)
             if isinstance(game, str):
@@ -505,11 +505,11 @@ class _Games:
             if begin >= end:
                 self.counts.left_out[NOTHING_LEFT] += 1
                 continue
-            found.append((first, game._replace(begin=begin, end=end)))
-        return found
+            chosen.append((first, game._replace(begin=begin, end=end)))
+        return chosen
 
     def _game(self, rows: Rows, g: int, first: int, last: int, judged: Index | None) -> WholeGame | str:
-        """A game, whole, or why it is left out."""
+        """A whole game, or the reason to leave it out."""
         z = _Z.get(rows.results[g] or "")
         if z is None:
             return NO_RESULT
@@ -541,11 +541,11 @@ class _Games:
         judged = np.zeros(end - begin, np.bool_) if game.judged is None else game.judged[begin:end] >= 0
         counts.judged += int(judged.sum())
         if game.recorded is not None:
-            found = [one is not None for one in game.recorded[begin:end]]
-            counts.evaluated += int((np.array(found) & ~judged).sum())
+            is_recorded = [evaluation is not None for evaluation in game.recorded[begin:end]]
+            counts.evaluated += int((np.array(is_recorded) & ~judged).sum())
 
     def _evaluated(self, rows: Rows, games: list[tuple[int, WholeGame]], net: Net) -> Iterator[WholeGame]:
-        """The games with what the net says of them, evaluated in batches of several games."""
+        """The games with the net's values, evaluated in batches of several games."""
         while games:
             sizes = np.cumsum([game.end - game.begin for _, game in games])
             count = int(np.searchsorted(sizes, _AT_ONCE)) + 1
@@ -553,26 +553,26 @@ class _Games:
             chosen = np.zeros(len(rows.keys), np.bool_)
             for first, game in together:
                 chosen[first + game.begin : first + game.end] = True
-            found, (_, cuts, priors) = net.evaluate_with_priors(rows.batch(chosen))
-            at = 0
+            values, (_, cuts, priors) = net.evaluate_with_priors(rows.batch(chosen))
+            begin = 0
             for _, game in together:
-                to = at + game.end - game.begin
-                own = NetValues(*(getattr(found, name)[at:to] for name in NetValues.__slots__))
-                yield game._replace(net=(own, priors[cuts[at] : cuts[to]]))
-                at = to
+                end = begin + game.end - game.begin
+                part = NetValues(*(getattr(values, name)[begin:end] for name in NetValues.__slots__))
+                yield game._replace(net=(part, priors[cuts[begin] : cuts[end]]))
+                begin = end
 
 
 def _is_repeated(rows: Rows) -> NDArray[np.bool_]:
     """[n] whether the position occurred before in the same game."""
     order = np.lexsort((rows.keys, rows.game))  # stable: the first of a game's equal positions stays the first
     is_again = (np.diff(rows.game[order]) == 0) & (rows.keys[order][1:] == rows.keys[order][:-1])
-    found = np.zeros(len(order), np.bool_)
-    found[order[1:][is_again]] = True
-    return found
+    repeated = np.zeros(len(order), np.bool_)
+    repeated[order[1:][is_again]] = True
+    return repeated
 
 
 def _is_among(keys: NDArray[np.uint64], held: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """[n] whether each key is one of these, which ascend."""
+    """[n] whether each key is in `held`, which ascends."""
     if not len(held):
         return np.zeros(len(keys), np.bool_)
     return np.asarray(held[np.minimum(np.searchsorted(held, keys), len(held) - 1)] == keys)

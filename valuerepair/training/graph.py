@@ -1,8 +1,8 @@
 """A net as a function of its parameters, in JAX: the graph that lc0's own converter makes, operator by operator.
 
-Every net that is evaluated here can be differentiated so. Parameters have the converter's names. The plane of the
+This makes every net that is evaluated here differentiable. Parameters have the converter's names. The plane of the
 half-move clock counts to 99 where others are 0 or 1, so that its weights are a hundred times smaller than all others,
-and no step would fit both: here its weights are `CLOCK` times as large and its plane as much smaller.
+and no step size would fit both: here its weights are `CLOCK` times as large and its plane as much smaller.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from valuerepair.nets.weights import NetFile, fields, read_net_file
 from valuerepair.training import winograd
 
 CLOCK = 99.0
-# The weights that planes may meet first, and the axis of these that counts planes.
+# The weights that may be the first after the planes, and their axis that counts planes.
 _FIRST = {"/inputconv/w/kernel": 1, "/attn_body/matmul/w": 0}
-_TABLE = "/const/pos_encoding"  # of lc0, the same in every net
-# Positions that are computed together on a CPU: more of them do not fit into its cache (docs/performance.md).
+_TABLE = "/const/pos_encoding"  # lc0's, the same in every net
+# Positions that are computed together on a CPU: more do not fit into its cache (docs/performance.md).
 CHUNK = 128
 HEADS = {"policy": POLICY_NAME, "value": VALUE_NAME, "moves_left": MOVES_LEFT_NAME}
 
@@ -40,10 +40,10 @@ Parameters = Mapping[str, Any]
 
 
 class HeadOutputs(NamedTuple):
-    """What a net says of n positions, from the side to move.
+    """A net's outputs for n positions, from the side to move.
 
-    `policy` [n, 1858] and `wdl` [n, 3] are logits, `value` [n] is in [-1, 1], `moves_left` [n] plies; None: it has no
-    such head.
+    `policy` [n, 1858] and `wdl` [n, 3] are logits, `value` [n] is in [-1, 1], `moves_left` [n] plies; None without that
+    head.
     """
 
     policy: jax.Array | None
@@ -63,12 +63,12 @@ class Node:
 
 
 class Board(NamedTuple):
-    """Values of squares, [8, 8, n, channels]: how they lie between convolutions on a CPU."""
+    """Values of squares, [8, 8, n, channels]: their layout between convolutions on a CPU."""
 
     values: jax.Array
 
     def planes(self) -> jax.Array:
-        """The same as ONNX has it, [n, channels, 8, 8]."""
+        """The same in ONNX's layout, [n, channels, 8, 8]."""
         return jnp.transpose(self.values, (2, 3, 0, 1))
 
 
@@ -78,7 +78,7 @@ class NetGraph:
     def __init__(
         self, nodes: Sequence[Node], constants: Mapping[str, NDArray[Any]], heads: Heads, *, by_winograd: bool
     ) -> None:
-        """`constants` are all initialisers of the graph; `by_winograd`: 3x3 convolutions are matrix products."""
+        """`constants` are all initialisers of the graph; `by_winograd` computes 3x3 convolutions by matrix products."""
         self.heads, self._by_winograd = heads, by_winograd
         self._maker = {output: node for node in nodes for output in node.outputs}
         self._nodes = nodes
@@ -107,8 +107,8 @@ class NetGraph:
     ) -> NetGraph:
         """The graph of an lc0 net, a file or a name of the registry, converted by lc0 itself.
 
-        `by_winograd`: None is where JAX computes on a CPU. Raises UsageError for an ONNX file, and what
-        `nets.conversion.to_onnx` raises.
+        `by_winograd`: None means that it is on where JAX computes on a CPU. Raises UsageError for an ONNX file, and the
+        errors of `nets.conversion.to_onnx`.
         """
         file = read_net_file(locate(str(path)))
         if file.header is None:
@@ -117,7 +117,7 @@ class NetGraph:
 
     @classmethod
     def of_file(cls, file: NetFile, heads: Heads, *, by_winograd: bool | None = None) -> NetGraph:
-        """As `open`, of a file that is read already."""
+        """As `open`, for a file that is already read."""
         nodes, constants = read_graph(to_onnx(file, heads=heads).read_bytes())
         if unknown := sorted({node.operator for node in nodes} - OPERATORS.keys() - {"Conv"}):
             raise ValueRepairError(f"{file.path}: has operators that cannot be trained here: {', '.join(unknown)}")
@@ -126,16 +126,16 @@ class NetGraph:
         return cls(nodes, constants, heads, by_winograd=by_winograd)
 
     def forward(self, parameters: Parameters, planes: Any) -> HeadOutputs:
-        """What the net with these parameters says of planes [n, 112, 8, 8], in their precision."""
+        """The outputs of the net with these parameters for planes [n, 112, 8, 8], in their precision."""
         n, pair = len(planes), 2 * CHUNK
         if self._by_winograd and n > pair and n % pair == 0:
             pairs = planes.reshape(-1, pair, *planes.shape[1:])
-            made = jax.lax.map(lambda each: self.forward(parameters, each), pairs)
-            return HeadOutputs(*(None if head is None else head.reshape(n, *head.shape[2:]) for head in made))
+            outputs = jax.lax.map(lambda part: self.forward(parameters, part), pairs)
+            return HeadOutputs(*(None if head is None else head.reshape(n, *head.shape[2:]) for head in outputs))
         if self._by_winograd and n == pair:  # one chunk's products and the other's additions run at once
-            made = [self._run(parameters, half) for half in (planes[:CHUNK], planes[CHUNK:])]
+            outputs = [self._run(parameters, half) for half in (planes[:CHUNK], planes[CHUNK:])]
             return HeadOutputs(
-                *(None if head[0] is None else jnp.concatenate(head) for head in zip(*made, strict=True))
+                *(None if head[0] is None else jnp.concatenate(head) for head in zip(*outputs, strict=True))
             )
         return self._run(parameters, planes)
 
@@ -143,9 +143,9 @@ class NetGraph:
         values: dict[str, Any] = {**self._constants, **parameters}
         values[PLANES_NAME] = jnp.asarray(planes).at[:, CLOCK_PLANE].divide(CLOCK)
         for node in self._nodes:
-            given = [values[name] for name in node.inputs]
-            made = self._convolution(node, *given) if node.operator == "Conv" else operate(node, given)
-            values.update(zip(node.outputs, made if isinstance(made, list) else [made], strict=True))
+            inputs = [values[name] for name in node.inputs]
+            outputs = self._convolution(node, *inputs) if node.operator == "Conv" else operate(node, inputs)
+            values.update(zip(node.outputs, outputs if isinstance(outputs, list) else [outputs], strict=True))
 
         def rows(name: str) -> Any:
             return values[name].reshape(-1) if name in self.outputs else None
@@ -157,69 +157,69 @@ class NetGraph:
         if not self._by_winograd:
             dimensions = ("NCHW", "OIHW", "NCHW")
             side = kernel.shape[2] // 2
-            made = jax.lax.conv_general_dilated(x, kernel, (1, 1), ((side, side),) * 2, dimension_numbers=dimensions)
-            return made + bias[:, None, None]
+            output = jax.lax.conv_general_dilated(x, kernel, (1, 1), ((side, side),) * 2, dimension_numbers=dimensions)
+            return output + bias[:, None, None]
         board = x.values if isinstance(x, Board) else jnp.transpose(x, (2, 3, 0, 1))
         if kernel.shape[2] == 1:
             return Board(board @ kernel[:, :, 0, 0].T + bias)
         return Board(winograd.convolve(board, kernel) + bias)
 
     def scaled(self, name: str, array: Any, by: float) -> NDArray[np.float32]:
-        """The parameter with the weights of the clock's plane multiplied by `by`, where they are in it."""
+        """The parameter with its weights of the clock's plane, if it has them, multiplied by `by`."""
         changed: NDArray[np.float32] = np.array(array, np.float32)
         if name == self._first:
-            at: list[Any] = [slice(None)] * changed.ndim
-            at[_FIRST[name]] = CLOCK_PLANE
-            changed[tuple(at)] *= np.float32(by)
+            index: list[Any] = [slice(None)] * changed.ndim
+            index[_FIRST[name]] = CLOCK_PLANE
+            changed[tuple(index)] *= np.float32(by)
         return changed
 
     def of_head(self, name: str) -> frozenset[str]:
-        """The parameters of this head alone, ``policy``, ``value`` or ``moves_left``; ``trunk``: those of several."""
+        """The parameters of this head alone, ``policy``, ``value`` or ``moves_left``; ``trunk``: the shared ones."""
         ends = {HEADS["value"] if output == WDL_NAME else output: output for output in self.outputs}
         behind = {end: self._parameters_behind(output) for end, output in ends.items()}
         if name == "trunk":
             return frozenset(self.parameters).difference(*(self.of_head(head) for head in HEADS))
-        others = (found for end, found in behind.items() if end != HEADS[name])
+        others = (names for end, names in behind.items() if end != HEADS[name])
         return behind.get(HEADS[name], frozenset()).difference(*others)
 
     def _parameters_behind(self, output: str) -> frozenset[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         waiting = [output]
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names:
+                names.add(name)
                 waiting += self._maker[name].inputs if name in self._maker else ()
-        return frozenset(found & self.parameters.keys())
+        return frozenset(names & self.parameters.keys())
 
 
 # -- operators --------------------------------------------------------------------------------------------------------
 
 
-def operate(node: Node, given: Sequence[Any]) -> Any:
-    """What a node makes of its inputs: a value, or a list of them. Shapes stay NumPy's, so that they are known."""
+def operate(node: Node, inputs: Sequence[Any]) -> Any:
+    """A node's output for its inputs: a value, or a list of values. Shapes stay NumPy's, so that they are static."""
     elementwise = _UNARY.get(node.operator)
     if elementwise is not None:
-        (x,) = given
+        (x,) = inputs
         return Board(elementwise(x.values)) if isinstance(x, Board) else elementwise(x)
     if node.operator in _BINARY:
-        return _binary(_BINARY[node.operator], *given)
-    if node.operator == "ReduceMean" and isinstance(given[0], Board):
-        return jnp.mean(given[0].values, axis=(0, 1))
-    plain = [x.planes() if isinstance(x, Board) else x for x in given]
+        return _binary(_BINARY[node.operator], *inputs)
+    if node.operator == "ReduceMean" and isinstance(inputs[0], Board):
+        return jnp.mean(inputs[0].values, axis=(0, 1))
+    plain = [x.planes() if isinstance(x, Board) else x for x in inputs]
     return OPERATORS[node.operator](node.attributes, *plain)
 
 
 def _binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     if not isinstance(a, Board) and not isinstance(b, Board):
         return function(*_of_one_type(a, b))
-    # Beside a board: another one, or a value for each channel, [n, channels, 1, 1].
+    # The other operand of a board is a board, or a value for each channel, [n, channels, 1, 1].
     left, right = (x.values if isinstance(x, Board) else x[:, :, 0, 0] for x in (a, b))
     return Board(function(left, right))
 
 
 def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
-    """Constants in the precision of what they meet."""
+    """Both operands in one precision, constants in that of the other operand."""
     if isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
         return a.astype(b.dtype), b
     if isinstance(b, np.ndarray) and not isinstance(a, np.ndarray):
@@ -253,7 +253,7 @@ def _reshape(attributes: Mapping[str, Any], x: Any, shape: NDArray[np.int64]) ->
 
 
 def _split(attributes: Mapping[str, Any], x: Any, sizes: NDArray[np.int64] | None = None) -> Any:
-    cuts = 2 if sizes is None else [int(at) for at in np.cumsum(sizes)[:-1]]
+    cuts = 2 if sizes is None else [int(cut) for cut in np.cumsum(sizes)[:-1]]
     return list(jnp.split(x, cuts, axis=attributes["axis"]))
 
 
@@ -261,9 +261,9 @@ def _slice(attributes: Mapping[str, Any], x: Any, starts: Any, ends: Any) -> Any
     return x[tuple(slice(int(start), int(end)) for start, end in zip(starts, ends, strict=True))]
 
 
-def _concat(attributes: Mapping[str, Any], *given: Any) -> Any:
-    joined: Any = np.concatenate if all(isinstance(x, np.ndarray) for x in given) else jnp.concatenate
-    return joined(given, axis=attributes["axis"])
+def _concat(attributes: Mapping[str, Any], *arrays: Any) -> Any:
+    joined: Any = np.concatenate if all(isinstance(x, np.ndarray) for x in arrays) else jnp.concatenate
+    return joined(arrays, axis=attributes["axis"])
 
 
 def _gather(attributes: Mapping[str, Any], x: Any, indices: NDArray[np.int32]) -> Any:
@@ -296,56 +296,56 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def read_graph(content: bytes) -> tuple[list[Node], dict[str, NDArray[Any]]]:
-    """The nodes of an ONNX file, in their order, and its initialisers. Raises ValueError for what is none."""
-    graph = next(part for at, part in fields(content) if at == om.GRAPH_FIELD and isinstance(part, bytes))
+    """The nodes of an ONNX file, in their order, and its initialisers. Raises ValueError for another file."""
+    graph = next(part for number, part in fields(content) if number == om.GRAPH_FIELD and isinstance(part, bytes))
     nodes, constants = [], {}
-    for at, part in fields(graph):
-        if at == om.NODE_FIELD and isinstance(part, bytes):
+    for number, part in fields(graph):
+        if number == om.NODE_FIELD and isinstance(part, bytes):
             nodes.append(_node(part))
-        elif at == om.WEIGHT_FIELD and isinstance(part, bytes):
+        elif number == om.WEIGHT_FIELD and isinstance(part, bytes):
             name, array = _tensor(part)
             constants[name] = array
     return nodes, constants
 
 
 def _node(part: bytes) -> Node:
-    found = list(fields(part))
+    parts = list(fields(part))
 
     def texts(number: int) -> tuple[str, ...]:
-        return tuple(text.decode() for at, text in found if at == number and isinstance(text, bytes))
+        return tuple(text.decode() for key, text in parts if key == number and isinstance(text, bytes))
 
-    attributes = dict(_attribute(given) for at, given in found if at == 5 and isinstance(given, bytes))
+    attributes = dict(_attribute(attribute) for key, attribute in parts if key == 5 and isinstance(attribute, bytes))
     return Node(texts(4)[0], texts(1), texts(2), attributes)
 
 
 def _attribute(part: bytes) -> tuple[str, Any]:
     """Name and value of an AttributeProto: an integer, a real number, or integers."""
-    found = list(fields(part))
-    one = dict(found)
-    name = one[1]
+    parts = list(fields(part))
+    by_number = dict(parts)
+    name = by_number[1]
     assert isinstance(name, bytes)
-    if 2 in one:
-        return name.decode(), struct.unpack("<f", struct.pack("<I", one[2]))[0]
-    if 3 in one:
-        return name.decode(), _signed(one[3])
-    return name.decode(), list(_integers(found, 8))
+    if 2 in by_number:
+        return name.decode(), struct.unpack("<f", struct.pack("<I", by_number[2]))[0]
+    if 3 in by_number:
+        return name.decode(), _signed(by_number[3])
+    return name.decode(), list(_integers(parts, 8))
 
 
 def _tensor(part: bytes) -> tuple[str, NDArray[Any]]:
-    found = list(fields(part))
-    one = dict(found)
-    name, content = one[8], one[9]
+    parts = list(fields(part))
+    by_number = dict(parts)
+    name, content = by_number[8], by_number[9]
     assert isinstance(name, bytes)
     assert isinstance(content, bytes)
-    dtype = next(np.dtype(word) for word, number in om.ELEMENTS.items() if number == one[2])
+    dtype = next(np.dtype(word) for word, number in om.ELEMENTS.items() if number == by_number[2])
     flat = np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype)
-    return name.decode(), flat.reshape(list(_integers(found, 1)))
+    return name.decode(), flat.reshape(list(_integers(parts, 1)))
 
 
-def _integers(found: Sequence[tuple[int, int | bytes]], number: int) -> Iterator[int]:
-    """The integers of a repeated field, each by itself or packed."""
-    for at, value in found:
-        if at == number:
+def _integers(parts: Sequence[tuple[int, int | bytes]], number: int) -> Iterator[int]:
+    """The integers of a repeated field, packed or not."""
+    for key, value in parts:
+        if key == number:
             yield from [_signed(value)] if isinstance(value, int) else map(_signed, om.varints(value))
 
 

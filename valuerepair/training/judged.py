@@ -29,12 +29,12 @@ _POSITIONS_READ = 2048  # positions of a store that are read together
 
 
 class JudgedPositions:
-    """The positions of a store that have a deep Q, as training uses them; with a `split` only those of its `part`.
+    """The positions of a store with a deep Q, for training; with a `split` only those of its `part`.
 
     A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods/training.md,
-    "Training"). If there are any, all positions have weight 1: every sampled position is there, and audited ones need
-    not stand for those that were cut. Positions beside the games (`vr mine --aside`) are included; those that
-    `vr expand` reached are included, candidates or not, if the question takes them in.
+    "Training"). With cut positions all weights are 1: every sampled position is there, and audited ones need not stand
+    for cut ones. Positions beside the games (`vr mine --aside`) are included; positions that `vr expand` reached are
+    included, candidates or not, if the question includes them.
 
     Columns [n] by position_id, values from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16
     the judge's moves as in `chess.positions` (0: none), `nodes` int64 of its searches, `games` uint64 keys of games,
@@ -46,11 +46,11 @@ class JudgedPositions:
     def __init__(
         self, store: Store, question: Question, *, split: Split | None = None, part: str = PARTS[TRAIN]
     ) -> None:
-        """Raises ValueRepairError if there is no such position."""
+        """Raises ValueRepairError if the store has no such position."""
         import pandas as pd
 
         self.path = store.path
-        # "searched" also reads positions beside the games; those reached by `vr expand` are dropped below if unwanted.
+        # "searched" also reads positions beside the games; positions of `vr expand` are dropped below if not requested.
         self.question = question if question.expanded != "no" else replace(question, expanded="searched")
         names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", "deep_best")
         judged = ("deep_w", "deep_d", "deep_l")
@@ -89,11 +89,11 @@ class JudgedPositions:
         self.reached = usable[["position_id", "step", "inferred"]][~self.is_sampled]
 
     def wdl(self, rows: Index) -> NDArray[np.float32]:
-        """float32[n, 3] win, draw and loss of these rows, from the side to move: what the value head learns.
+        """float32[n, 3] win, draw and loss of these rows, from the side to move: the target of the value head.
 
-        They have the Q `deep_q`, and the net's own probability of a draw, limited to what that Q leaves: 0 for a mate,
-        and for a net without W/D/L. If the question takes Q from the judge's W/D/L, they are that W/D/L where the judge
-        gave one.
+        They have the Q `deep_q`, and the net's own probability of a draw, limited to the room that this Q leaves: 0 for
+        a mate, and for a net without W/D/L. If the question takes Q from the judge's W/D/L, they are the judge's W/D/L,
+        if it gave one.
         """
         by_net = wdl_of(self.deep_q[rows], np.nan_to_num(self.net_d[rows]))
         if self.question.q_from != "wdl":
@@ -109,8 +109,7 @@ class JudgedBoards:
     """The judge's values of n boards, by ascending `keys` uint64 (`chess.board.keys`); `attrs` as in `JudgedPositions`.
 
     `clock` int64 is the half-move clock with which a board was judged, `repeated` bool whether it had occurred before.
-    `wdl` float32[n, 3] from the side to move, `best` uint16 the judge's move (0: none),
-    `nodes` int64 of its search.
+    `wdl` float32[n, 3] from the side to move, `best` uint16 the judge's move (0: none), `nodes` int64 of its search.
     """
 
     keys: Keys
@@ -125,7 +124,7 @@ class JudgedBoards:
     def of(
         store: Store, question: Question, *, split: Split | None = None, candidates_only: bool = False
     ) -> JudgedBoards:
-        """The boards of `JudgedPositions`, or of its candidates alone. Raises ValueRepairError if there are none."""
+        """The boards of `JudgedPositions`, or of its candidates alone. Raises ValueRepairError without boards."""
         positions = JudgedPositions(store, question, split=split)
         rows = np.flatnonzero(positions.is_candidate) if candidates_only else np.arange(len(positions.ids))
         if not len(rows):
@@ -138,7 +137,7 @@ class JudgedBoards:
             part = slice(begin, begin + _POSITIONS_READ)
             batch = store.positions(positions.ids[rows[part]])
             clock[part] = [int(fen.split(" ")[4]) for fen in batch.fen]
-            late = np.flatnonzero(clock[part] >= 4)  # plies that the quickest repetition takes
+            late = np.flatnonzero(clock[part] >= 4)  # plies of the quickest repetition
             if len(late):
                 planes = encode(batch.take(late), "no", CLASSICAL)
                 repeated[begin + late] = planes[:, BOARD_PLANES - 1, 0, 0] > 0
@@ -153,13 +152,13 @@ class JudgedBoards:
         )
 
     def rows(self, keys: Keys, clock: Index, repeated: Flags) -> tuple[Index, Flags]:
-        """[n] the rows of these boards, -1 where there is no value; and which of the latter were judged with another
-        history: repeated instead of new (or the other way round), or with another clock, unless both are low."""
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        is_judged = self.keys[at] == keys
-        is_alike = (self.clock[at] == clock) | (np.maximum(self.clock[at], clock) <= LOW_CLOCK)
-        is_alike &= self.repeated[at] == repeated
-        return np.where(is_judged & is_alike, at, -1), is_judged & ~is_alike
+        """[n] the rows of these boards, -1 without a value; and a mask of boards without one that were judged with
+        another history: repeated instead of new (or the other way round), or another clock, unless both are low."""
+        rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        is_judged = self.keys[rows] == keys
+        is_alike = (self.clock[rows] == clock) | (np.maximum(self.clock[rows], clock) <= LOW_CLOCK)
+        is_alike &= self.repeated[rows] == repeated
+        return np.where(is_judged & is_alike, rows, -1), is_judged & ~is_alike
 
     def digest(self) -> str:
         """SHA-256 of all values."""

@@ -1,4 +1,4 @@
-"""The steps of training in JAX: how a net's parameters change by a batch, and what it says of positions."""
+"""The steps of training in JAX: the change of a net's parameters by a batch, and its evaluation of positions."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class TrainableNet(Protocol):
 
 
 class State(NamedTuple):
-    """What a step changes: the parameters that are trained, Adam's moments of them, and their average."""
+    """The state that a step changes: the trained parameters, their moments in Adam, and their average."""
 
     parameters: Parameters
     moments: Any
     average: Parameters
 
 
-class Said(NamedTuple):
-    """What a net says of the positions of a batch: Q [n], log of the policy [n, 224], each loss [n]."""
+class Answers(NamedTuple):
+    """A net's answers for the positions of a batch: Q [n], log of the policy [n, 224], each loss [n]."""
 
     q: Array
     log_policy: Array
@@ -51,35 +51,35 @@ class Said(NamedTuple):
 
 
 def planes_of(bits: Array, rule50: Array) -> Array:
-    """float32[n, 112, 8, 8] of bit planes uint32[n, 112, 2] and what the clock's is multiplied by."""
-    each = bits[..., None] >> jnp.arange(32, dtype=jnp.uint32) & 1
-    planes = each.astype(jnp.float32).reshape(len(bits), PLANES, 8, 8)
+    """float32[n, 112, 8, 8] from bit planes uint32[n, 112, 2] and the factor of the clock's plane."""
+    ones = bits[..., None] >> jnp.arange(32, dtype=jnp.uint32) & 1
+    planes = ones.astype(jnp.float32).reshape(len(bits), PLANES, 8, 8)
     return planes.at[:, CLOCK_PLANE].multiply(rule50[:, None, None])
 
 
 def trained_names(net: TrainableNet, only: Only) -> list[str]:
-    """The parameters that change, sorted. Raises ValueRepairError for a net without the head that is meant."""
+    """The parameters that change, sorted. Raises ValueRepairError for a net without this head."""
     if only == "all":
         return sorted(net.parameters)
     heads = ("value",) if only == "value" else ("policy", "value", "moves_left")
-    found = sorted(frozenset().union(*(net.of_head(head) for head in heads)))
-    if not found:
+    names = sorted(frozenset().union(*(net.of_head(head) for head in heads)))
+    if not names:
         raise ValueRepairError(f"--only {only}: the net has no parameters of its own there; use --only all")
-    return found
+    return names
 
 
 class Learner:
-    """Trains the parameters of a net that `options.only` names; the others stay what they are."""
+    """Trains the parameters of a net that `options.only` names; the others stay unchanged."""
 
     def __init__(self, net: TrainableNet, options: TrainOptions, weights: LossWeights) -> None:
-        """Raises ValueRepairError for a net without a head that is needed."""
+        """Raises ValueRepairError for a net without a required head."""
         self._net, self._options, self._weights = net, options, weights
         self.trained = trained_names(net, options.only)
         self._old = {name: jnp.asarray(value) for name, value in net.parameters.items()}
         self._frozen = {name: value for name, value in self._old.items() if name not in set(self.trained)}
         self._optimizer = optax.scale_by_adam()
         self._step = jax.jit(self._one_step, donate_argnums=0)
-        self._judge = jax.jit(self._say)
+        self._judge = jax.jit(self._evaluate)
         self._planes = jax.jit(planes_of)
         self._has_wdl = self._check_heads()
         self._kept: ValueHeadInputs | None = None
@@ -100,7 +100,7 @@ class Learner:
         return heads.wdl is not None
 
     def begin(self) -> State:
-        """Before the first step."""
+        """The state before the first step."""
         parameters = {name: jnp.array(self._old[name]) for name in self.trained}
         average = {} if self._options.average == "none" else {k: jnp.array(v) for k, v in parameters.items()}
         return State(parameters, self._optimizer.init(parameters), average)
@@ -109,28 +109,28 @@ class Learner:
         """The state after step `number`, from 0 on, and the losses before it; `state` cannot be used again."""
         rate, blend = np.float32(self._options.rate(number)), np.float32(self._options.blend(number))
         inputs = batch._replace(key=None), self._crossing(batch)
-        found: tuple[State, dict[str, Array]] = signals.apart(
+        result: tuple[State, dict[str, Array]] = signals.apart(
             lambda: self._step(state, self._frozen, self._old, *inputs, rate, blend)
         )
-        return found
+        return result
 
     def judged(self, state: State) -> Parameters:
-        """The parameters that count: their average, if there is one."""
+        """The parameters to judge and write: their average, if the options ask for one."""
         return state.average or state.parameters
 
-    def say(self, parameters: Mapping[str, Any], batch: Batch) -> Said:
-        """What the net with these trained parameters says of a batch."""
+    def evaluate(self, parameters: Mapping[str, Any], batch: Batch) -> Answers:
+        """The answers of the net with these trained parameters for a batch."""
         inputs = batch._replace(key=None), self._crossing(batch)
-        found: Said = signals.apart(lambda: self._judge(dict(parameters), self._frozen, self._old, *inputs))
-        return found
+        answers: Answers = signals.apart(lambda: self._judge(dict(parameters), self._frozen, self._old, *inputs))
+        return answers
 
     @property
     def room(self) -> int:
-        """For so many positions `keep` has room."""
+        """The number of positions that `keep` has room for."""
         return 0 if self._kept is None else self._kept.capacity
 
     def keep(self, parts: Sequence[Samples]) -> None:
-        """Computes what the value head is given of these positions once, for which there must be `room`."""
+        """Computes the value head's inputs for these positions once; they must fit in `room`."""
         assert self._kept is not None
         size = self._options.batch
         for part in parts:
@@ -141,7 +141,7 @@ class Learner:
                 self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(some))
 
     def _crossing(self, batch: Batch) -> Any:
-        """What the value head is given, where it alone is trained."""
+        """The value head's inputs if only it is trained, else None."""
         if self._kept is None:
             return None
         return self._kept.of(batch, lambda positions: self._planes(positions.bits, positions.rule50))
@@ -150,28 +150,30 @@ class Learner:
         self, state: State, frozen: Parameters, old: Parameters, batch: Any, crossing: Any, rate: Any, blend: Any
     ) -> tuple[State, dict[str, Array]]:
         def loss(parameters: Parameters) -> tuple[Array, dict[str, Array]]:
-            parts = self._say(parameters, frozen, old, batch, crossing).parts
-            means = {name: losses.mean(each, batch.weight) for name, each in parts.items()}
+            parts = self._evaluate(parameters, frozen, old, batch, crossing).parts
+            means = {name: losses.mean(values, batch.weight) for name, values in parts.items()}
             total = jnp.zeros((), jnp.float32) + sum(getattr(self._weights, name) * means[name] for name in means)
             return total, {"loss": total, **means}
 
-        gradient, found = jax.grad(loss, has_aux=True)(state.parameters)
+        gradient, result = jax.grad(loss, has_aux=True)(state.parameters)
         updates, moments = self._optimizer.update(gradient, state.moments, state.parameters)
         parameters = {name: value - rate * updates[name] for name, value in state.parameters.items()}
-        # Written so that an average of equal parameters is these to the bit.
+        # This form makes an average of equal parameters exactly these parameters.
         average = {
             name: jnp.where(blend == 1, parameters[name], value + blend * (parameters[name] - value))
             for name, value in state.average.items()
         }
-        return State(parameters, moments, average), found
+        return State(parameters, moments, average), result
 
-    def _say(self, parameters: Parameters, frozen: Parameters, old: Parameters, batch: Any, crossing: Any) -> Said:
-        """`batch` is a `Batch` of JAX's arrays. The policy is left out where only the value is trained."""
+    def _evaluate(
+        self, parameters: Parameters, frozen: Parameters, old: Parameters, batch: Any, crossing: Any
+    ) -> Answers:
+        """`batch` is a `Batch` of JAX's arrays. It leaves out the policy if only the value head is trained."""
         legal = batch.shares >= 0
         policy = jnp.zeros(batch.shares.shape, jnp.float32)
         if crossing is not None:
             assert self._kept is not None
-            return self._said(self._kept.value(parameters, crossing), policy, {}, batch)
+            return self._answers(self._kept.value(parameters, crossing), policy, {}, batch)
         planes = planes_of(batch.bits, batch.rule50)
         heads: Any = self._net.forward({**frozen, **parameters}, planes)
         parts: dict[str, Array] = {}
@@ -181,17 +183,17 @@ class Learner:
             if self._weights.policy:
                 parts["policy"] = losses.policy(logits, batch.shares)
             if self._weights.policy_kl:
-                before: Any = jax.lax.stop_gradient(self._net.forward(old, planes).policy)
-                was = jnp.take_along_axis(before, batch.moves, axis=1)
+                old_policy: Any = jax.lax.stop_gradient(self._net.forward(old, planes).policy)
+                old_logits = jnp.take_along_axis(old_policy, batch.moves, axis=1)
                 judged = self._options.policy_share * jax.nn.one_hot(batch.judged, batch.shares.shape[1])
-                parts["policy_kl"] = losses.policy_kl(logits, was, legal, judged)
+                parts["policy_kl"] = losses.policy_kl(logits, old_logits, legal, judged)
         if heads.moves_left is not None and self._weights.moves_left:
             parts["moves_left"] = losses.moves_left(heads.moves_left, batch.moves_left)
-        return self._said(heads.wdl if self._has_wdl else heads.value, policy, parts, batch)
+        return self._answers(heads.wdl if self._has_wdl else heads.value, policy, parts, batch)
 
-    def _said(self, value: Any, policy: Array, parts: dict[str, Array], batch: Any) -> Said:
+    def _answers(self, value: Any, policy: Array, parts: dict[str, Array], batch: Any) -> Answers:
         if self._has_wdl:
             q, loss = losses.q_of(jax.nn.softmax(value, axis=1)), losses.wdl(value, batch.wdl)
         else:
             q, loss = value, losses.scalar(value, batch.wdl)
-        return Said(q, policy, {"value": loss * batch.value_weight, **parts})
+        return Answers(q, policy, {"value": loss * batch.value_weight, **parts})

@@ -16,13 +16,13 @@ Array = jax.Array
 # lczero-training's: errors of moves left are counted in 20 plies, and squared up to 10 plies.
 MOVES_LEFT_SCALE = 20.0
 MOVES_LEFT_DELTA = 10.0 / MOVES_LEFT_SCALE
-# A logit this low takes part in nothing, and its gradient is 0; an infinite one would give NaN.
+# A logit this low has no effect and a gradient of 0; an infinite one would give NaN.
 OUT = -1e10
 
 
 @dataclass(frozen=True, slots=True)
 class LossWeights:
-    """What each loss is multiplied by in the sum that is made small; 0 leaves it out."""
+    """The factor of each loss in the sum that training minimizes; 0 leaves it out."""
 
     policy: float = 1.0
     value: float = 1.0
@@ -33,7 +33,7 @@ class LossWeights:
 def policy(logits: Array, shares: Array) -> Array:
     """Cross-entropy of the legal moves' softmax on the shares of visits; both [n, 1858], shares -1 where illegal.
 
-    0 where a position has no shares of visits: its legal moves have 0.
+    0 for a position without shares of visits, whose legal moves all have 0.
     """
     return -jnp.sum(jnp.maximum(shares, 0) * _log_softmax(logits, shares >= 0), axis=1)
 
@@ -41,13 +41,14 @@ def policy(logits: Array, shares: Array) -> Array:
 def policy_kl(logits: Array, old: Array, legal: Array, judged: Array) -> Array:
     """KL(target || policy) over the legal moves in nats; all [n, m], two of logits, one of bools, one of shares.
 
-    The target has the shares `judged`, and the old policy has what these leave of 1: all of it where they are 0.
+    The target is `judged` plus the old policy times the rest of 1: the old policy alone where `judged` is 0.
     """
-    was, now, rest = _log_softmax(old, legal), _log_softmax(logits, legal), 1 - jnp.sum(judged, axis=1, keepdims=True)
-    target = jnp.where(legal, judged + rest * jnp.exp(was), 0)
-    # Written so that the divergence of a policy from itself is 0 to the bit.
-    log_target = jnp.where((judged > 0) | (rest < 1), jnp.log(jnp.where(target > 0, target, 1)), was)
-    return jnp.sum(jnp.where(legal, target * (log_target - now), 0), axis=1)
+    old_log_p, log_p = _log_softmax(old, legal), _log_softmax(logits, legal)
+    rest = 1 - jnp.sum(judged, axis=1, keepdims=True)
+    target = jnp.where(legal, judged + rest * jnp.exp(old_log_p), 0)
+    # This form makes the divergence of a policy from itself exactly 0.
+    log_target = jnp.where((judged > 0) | (rest < 1), jnp.log(jnp.where(target > 0, target, 1)), old_log_p)
+    return jnp.sum(jnp.where(legal, target * (log_target - log_p), 0), axis=1)
 
 
 def wdl(logits: Array, target: Array) -> Array:
@@ -63,9 +64,9 @@ def scalar(value: Array, target: Array) -> Array:
 def moves_left(plies: Array, target: Array) -> Array:
     """Huber's loss of the plies left, both [n]; 0 where the target is NaN."""
     known = ~jnp.isnan(target)
-    off = jnp.abs(plies - jnp.where(known, target, plies)) / MOVES_LEFT_SCALE
-    small = jnp.minimum(off, MOVES_LEFT_DELTA)
-    return small * (off - small / 2)
+    error = jnp.abs(plies - jnp.where(known, target, plies)) / MOVES_LEFT_SCALE
+    small = jnp.minimum(error, MOVES_LEFT_DELTA)
+    return small * (error - small / 2)
 
 
 def q_of(probabilities: Array) -> Array:
@@ -74,7 +75,7 @@ def q_of(probabilities: Array) -> Array:
 
 
 def mean(losses: Array, weight: Array) -> Array:
-    """The mean of [n] by weight; 0 where nothing weighs anything."""
+    """The mean of [n] by weight; 0 where all weights are 0."""
     total = jnp.sum(weight)
     return jnp.sum(jnp.where(weight > 0, losses, 0) * weight) / jnp.where(total > 0, total, 1)
 

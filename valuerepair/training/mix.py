@@ -1,7 +1,7 @@
-"""The mixture that a net is repaired with: a share of games from repair books, the rest from normal self-play.
+"""The mixture that repairs a net: a share of games from repair books, the rest from normal self-play.
 
-Which games are taken, and which shard each goes to, follows from the seed and the content of the chunks alone: not
-from names, dates or the order of folders. A smaller mixture of the same seed is part of a larger one.
+The choice of games and their shards depend only on the seed and the content of the chunks: not on names, dates or the
+order of folders. A smaller mixture of the same seed is part of a larger one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from valuerepair.training.options import SHARE_OF_GAMES
 from valuerepair.version import __version__
 
 SIDES = ("repair", "normal")
-TOLERANCE = 0.01  # by so much the share may differ from the one asked for
+TOLERANCE = 0.01  # largest difference of the share from the requested one
 
 By = Literal["games", "positions"]
 Form = Literal["tar", "links"]
@@ -41,10 +41,10 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class MixOptions:
-    """What to mix. `share` is that of the repair games, counted by `by`; `total` bounds the mixture, in the same unit.
+    """The mixture to make: `share` of repair games, counted by `by`; `total` bounds the mixture, in the same unit.
 
-    Without `total` the mixture is the largest of that share. `form` is ``tar`` (shards as lczero-training's new loader
-    reads them) or ``links`` (folders of loose chunks, as its older one does).
+    Without `total` the mixture is the largest of that share. `form` is ``tar`` (shards for lczero-training's new
+    loader) or ``links`` (folders of loose chunks, for its older one).
     """
 
     repair: tuple[str, ...]
@@ -102,10 +102,10 @@ def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[st
 
 
 def _read_sides(options: MixOptions, quiet: bool) -> list[ChunkIndex]:
-    given = (options.repair, options.normal)
-    total = sum(find_archives(paths).total_bytes() for paths in given)
+    inputs = (options.repair, options.normal)
+    total = sum(find_archives(paths).total_bytes() for paths in inputs)
     with Progress("Reading", total, "bytes", quiet=quiet) as progress:
-        sides = [read_index(paths, progress.advance) for paths in given]
+        sides = [read_index(paths, progress.advance) for paths in inputs]
     repair, normal = (side.input_format for side in sides)
     if repair != normal:
         one, other = (INPUT_FORMAT_NAMES.get(n, f"unknown, {n}") for n in (repair, normal))
@@ -119,15 +119,15 @@ def _read_sides(options: MixOptions, quiet: bool) -> list[ChunkIndex]:
 
 
 def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
-    """The chunks of the repair and of the normal side; raises ValueRepairError when the share is not to be had."""
+    """The chunks of the repair and of the normal side; raises ValueRepairError if the share is impossible."""
     units = [side.records if options.by == "positions" else np.ones(side.games, np.int32) for side in sides]
-    there = [int(unit.sum(dtype=np.int64)) for unit in units]
+    available = [int(unit.sum(dtype=np.int64)) for unit in units]
     shares = (options.share, 1 - options.share)
-    total = min(n / share for n, share in zip(there, shares, strict=True))
+    total = min(n / share for n, share in zip(available, shares, strict=True))
     if options.total is not None:
         # A whole game may lie on either side of the bound.
         if options.total > total + max(int(unit.max()) for unit in units) - 1:
-            raise ValueRepairError(_impossible(options, there, total))
+            raise ValueRepairError(_impossible(options, available, total))
         total = min(total, options.total)
     choices = []
     for name, side, unit, share in zip(SIDES, sides, units, shares, strict=True):
@@ -135,26 +135,26 @@ def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
         count = _nearest(np.cumsum(unit[order], dtype=np.int64), total * share)
         choices.append(Choice(side, np.sort(order[:count])))
     amounts = [choice.games if options.by == "games" else choice.positions for choice in choices]
-    got = amounts[0] / sum(amounts) if sum(amounts) else 0.0
-    if abs(got - options.share) > TOLERANCE:
+    actual = amounts[0] / sum(amounts) if sum(amounts) else 0.0
+    if abs(actual - options.share) > TOLERANCE:
         raise ValueRepairError(
-            f"--share {options.share:g}: a mixture of {sum(amounts):,} {options.by} has {got:.4f} at the nearest, "
+            f"--share {options.share:g}: a mixture of {sum(amounts):,} {options.by} has {actual:.4f} at the nearest, "
             f"{amounts[0]:,} repair and {amounts[1]:,} normal {options.by}; use that, another total, or more games"
         )
     return choices
 
 
-def _impossible(options: MixOptions, there: Sequence[int], most: float) -> str:
+def _impossible(options: MixOptions, available: Sequence[int], most: float) -> str:
     assert options.total is not None
-    lacking = int(options.total * (1 - options.share) > there[1] and options.total * options.share <= there[0])
-    needed = options.total * (options.share, 1 - options.share)[lacking]
+    side = int(options.total * (1 - options.share) > available[1] and options.total * options.share <= available[0])
+    needed = options.total * (options.share, 1 - options.share)[side]
     possible = f"at this share {int(most):,} in all is the most"
-    low, high = 1 - there[1] / options.total, there[0] / options.total
+    low, high = 1 - available[1] / options.total, available[0] / options.total
     if high >= low and high > 0 and low < 1:
         possible += f", at this total --share {max(low, 0):.4f} to {min(high, 1):.4f}"
     return (
-        f"--share {options.share:g} of {options.total:,} {options.by} needs {needed:,.0f} {SIDES[lacking]} "
-        f"{options.by}, there are {there[lacking]:,}; {possible}"
+        f"--share {options.share:g} of {options.total:,} {options.by} needs {needed:,.0f} {SIDES[side]} "
+        f"{options.by}, there are {available[side]:,}; {possible}"
     )
 
 
@@ -162,16 +162,16 @@ def _priority(digest: NDArray[np.uint64], seed: int, purpose: str) -> NDArray[np
     return scrambled(digest ^ salt(seed, "mixture", purpose))
 
 
-def _nearest(cumulated: Index, wanted: float) -> int:
-    """How many from the beginning come nearest to `wanted`; at least one."""
-    i = int(np.searchsorted(cumulated, wanted))
-    if i == len(cumulated) or (i > 0 and wanted - cumulated[i - 1] <= cumulated[i] - wanted):
+def _nearest(cumulated: Index, target: float) -> int:
+    """How many from the beginning come nearest to `target`; at least one."""
+    i = int(np.searchsorted(cumulated, target))
+    if i == len(cumulated) or (i > 0 and target - cumulated[i - 1] <= cumulated[i] - target):
         i -= 1
     return i + 1
 
 
 def _order(choices: Sequence[Choice], seed: int) -> Index:
-    """[n, 2] side and index of all chosen chunks, shuffled."""
+    """[n, 2]: side and index of all chosen chunks, shuffled."""
     pairs = np.concatenate(
         [np.stack([np.full(c.games, s), c.chosen], 1) for s, c in enumerate(choices)], dtype=np.int64
     )
@@ -184,7 +184,7 @@ def _order(choices: Sequence[Choice], seed: int) -> Index:
 
 
 def _manifest(options: MixOptions, choices: Sequence[Choice], written: WrittenShards) -> dict[str, Any]:
-    """No time stamp: the same question gives the same bytes."""
+    """The manifest, without a time stamp: the same options give the same bytes."""
     games, positions = (sum(amounts) for amounts in ([c.games for c in choices], [c.positions for c in choices]))
     digests = [np.unique(choice.index.digest[choice.chosen]) for choice in choices]
     return {
@@ -234,7 +234,7 @@ class Mixture:
     manifest: Mapping[str, Any]
 
     def lines(self) -> list[str]:
-        """What was written, in lines for a terminal."""
+        """The mixture in lines for a terminal."""
         return _lines(self.folder, self.manifest)
 
 
@@ -255,8 +255,8 @@ def _lines(folder: str, manifest: Mapping[str, Any]) -> list[str]:
     same = manifest["same_content"]
     if same["in_both"]:
         lines.append(f"warning: {same['in_both']:,} chunks are among both the repair and the normal games")
-    if twice := same["within_repair"] + same["within_normal"]:
-        lines.append(f"{twice:,} chunks have the same content as another of their side, and are kept")
+    if repeated := same["within_repair"] + same["within_normal"]:
+        lines.append(f"{repeated:,} chunks have the same content as another of their side, and are kept")
     if manifest.get("copied"):
         lines.append(f"{manifest['copied']:,} chunks were copied: they lie in tars, or on another disk")
     return lines
@@ -277,7 +277,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class WrittenShards:
-    """The shards by name, each with its SHA-256 and counts, and how many chunks were linked or had to be copied."""
+    """The shards by name, each with its SHA-256 and counts, and the numbers of linked and copied chunks."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     linked: int = 0
@@ -344,7 +344,7 @@ class _SideChunks:
             reader.close()
 
     def read(self, side: int, i: int) -> bytes:
-        """The packed chunk; raises ValueRepairError when it is not the one that was counted."""
+        """The packed chunk; raises ValueRepairError if it has changed since it was counted."""
         index = self._indices[side]
         archive = int(index.archive[i])
         content = self._readers[side].read(archive, int(index.offset[i]), int(index.size[i]))
@@ -353,11 +353,11 @@ class _SideChunks:
         return content
 
     def put(self, side: int, i: int, content: bytes, target: Path) -> None:
-        """Makes `target` a hard link of a chunk that lies loose on the same disk, of others a copy."""
+        """Makes `target` a hard link to a loose chunk on the same disk, or else a copy."""
         index = self._indices[side]
         archive = int(index.archive[i])
         if not index.archives.is_tar(archive):
-            with suppress(OSError):  # another disk, or one without links: copying says what else is wrong
+            with suppress(OSError):  # another disk, or one without links: copying reports any other error
                 os.link(os.path.realpath(index.archives.paths[archive]), target)
                 self.linked += 1
                 return
@@ -365,14 +365,14 @@ class _SideChunks:
         self.copied += 1
 
     def counts(self, part: Index) -> dict[str, int]:
-        """Games and positions of some chunks, and how many of both are repair's."""
-        found = {"games": len(part), "positions": 0}
+        """Games and positions of some chunks, in all and of each side."""
+        counts = {"games": len(part), "positions": 0}
         for side, name in enumerate(SIDES):
             own = part[part[:, 0] == side, 1]
             positions = int(self._indices[side].records[own].sum(dtype=np.int64))
-            found["positions"] += positions
-            found |= {f"{name}_games": len(own), f"{name}_positions": positions}
-        return found
+            counts["positions"] += positions
+            counts |= {f"{name}_games": len(own), f"{name}_positions": positions}
+        return counts
 
     def table(self, name: str, begin: int, part: Index) -> pa.Table:
         """The rows of `LIST` for one shard."""

@@ -38,8 +38,8 @@ Format = Literal["plain", "bin", "text"]
 FORMATS: tuple[Format, ...] = ("plain", "bin", "text")
 CENTIPAWNS = 100.0
 
-# Stockfish's VALUE_MATE: a mate in n plies is so much less n. A score that is no mate lies below all that are mates or
-# of tablebases there (MAX_PLY is 246).
+# Stockfish's VALUE_MATE: a mate in n plies is VALUE_MATE - n. Other scores lie below all scores of mates and
+# tablebases there (MAX_PLY is 246).
 _MATE = 32_000
 _MOST = _MATE - 2 * 246 - 1
 _LARGEST_OF_TEXT = 10_000  # as bullet's own example of a filter
@@ -47,7 +47,7 @@ _RESULTS = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}  # White's
 _OF_WHITE = {1: "1.0", 0: "0.5", -1: "0.0"}
 _PADDING = 0xFF  # what Stockfish's `convert` writes
 _RECORD = struct.Struct("<32shHHbB")
-# What stands on a square, and its bits from the lowest on: empty is 0; else four bits for the man and one for Black.
+# The content of a square and its bits from the lowest on: empty is 0; else four bits for the man and one for Black.
 _EMPTY = (0, 1)
 _MEN = {
     letter: (code | black << 4, 5)
@@ -97,38 +97,38 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WrittenPositions:
-    """What became of the rows: `positions` are written, `without_result` of them as draws, the others `left_out`."""
+    """Counts of the rows: `positions` written, `without_result` of them as draws, and others `left_out` by reason."""
 
     positions: int
     without_result: int
     left_out: Mapping[str, int]
 
     def lines(self) -> list[str]:
-        """For the user; nothing where all were written with a result."""
-        said = []
+        """For the user; empty if all rows were written with a result."""
+        lines = []
         if self.left_out:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
-            said.append(f"left out: {reasons}")
+            lines.append(f"left out: {reasons}")
         if self.without_result:
-            said.append(f"without a result: {self.without_result:,}, written as draws, as Stockfish's tools do")
-        return said
+            lines.append(f"without a result: {self.without_result:,}, written as draws, as Stockfish's tools do")
+        return lines
 
 
 def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: float = CENTIPAWNS) -> WrittenPositions:
     """Writes the rows of a frame of `Store.frame` or `Store.candidates` in a format of `FORMATS`, later plies first.
 
-    The score is the deep search's centipawns times `pawn` / 100, within ±31,507; where it gave none, or is a search
+    The score is the deep search's centipawns times `pawn` / 100, within ±31,507; without centipawns, or for a search
     with a net, whose Q is no function of its centipawns, it is Q through the frame's alpha. A mate is 32,000 less its
-    plies. The move is the search's best, else the one played; a row with neither, or without a score, is left out. The
-    result is the game's; none is known of positions beside a game (`vr expand`, `vr mine --aside`). ``text`` has no
-    move for a trainer to filter by: positions in check, those whose move captures or promotes, and scores beyond 10,000
-    are left out there. Raises UsageError where `pawn` is no positive number.
+    plies. The move is the search's best, else the played one; a row with neither, or without a score, is left out. The
+    result is the game's; positions beside a game (`vr expand`, `vr mine --aside`) have no result. ``text`` has no move
+    for a trainer to filter by, so it leaves out positions in check, positions whose move captures or promotes, and
+    scores beyond 10,000. Raises UsageError if `pawn` is no positive number.
     """
     if not 0 < pawn < np.inf:
         raise UsageError(f"--pawn {pawn:g}: must be a positive number, the units of score that a pawn has")
     left_out: Counter[str] = Counter()
     positions = without_result = 0
-    # Later plies first: nnue-pytorch takes a score of 0, at a later ply than a large one before it, for a missing one.
+    # Later plies first: nnue-pytorch takes a score of 0 for missing if it comes after a large score at an earlier ply.
     plies = np.array([_ply(fen) for fen in frame["fen"]], np.int64)
     ordered = frame.iloc[np.argsort(-plies, kind="stable")]
     for begin in range(0, len(ordered), _CHUNK):
@@ -152,48 +152,48 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
 def write_positions(
     frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format | None = None, pawn: float = CENTIPAWNS
 ) -> WrittenPositions:
-    """Writes a frame to a file, which appears whole or not at all: `write_stream`. Without `kind` its name says it."""
-    known = format_of(path, kind)
-    with written_whole(path, outputs.TRAINERS[known]) as partial, partial.open("wb") as stream:
-        return write_stream(frame, known, stream, pawn)
+    """Writes a frame by `write_stream` to a file, which appears whole or not at all; its ending defaults `kind`."""
+    form = format_of(path, kind)
+    with written_whole(path, outputs.TRAINERS[form]) as partial, partial.open("wb") as stream:
+        return write_stream(frame, form, stream, pawn)
 
 
-def format_of(path: str | os.PathLike[str] | None, asked: str | None) -> Format:
-    """The format asked for, else the one that the file's name ends in. Raises UsageError where there is neither."""
-    name = asked or (os.path.splitext(path)[1].removeprefix(".") if path is not None else "")
-    for known in FORMATS:
-        if known == name:
-            return known
+def format_of(path: str | os.PathLike[str] | None, requested: str | None) -> Format:
+    """The requested format, else the one of the file's ending. Raises UsageError without a known format."""
+    name = requested or (os.path.splitext(path)[1].removeprefix(".") if path is not None else "")
+    for form in FORMATS:
+        if form == name:
+            return form
     raise UsageError(f"no format {name or 'given'}; there are {', '.join(FORMATS)}")
 
 
 def scores(frame: pd.DataFrame, alpha: Mapping[str, Any], pawn: float = CENTIPAWNS) -> NDArray[np.float64]:
-    """[n] scores as `write_stream` writes them, of the side to move; NaN for a row that has none.
+    """[n] the scores that `write_stream` writes, from the side to move; NaN for a row without a score.
 
-    `alpha` is that of the frame's attrs.
+    `alpha` comes from the frame's attrs.
     """
     cp, mate, own = (frame[name].to_numpy(np.float64) for name in ("cp", "mate", "deep_q"))
     by_q = np.isnan(cp) | (alpha["origin"] == OWN_Q)
-    found = np.where(by_q, q_to_cp(own, alpha["value"]), cp) * pawn / CENTIPAWNS
+    units = np.where(by_q, q_to_cp(own, alpha["value"]), cp) * pawn / CENTIPAWNS
     plies = np.where(mate > 0, 2 * mate - 1, -2 * mate)
     mates = np.where(mate > 0, _MATE - plies, plies - _MATE)
-    return np.rint(np.where(np.isnan(mate), np.clip(found, -_MOST, _MOST), mates))
+    return np.rint(np.where(np.isnan(mate), np.clip(units, -_MOST, _MOST), mates))
 
 
 def game_results(frame: pd.DataFrame) -> list[int | None]:
-    """[n] the games' results for White, None where there is none.
+    """[n] the games' results for White, None without a result.
 
-    An archive gives positions in which a move was played, so one of a game without such a move lies beside it.
+    Positions of a game have a played move, so a position without one lies beside its game.
     """
     beside = frame["played"].isna()
     if "step" in frame:
         beside |= frame["step"].notna()
-    return [None if off else _RESULTS.get(word) for word, off in zip(frame["result"], beside, strict=True)]
+    return [None if is_beside else _RESULTS.get(word) for word, is_beside in zip(frame["result"], beside, strict=True)]
 
 
-def _entries(frame: pd.DataFrame, results: list[int | None], found: NDArray[np.float64]) -> Iterator[Entry | None]:
-    """Each row's position, None where no move or no score is known."""
-    columns = (frame["fen"], frame["deep_best"], frame["played"], found.tolist(), results)
+def _entries(frame: pd.DataFrame, results: list[int | None], scores: NDArray[np.float64]) -> Iterator[Entry | None]:
+    """Each row's position, None without a move or a score."""
+    columns = (frame["fen"], frame["deep_best"], frame["played"], scores.tolist(), results)
     for fen, best, played, score, result in zip(*columns, strict=True):
         move = next((move for move in (best, played) if isinstance(move, str)), None)
         side = -1 if fen.split()[1] == "b" else 1
@@ -201,7 +201,7 @@ def _entries(frame: pd.DataFrame, results: list[int | None], found: NDArray[np.f
 
 
 def _noise(entry: Entry, check: bool) -> str | None:
-    """Why a trainer would skip it, as bullet's example of a filter has it; None where it would not."""
+    """The reason to skip an entry, as in bullet's example of a filter; None to keep it."""
     if check:
         return "in check"
     if not entry.is_quiet:
@@ -225,7 +225,7 @@ def _bin(entry: Entry) -> bytes:
 
 
 def _ply(fen: str) -> int:
-    """Half-moves of the game before a position, by the number of the move, as Stockfish counts them."""
+    """Half-moves of the game before a position, from the move number, as Stockfish counts them."""
     _, side, *_, number = fen.split()
     return max(2 * (min(int(number), _LAST_MOVE) - 1), 0) + (side == "b")
 
@@ -239,12 +239,12 @@ def _packed(fen: str) -> bytes:
     fields += [_MEN.get(man, _EMPTY) for man in men if man not in "Kk"]
     fields += [(right in castling, 1) for right in "KQkq"]
     fields += [(0, 1)] if en_passant == "-" else [(1, 1), (_square(en_passant) ^ 56, 6)]
-    # Six bits of the clock and eight of the number were too few: their high bits came in later, at the end.
+    # Six bits for the clock and eight for the number were too few: later versions added their high bits at the end.
     fields += [(rule50 & 63, 6), (full & 255, 8), (full >> 8, 8), (rule50 >> 6, 1)]
-    bits = at = 0
+    bits = shift = 0
     for value, width in fields:
-        bits |= value << at
-        at += width
+        bits |= value << shift
+        shift += width
     return bits.to_bytes(32, "little")
 
 

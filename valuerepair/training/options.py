@@ -17,7 +17,7 @@ Word = TypeVar("Word", bound=str)
 EMA_DECAY = 0.999
 SWA_FROM = 0.75  # of the steps
 _VALIDATIONS = 20
-PASSES = 6  # over the positions, if no number of steps is given; with more a net overfits
+PASSES = 6  # over the positions, without a given number of steps; with more a net overfits
 MOST_STEPS = 2000
 _WARMUP = 100
 # The default of `TrainOptions.policy`, the policy target of a store's positions (`parse_policy`).
@@ -74,11 +74,12 @@ class TrainOptions:
     store's positions, ``net`` for the old net's policy or ``judge:0.3`` for a mixture with that share on the judge's
     best move; None: `POLICY`. `policy_kl`: the weight of KL(policy target || new policy); None: 1 with a store, else 0;
     for chunks the target is the old policy. `q_ratio`: the share of the search's Q in the value target, the rest is the
-    game's result. `average`: which average of the parameters is judged and written, ``none``, ``swa`` (the mean of the
-    last quarter of the steps) or ``ema``. `share`: the share of candidates among a store's positions; None: as they
-    come. `candidates`: use at most this many candidates; None: all. `draw`: a .parquet file with the weights by which a
-    store's positions are drawn instead. If positions are drawn more or less often than they come, their value loss is
-    weighted back (`training.drawing.StoreDraw`). `holdout`: the share of games that judge the net and do not train it.
+    game's result. `average`: the average of the parameters that is judged and written, ``none``, ``swa`` (the mean of
+    the last quarter of the steps) or ``ema``. `share`: the share of candidates among a store's positions; None: their
+    own share. `candidates`: use at most this many candidates; None: all. `draw`: a .parquet file with the weights by
+    which a store's positions are drawn instead. If positions are drawn more or less often than they occur, their value
+    loss is weighted back (`training.drawing.StoreDraw`). `holdout`: the share of games that judge the net and do not
+    train it.
     `every`: the steps between two judgements; None: 20 judgements in all. `patience`: the judgements without gain after
     which training stops; 0: never. `value_head` and `policy_head`: the heads to train, for a net with several
     (`nets.heads`); the outputs of the other heads change too if the trunk does.

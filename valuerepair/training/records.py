@@ -1,7 +1,7 @@
 """Training records of games of the project's own search, field by field as lc0's self-play fills them.
 
 From lc0's src/trainingdata/trainingdata.cc (V6TrainingDataArray) and src/selfplay/game.cc. A record is a position in
-which a move was searched: book moves have none, nor have moves of engines that do not hand out their search.
+which a move was searched: book moves have no record, nor have moves of engines that do not report their search.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _FAILURES = tuple(ending for ending in LOSSES if ending != RESIGNED)
 
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """What records depend on beside the game: the net's input, and how it was asked.
+    """The facts that records depend on besides the game: the net's input, and the temperature of its priors.
 
-    `input_format` is lc0's id of the planes, `history_fill` what stands where no earlier board is known,
-    `policy_temperature` the softmax temperature that the search's priors have (`SearchParams.policy_softmax_temp`).
+    `input_format` is lc0's id of the planes, `history_fill` fills planes of unknown earlier boards,
+    `policy_temperature` is the softmax temperature of the search's priors (`SearchParams.policy_softmax_temp`).
     """
 
     input_format: int = 1
@@ -67,20 +67,20 @@ class RecordFacts:
 
     def __post_init__(self) -> None:
         if self.input_format not in INPUT_FORMATS:
-            known = ", ".join(map(str, INPUT_FORMATS))
-            raise UsageError(f"input format {self.input_format}: no training records for it; known: {known}")
+            formats = ", ".join(map(str, INPUT_FORMATS))
+            raise UsageError(f"input format {self.input_format}: no training records for it; known: {formats}")
         if self.history_fill not in FILLS:
             raise UsageError(f"history fill {self.history_fill!r}: must be one of {', '.join(FILLS)}")
 
     @staticmethod
     def of(input_format: int, params: SearchParams) -> RecordFacts:
-        """Those of a search with `params` by a net of that input format."""
+        """The facts of a search with `params` by a net of this input format."""
         fill = next(fill for fill in FILLS if fill == params.history_fill)
         return RecordFacts(input_format, fill, params.policy_softmax_temp)
 
 
 def has_records(game: GameRecord) -> bool:
-    """Whether a game is one to learn from: decided, and not by an engine's failure.
+    """Whether a game is for learning: decided, and not by an engine's failure.
 
     lc0 drops undecided games too (those that it stops after 450 plies, and aborted ones).
     """
@@ -88,10 +88,10 @@ def has_records(game: GameRecord) -> bool:
 
 
 def game_records(game: GameRecord, facts: RecordFacts) -> Records:
-    """v6.RECORD[n]: one a searched move, in order; empty for a game without any (`has_records`).
+    """v6.RECORD[n]: one per searched move, in order; empty for a game without records (`has_records`).
 
     Raises ValueRepairError for a search of a single visit, which has no shares of visits, and ValueError for a game
-    whose played moves are not among those searched.
+    whose played moves were not searched.
     """
     if not has_records(game):
         return np.zeros(0, v6.RECORD)
@@ -112,7 +112,7 @@ def game_records(game: GameRecord, facts: RecordFacts) -> Records:
 
 
 def _check_visits(game: GameRecord, at: NDArray[np.int64], searches: Sequence[SearchResult]) -> None:
-    """lc0 refuses such data too: "Search generated invalid data!"."""
+    """Raises ValueRepairError for searches of one visit, which lc0 also refuses: "Search generated invalid data!"."""
     for ply, search in zip(at.tolist(), searches, strict=True):
         if search.nodes < 2 and len(search.moves) > 1 and search.certain is None:
             raise ValueRepairError(
@@ -122,7 +122,7 @@ def _check_visits(game: GameRecord, at: NDArray[np.int64], searches: Sequence[Se
 
 
 def _find(search: SearchResult, move: str) -> int:
-    """Where the played move stands among those searched."""
+    """The index of the played move among the searched ones."""
     if search.best_move == move:
         return 0
     try:
@@ -134,8 +134,8 @@ def _find(search: SearchResult, move: str) -> int:
 def fill_boards(
     records: Records, rows: NDArray[np.uint64], initial: bool, facts: RecordFacts, at: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Fills records[i] with what comes from the board and the history of row at[i] of a game, whose repetitions are
-    marked; `initial` says that its row 0 is the standard starting position. Returns where Black is to move, bool[n]."""
+    """Fills records[i] from the board and the history of row at[i] of a game, whose repetitions are marked; `initial`
+    says that its row 0 is the standard starting position. Returns where Black is to move, bool[n]."""
     planes, small = _empty_boards(len(at))
     scratch = np.empty((1, PLANES), np.uint64)
     write_boards(rows, initial, FILLS.index(facts.history_fill), facts.input_format, at, scratch, planes, small)
@@ -143,9 +143,9 @@ def fill_boards(
 
 
 def fill_positions(records: Records, batch: PositionBatch, facts: RecordFacts) -> NDArray[np.bool_]:
-    """Fills records[i] with what comes from board and history of position i; returns where Black is to move, bool[n].
+    """Fills records[i] from board and history of position i; returns where Black is to move, bool[n].
 
-    Boards before the position come from replaying its moves, as far as they are known.
+    Boards before the position come from replaying its known moves.
     """
     planes, small = _empty_boards(len(batch))
     starts = parse_fens(batch.start_fen)
@@ -156,12 +156,12 @@ def fill_positions(records: Records, batch: PositionBatch, facts: RecordFacts) -
 
 
 def _empty_boards(n: int) -> tuple[Masks, NDArray[np.uint8]]:
-    """Room for what `write_boards` writes of n records."""
+    """Arrays for the output of `write_boards` for n records."""
     return np.empty((n, v6.HISTORY_PLANES), np.uint64), np.empty((n, FACTS), np.uint8)
 
 
 def _put_boards(records: Records, planes: Masks, small: NDArray[np.uint8], facts: RecordFacts) -> NDArray[np.bool_]:
-    """Puts into records what `write_boards` wrote of them; returns where Black is to move."""
+    """Puts the output of `write_boards` into records; returns where Black is to move."""
     records["version"], records["input_format"] = v6.VERSION, facts.input_format
     records["planes"] = planes
     for column, name in enumerate(_CASTLING):
@@ -182,7 +182,7 @@ def _fill_policies(
     searches: Sequence[SearchResult],
     picked: Sequence[int],
 ) -> None:
-    """Shares of visits, their divergence from the net's policy, and which moves are best and played."""
+    """Fills shares of visits, their divergence from the net's policy, and the indices of best and played moves."""
     moves = list(chain.from_iterable(search.moves for search in searches))
     cuts = np.zeros(len(at) + 1, np.int64)
     np.cumsum([len(search.moves) for search in searches], out=cuts[1:])
@@ -206,11 +206,11 @@ def _fill_policies(
 
 
 def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Sequence[int]) -> None:
-    """W - L, D and plies left of the root, its best and its played move, and the net's own, from the side to move."""
+    """Fills W - L, D and plies left of the root, its best and its played move, and the net's, from the side to move."""
     best = [search.value[1:] for search in searches]
     played = [search.value_of(search.moves[i])[1:] for search, i in zip(searches, picked, strict=True)]
     root = [search.root[1:] for search in searches]
-    # A root that the net did not evaluate itself (one that was proven in an earlier search) has no value of it.
+    # A root that the net did not evaluate itself (proven in an earlier search) has no value of the net.
     own = [(s.net_wl if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
     for name, values in (("root", root), ("best", best), ("played", played), ("orig", own)):
         q, d, m = np.fromiter(chain.from_iterable(values), np.float32, 3 * len(values)).reshape(-1, 3).T
@@ -223,7 +223,7 @@ def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Seq
 
 
 def _is_proven_best(search: SearchResult) -> bool:
-    """The best move is proven, and no other can turn out better."""
+    """The best move is proven, and no other can be better."""
     best = search.certain
     if best is None:
         return False
@@ -231,7 +231,7 @@ def _is_proven_best(search: SearchResult) -> bool:
 
 
 def _without_drift(q: Any, d: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """q and d brought where win, draw and loss are probabilities; sums of 32 bits drift (lc0's DriftCorrect)."""
+    """q and d limited so that win, draw and loss are probabilities; 32-bit sums drift (lc0's DriftCorrect)."""
     one, two = np.float32(1), np.float32(2)
     q, d = np.clip(q, -one, one), np.clip(d, 0, one)
     win = (one - d + q) / two
@@ -239,7 +239,7 @@ def _without_drift(q: Any, d: Any) -> tuple[NDArray[np.float32], NDArray[np.floa
 
 
 def _fill_outcome(records: Records, game: GameRecord, at: NDArray[np.int64], black: NDArray[np.bool_]) -> None:
-    """The result from the side to move, and the plies left: from the last record's, counted backwards."""
+    """Fills the result from the side to move, and the plies left: from the last record's, counted backwards."""
     z = game.z
     assert z is not None
     records["result_q"] = np.where(black, -z, z)
@@ -252,10 +252,10 @@ def _fill_outcome(records: Records, game: GameRecord, at: NDArray[np.int64], bla
 Index = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-# Columns of what `write_boards` says of a record: the bytes behind its planes, and whose move it is.
+# Columns of the facts that `write_boards` writes: the bytes after the planes of a record, and the side to move.
 US_OOO, US_OO, THEM_OOO, THEM_OO, STM_OR_EP, RULE50, TRANSFORM, BLACK = range(8)
 FACTS = 8
-SMALLEST = 1.1754943508222875e-38  # of the normal float32, which lc0 adds so that 0 says "not known"
+SMALLEST = 1.1754943508222875e-38  # the smallest normal float32, which lc0 adds so that 0 means "unknown"
 LAST_CLOCK = 100  # lc0's rescorer refuses a record with more plies since a capture or a pawn's move
 MOST_VISITS = 2**32 - 1
 
@@ -283,7 +283,7 @@ def write_boards(
         state, black = rows[r, STATE] & RIGHTS, black_to_move(rows, r)
         for bit in range(4):  # KQkq from the mover
             right = np.int64(state >> np.uint64(bit) & ONE)
-            rook = 1 if form == CLASSICAL or bit & 1 else 128  # the file it stands on
+            rook = 1 if form == CLASSICAL or bit & 1 else 128  # its file
             facts[i, (US_OO, US_OOO, THEM_OO, THEM_OOO)[bit]] = right * rook
         facts[i, STM_OR_EP], facts[i, TRANSFORM] = black, 0
         if form >= CANONICAL:
@@ -303,7 +303,7 @@ def write_positions(
     planes: Masks,
     facts: NDArray[np.uint8],
 ) -> None:
-    """Replays moves[offsets[n]:offsets[n+1]] from starts[n], and writes as `write_boards` what the last board is."""
+    """Replays moves[offsets[n]:offsets[n+1]] from starts[n], and writes the last board as `write_boards` does."""
     longest = 0
     for n in range(len(starts)):
         longest = max(longest, offsets[n + 1] - offsets[n])
@@ -333,9 +333,9 @@ def write_policies(
 ) -> None:
     """Writes policies[i, 1858] of row at[i], whose legal moves (absolute squares) are moves[cuts[i]:cuts[i+1]].
 
-    The policy is the share of visits, -1 for what is illegal; without any visit the first move has all. `indices` are
-    the moves' places in it. `divergence` is KL(visits || net's policy at temperature 1) in nats, by lc0's formula: the
-    priors' softmax temperature is undone; 0 where a prior is not known (NaN).
+    The policy is the share of visits, -1 for illegal moves; without visits the first move has all. `indices` are the
+    moves' places in it. `divergence` is KL(visits || net's policy at temperature 1) in nats, by lc0's formula, which
+    undoes the priors' softmax temperature; 0 if a prior is unknown (NaN).
     """
     for i in range(len(at)):
         begin, end = cuts[i], cuts[i + 1]
@@ -358,29 +358,29 @@ def write_policies(
 
 
 def divergence(written: NDArray[np.float64], priors: NDArray[np.float64], row: Index, n: int) -> NDArray[np.float64]:
-    """[n] KL(written || priors) in nats of the policies of n records, flat: move i belongs to record row[i]. As lc0
-    has it, never 0, which says to trainers that it is not known."""
+    """[n] KL(written || priors) in nats of the policies of n records, flat: move i belongs to record row[i]. As in lc0
+    it is never 0, which means "unknown" to trainers."""
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(written > 0, written * np.log(written / np.maximum(priors, SMALLEST)), 0.0)
     return np.asarray(np.maximum(np.bincount(row, terms, n), 0) + SMALLEST)
 
 
-# Of zlib. lc0 has 6, whose files are two fifths smaller and take three times as long.
+# zlib's level. lc0 has 6, whose files are two fifths smaller and take three times as long.
 LEVEL = 1
 _GZIP, _MEMORY = 31, 7
 
 
 class ChunkWriter:
-    """Writes the records of games to a folder: game 7 of a run to game_000007.gz, as lc0 names them.
+    """Writes the records of games to a folder: game 7 of a run to game_000007.gz, as lc0 names it.
 
-    A file appears whole or not at all, and the same game gives the same bytes: a run that was stopped goes on in its
-    folder. `games` and `records` are how many were written.
+    A file appears whole or not at all, and the same game gives the same bytes: a stopped run resumes in its folder.
+    `games` and `records` count what was written.
     """
 
     def __init__(self, folder: str | Path, facts: RecordFacts, *, resume: bool = False) -> None:
         """Makes the folder if needed. Without `resume` it must be empty.
 
-        Raises UsageError for a folder with anything in it, ValueRepairError where it cannot be written.
+        Raises UsageError for a folder that is not empty, ValueRepairError if it cannot be written.
         """
         self.folder, self.facts = Path(folder), facts
         self.games = self.records = 0
@@ -390,8 +390,8 @@ class ChunkWriter:
                 raise UsageError(
                     f"{folder}: not empty; training records need a folder of their own unless their run goes on"
                 )
-            for left in self.folder.glob(".game_*.part"):
-                left.unlink()
+            for leftover in self.folder.glob(".game_*.part"):
+                leftover.unlink()
         except FileExistsError:
             raise UsageError(f"{folder}: is a file; training records need a folder") from None
         except OSError as error:
@@ -402,9 +402,9 @@ class ChunkWriter:
         return self.folder / f"game_{number:06d}.gz"
 
     def write(self, game: GameRecord) -> Path | None:
-        """Writes the records of a game; returns the file, None for a game that has none (`records.has_records`).
+        """Writes the records of a game; returns the file, None for a game without records (`records.has_records`).
 
-        Raises ValueRepairError where it cannot be written; nothing of it is left then.
+        Raises ValueRepairError if it cannot be written, and removes the partial file.
         """
         records = game_records(game, self.facts)
         if not len(records):

@@ -1,8 +1,8 @@
-"""`vr rescore`: the judge's values in the place of the search's, in training chunks that exist.
+"""`vr rescore`: puts the judge's values in the place of the search's, in existing training chunks.
 
-A record takes the value that the store has of its position: of the same key (`chess.board.keys`), repeated before or
-not as the stored one, and with the same half-move clock, unless both clocks are low. Everything else of it stays, and
-so does every other record, to the byte.
+A record gets the store's value of its position: of the same key (`chess.board.keys`), repeated before or not as the
+stored one, and with the same half-move clock, unless both clocks are low. Its other fields and all other records keep
+their bytes.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ log = logging.getLogger(__name__)
 
 Fields = Literal["q", "result", "both"]
 
-_NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 for a blunder into mate
+_NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 as a blunder into mate
 _AT_ONCE = 16  # chunks that are decoded together
 
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """What was written to `folder`: `chunks` and their `records`, how many of both have the judge's value, the mean
-    abs(new - old) by field (``q``, ``result``); `positions` that the store has judged, `otherwise` records of such
+    """The output in `folder`: `chunks` and their `records`, the numbers of both with the judge's value, the mean
+    abs(new - old) by field (``q``, ``result``); `positions` that the store has judged, `otherwise` records of judged
     positions with another history; `left_out`: files that are no usable chunks, by reason, and the first few."""
 
     folder: str
@@ -77,10 +77,10 @@ class Rescored:
 
     def lines(self) -> list[str]:
         """For a terminal."""
-        said = ", ".join(f"of {name} {change:.4f}" for name, change in self.mean_change.items())
+        changes = ", ".join(f"of {name} {change:.4f}" for name, change in self.mean_change.items())
         lines = [
             f"{self.folder}: {self.changed_records:,} of {self.records:,} records of {self.changed_chunks:,} of "
-            f"{self.chunks:,} chunks have the judge's value" + (f"; mean |change| {said}" if said else "")
+            f"{self.chunks:,} chunks have the judge's value" + (f"; mean |change| {changes}" if changes else "")
         ]
         if self.otherwise:
             lines.append(
@@ -106,24 +106,24 @@ def rescore(
     split: Split | None = None,
     quiet: bool = False,
 ) -> Rescored:
-    """Writes the chunks to the new folder `out`, under their names, with the judge's values in the `fields` chosen.
+    """Writes the chunks to the new folder `out`, under their names, with the judge's values in the chosen `fields`.
 
-    ``q``: best_*, root_*, and played_* moved with them; ``result``: result_*, a win, a draw or a loss with the judge's
-    chances of each, since lc0's rescorer takes no other results; ``both``. W/D/L are of the judge's Q with
-    the net's own draws, or of `question.q_from` ``wdl`` the judge's own. With a `split` only positions of its part
-    ``train`` give their values. `out` appears whole or not at all; files that are no usable chunks are not in it.
+    ``q``: best_*, root_*, and played_*, moved with them; ``result``: result_*, a win, a draw or a loss with the judge's
+    chances of each, since lc0's rescorer accepts no other results; ``both``. W/D/L come from the judge's Q with the
+    net's own draws, or with `question.q_from` ``wdl`` from the judge. With a `split` only positions of its part
+    ``train`` give their values. `out` appears whole or not at all; it leaves out files that are no usable chunks.
 
-    Raises UsageError where two files would get one name and where `out` is not empty, ValueRepairError where nothing is
-    judged and where there are no chunks.
+    Raises UsageError if two files would get one name or `out` is not empty, ValueRepairError without judged positions
+    or chunks.
     """
     check_new_folder(out)
     archives = find_archives(chunks)
-    if twice := {name for name in archives.names if archives.names.count(name) > 1} if len(chunks) > 1 else set():
-        raise UsageError(f"{min(twice)}: is in two of these folders; rescore them one after the other")
-    asked, said = store.for_training(question or Question())
-    for line in said:
+    if repeated := {name for name in archives.names if archives.names.count(name) > 1} if len(chunks) > 1 else set():
+        raise UsageError(f"{min(repeated)}: is in two of these folders; rescore them one after the other")
+    training_question, notes = store.for_training(question or Question())
+    for line in notes:
         log.info(line)
-    judged = JudgedBoards.of(store, asked, split=split, candidates_only=candidates_only)
+    judged = JudgedBoards.of(store, training_question, split=split, candidates_only=candidates_only)
     with whole_folder(out) as partial, Progress("rescoring", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         check_room(partial, archives.total_bytes())
         counts = _write(archives, judged, fields, partial, progress.advance)
@@ -150,7 +150,7 @@ def rescore(
 
 @dataclass(slots=True)
 class _Counts:
-    """What `Rescored` says, while it is counted; `change` are sums."""
+    """The running counts of `Rescored`; `change` has sums."""
 
     left_out: LeftOut = field(default_factory=LeftOut)
     change: dict[str, float] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class _Counts:
 
 
 class _Chunk(NamedTuple):
-    """A packed chunk as it is written, of so many records; how many were changed, and by how much in all."""
+    """A packed chunk to write, the number of its records and of the changed ones, and the sums of their changes."""
 
     content: bytes
     records: int
@@ -186,11 +186,11 @@ def _write(
     counts = _Counts()
 
     def work(block: Sequence[ChunkFile]) -> list[_Chunk | str]:
-        return _rescored([each.content for each in block], judged, fields)
+        return _rescored([chunk_file.content for chunk_file in block], judged, fields)
 
     def written() -> Iterator[tuple[ChunkFile, bytes]]:
-        for block, found in in_order(work, _blocks(read_archives(archives, counts.left_out.add))):
-            for file, chunk in zip(block, found, strict=True):
+        for block, rescored in in_order(work, _blocks(read_archives(archives, counts.left_out.add))):
+            for file, chunk in zip(block, rescored, strict=True):
                 on_bytes(len(file.content))
                 if isinstance(chunk, str):
                     counts.left_out.add(name_of(archives, file), chunk)
@@ -214,7 +214,7 @@ def _blocks(files: Iterable[ChunkFile]) -> Iterator[list[ChunkFile]]:
 
 
 def _put_files(archives: Archives, files: Iterable[tuple[ChunkFile, bytes]], folder: Path) -> None:
-    """Writes chunks as files of the same names, in tars of the same names, with the dates of these."""
+    """Writes chunks as files of the same names, in tars of the same names, with the dates of the originals."""
     for number, chunks in groupby(files, lambda written: written[0].archive):
         target = folder / archives.names[number]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -230,18 +230,18 @@ def _put_files(archives: Archives, files: Iterable[tuple[ChunkFile, bytes]], fol
 
 
 def _take_date(source: str, target: Path) -> None:
-    """The older trainer takes the newest files first."""
+    """Copies the date of a file, as the older trainer reads the newest files first."""
     stat = os.stat(source)
     os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def _short(name: str) -> str:
-    """The end of a name, as much as lczero-training's loader reads: longer ones are no names to it."""
+    """The end of a name, at most as long as lczero-training's loader accepts."""
     return name.encode()[-LENGTH_NAME:].decode(errors="ignore")
 
 
 def _rescored(packed: Sequence[bytes], judged: JudgedBoards, fields: Fields) -> list[_Chunk | str]:
-    """Each packed chunk with the judge's values, or why it cannot be used."""
+    """Each packed chunk with the judge's values, or the reason why it cannot be used."""
     unpacked = [_unpacked(content) for content in packed]
     usable = [records for records in unpacked if not isinstance(records, str)]
     if not usable:
@@ -249,18 +249,18 @@ def _rescored(packed: Sequence[bytes], judged: JudgedBoards, fields: Fields) -> 
     boards = boards_of([ChunkRecords.of(records.tobytes(), len(records)) for records in usable])
     rows, is_otherwise = judged.rows(boards.keys, boards.clock, boards.repeated)
     cuts = np.cumsum([len(records) for records in usable])[:-1]
-    taken = iter(np.split(np.where(boards.usable, rows, -1), cuts))
+    rows_of_chunks = iter(np.split(np.where(boards.usable, rows, -1), cuts))
     otherwise = iter(np.split(boards.usable & is_otherwise, cuts))
     return [
         records
         if isinstance(records, str)
-        else _chunk(content, records, next(taken), int(next(otherwise).sum()), judged, fields)
+        else _chunk(content, records, next(rows_of_chunks), int(next(otherwise).sum()), judged, fields)
         for content, records in zip(packed, unpacked, strict=True)
     ]
 
 
 def _unpacked(content: bytes) -> Records | str:
-    """The records of a chunk, or why it cannot be used."""
+    """The records of a chunk, or the reason why it cannot be used."""
     try:
         records = unpack(content)
     except BrokenChunk as reason:
@@ -270,13 +270,18 @@ def _unpacked(content: bytes) -> Records | str:
 
 
 def _chunk(
-    content: bytes, records: Records, taken: NDArray[np.int64], otherwise: int, judged: JudgedBoards, fields: Fields
+    content: bytes,
+    records: Records,
+    judged_rows: NDArray[np.int64],
+    otherwise: int,
+    judged: JudgedBoards,
+    fields: Fields,
 ) -> _Chunk:
-    rows = np.flatnonzero(taken >= 0)
+    rows = np.flatnonzero(judged_rows >= 0)
     if not len(rows):
         return _Chunk(content, len(records), otherwise=otherwise)
-    changed, wdl = records.copy(), judged.wdl[taken[rows]]
-    chance = chances(judged.keys[taken[rows]] ^ scrambled(rows.astype(np.uint64) ^ np.uint64(digest_of(content))))
+    changed, wdl = records.copy(), judged.wdl[judged_rows[rows]]
+    chance = chances(judged.keys[judged_rows[rows]] ^ scrambled(rows.astype(np.uint64) ^ np.uint64(digest_of(content))))
     change = put_values(changed, rows, wdl, chance, fields)
     return _Chunk(pack(changed), len(records), len(rows), otherwise, change)
 
@@ -290,8 +295,8 @@ def put_values(
 ) -> dict[str, float]:
     """Writes W/D/L [n, 3] into the records `rows` [n]; returns the sum of abs(new Q - old Q) of each kind of field.
 
-    Results are sampled by `chance` [n] in [0, 1). played_q keeps its distance from best_q, so that what a deblunder
-    makes of the move played stays as it was.
+    Results are sampled by `chance` [n] in [0, 1). played_q keeps its distance from best_q, so that deblundering treats
+    the played move as before.
     """
     q, d = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
     change = {}

@@ -62,18 +62,18 @@ class Samples:
 
     | column       | type             |                                                                            |
     |--------------|------------------|----------------------------------------------------------------------------|
-    | masks        | uint64[n, 112]   | input planes as bitboards; that of the half-move clock is ones             |
+    | masks        | uint64[n, 112]   | input planes as bitboards; the half-move clock's plane is ones             |
     | rule50       | float32[n]       | the factor of the half-move clock's plane                                  |
     | wdl          | float32[n, 3]    | win, draw, loss: the target of the value head                              |
     | deep_q       | float32[n]       | Q of the search that the net is judged by, NaN: not known                  |
     | moves_left   | float32[n]       | plies, NaN: not known                                                      |
     | weight       | float32[n]       | of the position in the loss                                                |
     | value_weight | float32[n]       | a further factor of its value loss                                         |
-    | judged       | int32[n]         | which of the row's legal moves is the judge's best, -1: not known          |
+    | judged       | int32[n]         | index of the judge's best among the row's legal moves, -1: not known       |
     | key          | uint64[n]        | of the position; rows of one source with equal keys have equal planes      |
     | cuts         | int64[n + 1]     | row i's legal moves are ``moves[cuts[i]:cuts[i + 1]]``                     |
     | moves        | uint16[cuts[n]]  | indices into the 1858 policy outputs                                       |
-    | shares       | float32[cuts[n]] | of visits; 0 where there was no search                                     |
+    | shares       | float32[cuts[n]] | of visits; 0 without a search                                              |
     """
 
     masks: NDArray[np.uint64]
@@ -111,7 +111,7 @@ class Samples:
         return Samples(**{**joined, "cuts": cuts})
 
     def batch(self, rows: int | None = None) -> Batch:
-        """In the form of a training step; with `rows`, rows of weight 0 are added up to that number."""
+        """A batch for a training step; with `rows`, it is padded to that number with rows of weight 0."""
         n, lengths = rows or len(self), np.diff(self.cuts)
         moves, shares = np.zeros((n, MOST_MOVES), np.int32), np.full((n, MOST_MOVES), -1, np.float32)
         row = np.repeat(np.arange(len(self)), lengths)
@@ -219,8 +219,8 @@ def of_positions(
     form: int,
     best: Moves | None = None,
 ) -> Samples:
-    """Positions as samples: the value target `wdl` [n, 3], and of the search that the net is judged by Q `deep_q` [n]
-    and the best move `best` uint16[n], as in `chess.positions`; a move that is not legal, such as 0, means unknown."""
+    """Positions as samples: the value target `wdl` [n, 3], and from the search that judges the net Q `deep_q` [n] and
+    the best move `best` uint16[n], as in `chess.positions`; an illegal move, such as 0, means unknown."""
     planes = encode(batch, fill, form)
     bits = np.packbits(planes.reshape(len(batch), PLANES, 64) != 0, axis=2, bitorder="little")
     masks = bits.view("<u8").reshape(len(batch), PLANES)

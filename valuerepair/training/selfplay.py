@@ -1,4 +1,4 @@
-"""Self-play from a book, with training records where they are wanted: one call for the command line and for Python."""
+"""Self-play from a book, with training records if requested: one call for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class SelfplayOptions:
-    """Who plays, and how. `engine` is the built-in ``mcts``, or ``lc0``, which takes neither a second net nor kept
-    trees, and chooses device and seed itself. `net`, `net2` are names or files; `params` and `rules` say how to search
-    and what ends games; `repeat` games are played from each line. `jobs` games go on at once, None: full batches.
-    `training` is a folder for a chunk of records of each game, which end where a game reaches what the `split` holds
+    """The players and their settings. `engine` is the built-in ``mcts``, or ``lc0``, which supports neither a second
+    net nor kept trees, and chooses device and seed itself. `net`, `net2` are names or files; `params` are those of the
+    search, `rules` end games; `repeat` games are played from each line. `jobs` games run at once, None: full batches.
+    `training` is a folder for a chunk of records of each game, which end at the first position that the `split` holds
     out. Raises UsageError."""
 
     engine: Literal["mcts", "lc0"] = "mcts"
@@ -78,10 +78,10 @@ def play_book(
     command: str,
     progress: Progress,
 ) -> SelfplayEnd:
-    """Plays a game from each line of a book, and goes on with what an earlier call has left in `output` (PGN).
+    """Plays a game from each line of a book, and resumes an earlier call's run in `output` (PGN).
 
-    With a `store`, made if it is not there, games are kept in it, too. Raises as `play.selfplay.play_selfplay`, and
-    ValueRepairError for a book that lc0 would misread.
+    A `store`, created if missing, also gets the games. Raises as `play.selfplay.play_selfplay`, and ValueRepairError
+    for a book that lc0 would misread.
     """
     openings = read_openings(book, strict=True)
     games, params = len(openings) * options.repeat, options.params
@@ -107,8 +107,8 @@ def play_book(
 
 
 class TrainingPart:
-    """The training records of games up to what a `split` holds out: the first position of a held-out family, or one
-    that the `store` has and that is held out. `play.selfplay.Chunks`, over another that writes them all."""
+    """The training records of games up to the first position that a `split` holds out: of a held-out family, or a
+    held-out position of the `store`. A `play.selfplay.Chunks` over another one, which writes all records."""
 
     def __init__(self, chunks: Chunks, split: Split, store: Store | None) -> None:
         self._chunks, self._split = chunks, split
@@ -120,9 +120,9 @@ class TrainingPart:
         return self._chunks.path(number)
 
     def write(self, game: GameRecord) -> Path | None:
-        """The file of a game's records, None where it has none; it is not there where all of them are held out.
+        """The file of a game's records, None without records; the file does not exist if all of them are held out.
 
-        Raises ValueRepairError where it cannot be written, and where there is not a record for each move.
+        Raises ValueRepairError if it cannot be written, and if a move has no record.
         """
         path = self._chunks.write(game)
         if path is None:
@@ -145,19 +145,19 @@ class TrainingPart:
         return path
 
     def _free(self, game: GameRecord, count: int) -> int:
-        """How many of a game's `count` records training may see."""
+        """The number of a game's `count` records before the first held-out position."""
         plies = len(game.book) + np.arange(len(game.thoughts))
         searched = np.array([thought.search is not None for thought in game.thoughts])
-        at = plies[searched] if searched.any() else plies  # lc0 gives a record for each move, and no search
-        if len(at) != count:
-            raise ValueRepairError(f"{self.path(game.number)}: {count} records of {len(at)} moves")
-        placed = play_game(parse_fens([game.start_fen]), encode_moves(game.moves))[:-1]
-        held = self._split.of_held_families(placed) | np.isin(board.keys(placed), self._held)
-        held[: at[0]] = False  # of the book
-        return int(np.searchsorted(at, np.argmax(held))) if held.any() else count
+        searched_plies = plies[searched] if searched.any() else plies  # lc0 gives a record for each move, and no search
+        if len(searched_plies) != count:
+            raise ValueRepairError(f"{self.path(game.number)}: {count} records of {len(searched_plies)} moves")
+        boards = play_game(parse_fens([game.start_fen]), encode_moves(game.moves))[:-1]
+        held = self._split.of_held_families(boards) | np.isin(board.keys(boards), self._held)
+        held[: searched_plies[0]] = False  # of the book
+        return int(np.searchsorted(searched_plies, np.argmax(held))) if held.any() else count
 
     def tell(self) -> None:
-        """Says how many records were left out, if any were made."""
+        """Logs the number of records that were left out, if there are records."""
         if self._records:
             log.info(f"held out: {self._left_out:,} of {self._records:,} training records were left out")
 
@@ -167,14 +167,14 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
     if options.engine == "lc0":
         settings = lc0_settings(options.net, params, options.nodes, options.jobs, options.rules)
         return Lc0Source(settings, options.training, resume=_goes_on(output))
-    how = {"device": options.device, "threads": options.threads, "history_fill": params.history_fill}
-    both = (options.net, options.net2) if options.net2 else (options.net,)
-    who = Contestant(both, params, options.nodes, options.jobs, options.reuse_tree, how)
-    return ForestSource(who, options.rules, options.seed, games)
+    device = {"device": options.device, "threads": options.threads, "history_fill": params.history_fill}
+    nets = (options.net, options.net2) if options.net2 else (options.net,)
+    contestant = Contestant(nets, params, options.nodes, options.jobs, options.reuse_tree, device)
+    return ForestSource(contestant, options.rules, options.seed, games)
 
 
 def _chunks(options: SelfplayOptions, source: ForestSource | Lc0Source, output: str | Path) -> Chunks | None:
-    """What writes the training records of the built-in MCTS, or knows those that lc0 writes."""
+    """The writer of the built-in MCTS's training records, or the reader of those that lc0 writes."""
     if isinstance(source, Lc0Source):
         return source.records
     if options.training is None:
@@ -184,8 +184,8 @@ def _chunks(options: SelfplayOptions, source: ForestSource | Lc0Source, output: 
 
 
 def _goes_on(output: str | Path) -> bool:
-    """Whether an earlier run was here: then the folder of training records is not empty.
+    """Whether an earlier run has begun: then the folder of training records may not be empty.
 
-    A run that was killed leaves its file, be it empty: a game's records come before the game.
+    A killed run leaves its file, perhaps an empty one: a game's records are written before the game.
     """
     return os.path.isfile(output)

@@ -1,5 +1,5 @@
-"""Sources of training positions: chunks in folders and tars, and stores; what a pass over a source is, and its
-positions in batches, in an order that follows from the seed alone."""
+"""Sources of training positions: chunks in folders and tars, and stores; passes over them, in batches, in an order
+that depends only on the seed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Keys = NDArray[np.uint64]
 T = TypeVar("T")
 
 WINDOW = 1 << 16  # positions that are shuffled together
-VALIDATION = 8192  # positions of each source that a net is judged by, at most
+VALIDATION = 8192  # at most this many positions of each source judge a net
 _AT_ONCE = 512  # positions of a store that are read together
 _READY = 4  # batches that wait for a step
 _END = object()
@@ -45,8 +45,8 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Positions to judge by, of games that are not trained on; `game` uint64[n] is a key of each one's game, `kind`
-    object[n] how it came about (`chess.origins.KINDS`)."""
+    """Positions that judge a net, from games that do not train it; `game` uint64[n] is the key of each one's game,
+    `kind` object[n] its origin (`chess.origins.KINDS`)."""
 
     samples: Samples
     game: Keys
@@ -54,23 +54,23 @@ class Held:
 
 
 class TrainingSource(Protocol):
-    """Positions to train on. `identity` says what is in it, whatever it is called."""
+    """Positions to train on. `identity` identifies its content, whatever its name."""
 
     name: str
     identity: str
-    games: int  # all there are
+    games: int  # all games
     held_games: int
 
     def one_pass(self, number: int) -> Pass:
-        """Which units pass `number` goes over; always the same, and as many positions in each."""
+        """The units of pass `number`: always the same; all passes have the same number of positions."""
         ...
 
     def units(self) -> Pass:
-        """All that passes go over."""
+        """All units of passes."""
         ...
 
     def read(self, units: Index) -> Samples:
-        """The positions of some units, in an order that depends on these alone."""
+        """The positions of some units, in an order that depends only on the units."""
         ...
 
     def held_out(self) -> Held:
@@ -100,11 +100,11 @@ class ChunkSource:
         self._index = read_index(given, on_bytes)
         self.name = ", ".join(given)
         if self._index.input_format != input_format:
-            theirs, wanted = (
+            own, expected = (
                 INPUT_FORMAT_NAMES.get(form, f"unknown, {form}") for form in (self._index.input_format, input_format)
             )
             raise ValueRepairError(
-                f"{self.name}: these chunks have input format {theirs}, the net wants {wanted}; "
+                f"{self.name}: these chunks have input format {own}, the net wants {expected}; "
                 "lczero-training's rescorer converts (new_input_format)"
             )
         self._q_ratio = q_ratio
@@ -140,12 +140,12 @@ class ChunkSource:
         game = np.repeat(self._index.digest[units], counts)
         chosen = np.sort(np.argsort(ply_priorities(scrambled(game), row), kind="stable")[:VALIDATION])
         unit = np.repeat(units, counts)[chosen]
-        rows = {int(each): row[chosen[unit == each]] for each in np.unique(unit)}
+        rows = {int(number): row[chosen[unit == number]] for number in np.unique(unit)}
         parts = self._read(np.array(sorted(rows)), lambda unit, samples: samples.take(rows[unit]))
         return Held(Samples.concat(list(parts)), game[chosen], np.full(len(chosen), GAME, object))
 
-    def _read(self, units: Index, of: Callable[[int, Samples], Samples]) -> Iterator[Samples]:
-        """What `of` makes of the positions of each unit, in order, on all cores."""
+    def _read(self, units: Index, convert: Callable[[int, Samples], Samples]) -> Iterator[Samples]:
+        """The output of `convert` for the positions of each unit, in order, on all cores."""
         index, reader = self._index, RandomReader(self._index.archives)
 
         def work(packed: tuple[int, bytes]) -> Samples:
@@ -164,7 +164,7 @@ class ChunkSource:
                 raise ValueRepairError(f"{self._path(unit)}: a record has too many moves; illegal ones are not -1")
             if not np.isfinite(samples.wdl).all():
                 raise ValueRepairError(f"{self._path(unit)}: a record has no value to learn")
-            return of(unit, samples)
+            return convert(unit, samples)
 
         def chunks() -> Iterator[tuple[int, bytes]]:
             for unit in units.tolist():
@@ -187,11 +187,11 @@ class ChunkSource:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")
 
 
-_FEW_ROWS = 1_000_000  # which are read whether the chunks have as many positions or not
+_FEW_ROWS = 1_000_000  # this many are read even if the chunks have fewer positions
 
 
 def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
-    """The weights that `vr weights --side` wrote, a row a record in reading order, of chunks with so many records."""
+    """The weights that `vr weights --side` wrote, one row per record in reading order, for chunks of these lengths."""
     starts = np.concatenate([[0], np.cumsum(records, dtype=np.int64)])
     number, weight = read_weights("--set weights", path, "record", max(_FEW_ROWS, 2 * int(starts[-1])))
     expected = np.arange(starts[-1]) - np.repeat(starts[:-1], records)
@@ -208,8 +208,8 @@ def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
 
 
 class StoreSource:
-    """Positions of a store as `draw` draws them: what the oracle says of them is the value's target; the policy learns
-    its move (`TrainOptions.policy`) or stays as it is."""
+    """Positions of a store that `draw` draws: the oracle's value is the value target; the policy learns the oracle's
+    move (`TrainOptions.policy`) or stays as it is."""
 
     def __init__(self, draw: StoreDraw, input_format: int) -> None:
         self.draw, self._input_format = draw, input_format
@@ -246,9 +246,9 @@ class StoreSource:
     def _read(self, store: Store, rows: Index) -> Samples:
         draw = self.draw
         batch = store.positions(draw.ids[rows])
-        found = of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format, draw.best[rows])
-        found.value_weight[:] = draw.inverse[rows]
-        return found
+        samples = of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format, draw.best[rows])
+        samples.value_weight[:] = draw.inverse[rows]
+        return samples
 
 
 # -- in batches -------------------------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ class StoreSource:
 class TrainingStream:
     """The positions of some sources, pass after pass, without end.
 
-    A pass has the units of all sources in an order that follows from the seed; `WINDOW` positions at a time are
-    shuffled whole. Batch k has positions k * batch to (k + 1) * batch of that, wherever one begins to read.
+    A pass has the units of all sources in an order that depends on the seed; each window of `WINDOW` positions is
+    shuffled. Batch k has positions k * batch to (k + 1) * batch of this order, wherever reading begins.
     """
 
     sources: Sequence[TrainingSource]
@@ -269,11 +269,11 @@ class TrainingStream:
 
     @property
     def positions(self) -> int:
-        """Of one pass."""
+        """The positions of one pass."""
         return int(sum(source.one_pass(0).counts.sum() for source in self.sources))
 
     def batches(self, first: int = 0) -> Generator[Batch]:
-        """Batches from number `first` on, made ahead by other threads. Close it when enough were taken."""
+        """Batches from number `first` on, made ahead by other threads. Close it after the last batch that you need."""
         with closing(_ahead(self._windows(first * self.batch), 1)) as windows:
             yield from _ahead(self._cut(windows), _READY)
 
@@ -281,17 +281,17 @@ class TrainingStream:
         parts: list[Samples] = []
         missing = self.batch
         for samples, order in windows:
-            at = 0
-            while at < len(order):
-                rows = order[at : at + missing]
+            begin = 0
+            while begin < len(order):
+                rows = order[begin : begin + missing]
                 parts.append(samples.take(rows))
-                at, missing = at + len(rows), missing - len(rows)
+                begin, missing = begin + len(rows), missing - len(rows)
                 if not missing:
                     yield Samples.concat(parts).batch()
                     parts, missing = [], self.batch
 
     def _windows(self, begin: int) -> Iterator[tuple[Samples, Index]]:
-        """Windows from position `begin` on, each with the order of its rows that are still to come."""
+        """Windows from position `begin` on, each with the order of its remaining rows."""
         total = self.positions
         number, skip = divmod(begin, total)
         while True:
@@ -309,23 +309,23 @@ class TrainingStream:
     def _units(self, number: int) -> Iterator[list[tuple[Index, Index]]]:
         """The units of each source, with their positions, window by window of pass `number`."""
         passes = [source.one_pass(number) for source in self.sources]
-        source = np.repeat(np.arange(len(passes)), [len(one.units) for one in passes])
+        source = np.repeat(np.arange(len(passes)), [len(of_source.units) for of_source in passes])
         units, keys, counts = (np.concatenate(columns) for columns in zip(*passes, strict=True))
         order = np.argsort(scrambled(keys ^ salt(self.seed, "order", number)), kind="stable")
         window = (np.cumsum(counts[order]) - counts[order]) // self.window
         for rows in np.split(order, np.flatnonzero(np.diff(window)) + 1):
-            mine = [rows[source[rows] == i] for i in range(len(passes))]
-            yield [(units[each], counts[each]) for each in mine]
+            by_source = [rows[source[rows] == i] for i in range(len(passes))]
+            yield [(units[part], counts[part]) for part in by_source]
 
 
 def _ahead(items: Iterable[T], ready: int) -> Generator[T]:
-    """The same, made by a thread of its own, at most `ready` of them ahead."""
-    made = iter(items)
+    """The same items, made by another thread, at most `ready` of them ahead."""
+    iterator = iter(items)
     with ThreadPoolExecutor(1, "training data") as pool:
-        waiting: deque[Future[Any]] = deque(pool.submit(next, made, _END) for _ in range(ready))
+        waiting: deque[Future[Any]] = deque(pool.submit(next, iterator, _END) for _ in range(ready))
         try:
             while (item := waiting.popleft().result()) is not _END:
-                waiting.append(pool.submit(next, made, _END))
+                waiting.append(pool.submit(next, iterator, _END))
                 yield item
         finally:
             for future in waiting:

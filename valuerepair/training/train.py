@@ -1,4 +1,4 @@
-"""`vr train`: an old net, positions to learn from, a new net that lc0 plays, and the curve on the way."""
+"""`vr train`: trains an old net on positions, and writes a new net that lc0 plays, with the curve of the training."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 SUFFIX = ".pb.gz"
 MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
 _CHECKED = 256  # positions
-FEW_POSITIONS, MANY_PASSES = 2_000, 10  # what is warned of (docs/methods/training.md, "Training")
-# Some of `validation.MEASURES`, and how they are said.
+FEW_POSITIONS, MANY_PASSES = 2_000, 10  # limits of warnings (docs/methods/training.md, "Training")
+# Some of `validation.MEASURES`, with their words and formats.
 _LINES = {
     "loss": ("loss", ".4f"),
     "mean_dq": ("mean |net Q - deep Q|", ".4f"),
@@ -62,8 +62,8 @@ _LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a training was: its options, what it was of, its curve (a row a judgement), what was written; and the
-    command that compares the new net with the old one, on what training did not see."""
+    """A training: its options, its sources, its curve (one row per judgement), the written net; and the command that
+    compares the new net with the old one, on positions that training did not see."""
 
     about: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
@@ -82,45 +82,46 @@ class Training:
         """The result as text for a terminal."""
         about, written = self.about, self.about["written"]
         games = about["games"]
-        said = [f"{about['output']}: {about['net']['name']} after {written['step']:,} steps"]
+        lines = [f"{about['output']}: {about['net']['name']} after {written['step']:,} steps"]
         if about["stopped"]:
-            said.append(f"stopped after {self.rows[-1]['step']:,} of {about['options']['steps']:,}: {about['stopped']}")
+            steps = about["options"]["steps"]
+            lines.append(f"stopped after {self.rows[-1]['step']:,} of {steps:,}: {about['stopped']}")
         if written["changed"]:
-            said.append(
+            lines.append(
                 f"written and read again, it is off the trained parameters by at most {written['q']:.1e} in Q, "
                 f"{written['p']:.1e} in a move's probability"
             )
         else:
-            said.append("nothing changed: the file is the old net's")
+            lines.append("nothing changed: the file is the old net's")
         amplitude = about.get("amplitude")
         if amplitude is not None:
-            of_q = amplitude["lambda_in_q"]
-            beside = "" if of_q is None else f"; by Q it would be {of_q:.2f}"
-            said.append(f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{beside}")
+            in_q = amplitude["lambda_in_q"]
+            beside = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
+            lines.append(f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{beside}")
         if "loss" in self.rows[0]:
             judged = next(row for row in self.rows if row["step"] == written["step"])
             best = judged if amplitude is None else amplitude["measures"]
-            said.append(f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}")
+            lines.append(f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}")
             rows = (
                 (words, format(old, form), format(best[name], form))
                 for name, (words, form) in _of_kinds(self.rows[0]).items()
                 if (old := self.rows[0][name]) is not None
             )
-            said += table_lines(":<30 | old:>9 | new:>9", rows)
-        return said if self.next_step is None else [*said, f"next: {self.next_step}"]
+            lines += table_lines(":<30 | old:>9 | new:>9", rows)
+        return lines if self.next_step is None else [*lines, f"next: {self.next_step}"]
 
     def as_json(self) -> dict[str, Any]:
-        """As the file beside the net has it: `about`, and its curve."""
+        """The content of the file beside the net: `about`, and its curve."""
         return {**self.about, "curve": list(self.rows)}
 
 
 def _of_kinds(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """`_LINES`, and behind the net's error and its candidates those of each kind of positions."""
-    found = {}
+    """`_LINES`, and after the net's error and its candidates the lines of each kind of positions."""
+    lines = {}
     for name, line in _LINES.items():
-        found[name] = line
-        found |= {f"{name}_{kind}": (f"  {kind}", line[1]) for kind in KINDS if f"{name}_{kind}" in row}
-    return found
+        lines[name] = line
+        lines |= {f"{name}_{kind}": (f"  {kind}", line[1]) for kind in KINDS if f"{name}_{kind}" in row}
+    return lines
 
 
 def train(
@@ -136,10 +137,10 @@ def train(
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
 
-    Of the store a `split` leaves its part ``train``; a question without an alpha gets that of `Store.for_training`. The
-    same call goes on with what an interrupted one has left, and returns a finished one's result again. The written file
-    is read by lc0 and compared with the trained parameters before it gets its name. Raises ValueRepairError and
-    UsageError.
+    With a `split` it uses only the part ``train`` of the store; a question without an alpha gets that of
+    `Store.for_training`. The same call resumes an interrupted one, and returns a finished one's result again. lc0 reads
+    the written file, which is compared with the trained parameters before it gets its name. Raises ValueRepairError
+    and UsageError.
     """
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
@@ -164,16 +165,16 @@ def train(
         with _claimed(path):
             finished = _finished(path)
             _check_before(path, finished, file, options)
-            # By the file's name a store has the values of the usual heads.
+            # Under the file's name a store has the values of the usual heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
-            said = list[str]()
+            notes = list[str]()
             if store is not None:
                 with Store.open(store) as opened:
-                    question, said = opened.for_training(question)
+                    question, notes = opened.for_training(question)
                 options = replace(options, policy=options.policy or POLICY)
             sources = _sources(file, chunks, store, question, options, split, quiet)
-            for line in said:
+            for line in notes:
                 log.info(line)
             stores = [source for source in sources if isinstance(source, StoreSource)]
             if stores and options.draw is None:
@@ -205,9 +206,9 @@ def _train(
     options = options.planned(stream.positions)
     for line in _learns(sources, held, stream, options):
         log.info(line)
-    asked = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
+    settings = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
     identity: dict[str, Any] = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
-    identity |= {**checkpoint.options_by_name(options), **asked}
+    identity |= {**checkpoint.options_by_name(options), **settings}
     if finished is not None:
         _check_finished(path, finished, identity)
         log.info(f"{path}: this training was finished before")
@@ -222,7 +223,7 @@ def _train(
         "games": {
             "all": sum(source.games for source in sources),
             "held_out": sum(source.held_games for source in sources),
-            "judged": sum(len(each.samples) for each in held),
+            "judged": sum(len(part.samples) for part in held),
         },
         "positions": stream.positions,
         "identity": identity,
@@ -243,21 +244,21 @@ def _train(
     written = _write(file, path, graph, fitted, _some_planes(stream, held), about)
     written["sha256"] = read_net_file(path).sha256
     ending = {"stopped": fitted.stopped, "amplitude": amplitude, "written": written}
-    found = Training({**about, **ending}, json_fields(fitted.curve))
-    write_curve(path, found)
+    training = Training({**about, **ending}, json_fields(fitted.curve))
+    write_curve(path, training)
     _checkpoint(path).unlink(missing_ok=True)
-    return found
+    return training
 
 
 def _learns(
     sources: Sequence[TrainingSource], held: Sequence[Held], stream: TrainingStream, options: TrainOptions
 ) -> Iterator[str]:
-    """What is learned from, and what speaks against it: said before it takes its time."""
+    """The positions to learn from, and warnings, logged before training takes its time."""
     count = sum(int(source.units().counts.sum()) for source in sources)
     games = sum(source.games - source.held_games for source in sources)
     draws = [source.draw for source in sources if isinstance(source, StoreSource)]
     of_store = [number for draw in draws for number in _of_store(draw)]
-    judged = f"judged by {sum(len(each.samples) for each in held):,}" if held else "judged by none (holdout=0)"
+    judged = f"judged by {sum(len(part.samples) for part in held):,}" if held else "judged by none (holdout=0)"
     passes = options.total_steps * options.batch / stream.positions
     kinds = f" ({', '.join(of_store)})" if of_store else ""
     yield (
@@ -271,16 +272,16 @@ def _learns(
 
 
 def _shares(draw: StoreDraw) -> str:
-    """How often candidates are drawn, and what their values count."""
-    said = f"candidates of the store: {draw.share:.2%} of what is drawn from it"
+    """The share of candidates among drawn positions, and the weight of their values."""
+    text = f"candidates of the store: {draw.share:.2%} of what is drawn from it"
     if not 0 < draw.share < 1:
-        return said
+        return text
     same = abs(draw.share - draw.ordinary_share) < 1e-4
-    return said + (", as they come" if same else f"; weighed back, their values count as {draw.ordinary_share:.2%}")
+    return text + (", as they come" if same else f"; weighed back, their values count as {draw.ordinary_share:.2%}")
 
 
 def _of_store(draw: StoreDraw) -> Iterator[str]:
-    """How many of the rows to train on are candidates, and how many a ladder cut."""
+    """The numbers of candidates and of positions that a ladder cut among the rows to train on."""
     rows = draw.rows()
     beside = {kind: int((draw.kind[rows] == kind).sum()) for kind in BESIDE}
     if any(beside.values()):
@@ -294,7 +295,7 @@ def _of_store(draw: StoreDraw) -> Iterator[str]:
 
 
 def check_jax() -> None:
-    """Raises ValueRepairError where JAX or optax is missing."""
+    """Raises ValueRepairError if JAX or optax is missing."""
     try:
         import jax  # noqa: F401
         import optax  # noqa: F401
@@ -303,7 +304,7 @@ def check_jax() -> None:
 
 
 def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) -> NetFile:
-    """The net to train. Raises UsageError and ValueRepairError for what cannot be trained, or cannot be written to."""
+    """The net to train. Raises UsageError and ValueRepairError for a net, output or source that cannot be used."""
     if not output.name.endswith(SUFFIX) or output.name == SUFFIX:
         raise UsageError(f"-o {output}: a net's name ends in {SUFFIX}")
     if not chunks and store is None:
@@ -319,9 +320,9 @@ def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) 
 
 
 def _finished(output: Path) -> Training | None:
-    """The training that wrote `output`; None where there is none, or one that a checkpoint goes on with.
+    """The training that wrote `output`; None without one, or with a checkpoint that resumes it.
 
-    Raises UsageError where the file is anything else.
+    Raises UsageError for any other file.
     """
     if not output.exists() or _checkpoint(output).exists():
         return None
@@ -335,21 +336,21 @@ def _finished(output: Path) -> Training | None:
 
 
 def _check_before(output: Path, finished: Training | None, file: NetFile, options: TrainOptions) -> None:
-    """Raises UsageError where another training is in the way, finished or not, before anything is read to learn from.
+    """Raises UsageError if another training uses this output, finished or not, before it reads any positions.
 
-    What follows from that, such as steps and shares that were not given, is compared when the training begins.
+    Options that depend on the positions, such as default steps and shares, are compared when the training begins.
     """
-    given = {name: value for name, value in checkpoint.options_by_name(options).items() if value is not None}
-    given.pop("--share", None)  # what is taken may be less than was asked for
-    ours = {"the net": file.sha256, **given}
-    checkpoint.check(_checkpoint(output), ours)
+    requested = {name: value for name, value in checkpoint.options_by_name(options).items() if value is not None}
+    requested.pop("--share", None)  # the actual share may be smaller than the requested one
+    expected = {"the net": file.sha256, **requested}
+    checkpoint.check(_checkpoint(output), expected)
     if finished is not None:
-        _check_finished(output, finished, ours)
+        _check_finished(output, finished, expected)
 
 
-def _check_finished(output: Path, finished: Training, ours: Mapping[str, Any]) -> None:
-    """Raises UsageError where the training that wrote `output` differs in one of `ours`, a part of its identity."""
-    if names := checkpoint.differences(ours, finished.about.get("identity") or {}):
+def _check_finished(output: Path, finished: Training, expected: Mapping[str, Any]) -> None:
+    """Raises UsageError if the training that wrote `output` differs in one of `expected`, a part of its identity."""
+    if names := checkpoint.differences(expected, finished.about.get("identity") or {}):
         raise UsageError(
             f"{output}: is there already, of a training that differs in {names}; remove it, or give another -o"
         )
@@ -357,7 +358,7 @@ def _check_finished(output: Path, finished: Training, ours: Mapping[str, Any]) -
 
 @contextmanager
 def _claimed(output: Path) -> Iterator[None]:
-    """Holds the net against other trainings. Raises ValueRepairError where another has it."""
+    """Locks the net against other trainings. Raises ValueRepairError if another one has locked it."""
     try:
         with claimed(_beside(output, ".lock")):
             yield
@@ -376,7 +377,7 @@ def _sources(
 ) -> list[TrainingSource]:
     assert file.header is not None
     form = file.header.input_format
-    found: list[TrainingSource] = []
+    sources: list[TrainingSource] = []
     if store is not None:
         with Store.open(store) as opened:
             draw = StoreDraw(
@@ -389,10 +390,10 @@ def _sources(
                 seed=options.seed,
                 split=split,
             )
-        found.append(StoreSource(draw, form))
+        sources.append(StoreSource(draw, form))
     if chunks:
         with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:
-            found.append(
+            sources.append(
                 ChunkSource(
                     chunks,
                     form,
@@ -402,26 +403,26 @@ def _sources(
                     on_bytes=progress.advance,
                 )
             )
-    return found
+    return sources
 
 
 # -- after ------------------------------------------------------------------------------------------------------------
 
 
 def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
-    """How much of what was learned is written; a small part is warned of."""
+    """The amplitude step for the report; warns of a small lambda."""
     from valuerepair.training.amplitude import LOW
 
-    found = fitted.amplitude
-    if found is None:
+    amplitude = fitted.amplitude
+    if amplitude is None:
         return None
-    if found.factor < LOW:
+    if amplitude.factor < LOW:
         log.info(
-            f"warning: lambda is {found.factor:.2f}: on games held out most of what was learned does not hold; "
+            f"warning: lambda is {amplitude.factor:.2f}: on games held out most of what was learned does not hold; "
             "more positions, fewer --steps or a lower --lr would teach less that has to be taken back"
         )
-    factors = {"lambda": found.factor, "lambda_in_q": found.factor_in_q}
-    return {**json_fields(factors), "measures": json_fields(found.measures)}
+    factors = {"lambda": amplitude.factor, "lambda_in_q": amplitude.factor_in_q}
+    return {**json_fields(factors), "measures": json_fields(amplitude.measures)}
 
 
 def _write(
@@ -432,7 +433,7 @@ def _write(
     planes: NDArray[np.float32],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Writes the net and compares what lc0 reads of it with what was trained. Raises ValueRepairError."""
+    """Writes the net and compares it, as lc0 reads it, with the trained parameters. Raises ValueRepairError."""
     from valuerepair.training.write_net import check_written, write_net
 
     old = graph.parameters
@@ -459,7 +460,7 @@ def _write(
 
 
 def _some_planes(stream: TrainingStream, held: Sequence[Held]) -> NDArray[np.float32]:
-    """float32[n, 112, 8, 8] of positions to compare nets on."""
+    """float32[n, 112, 8, 8]: planes of positions to compare nets on."""
     samples = held[0].samples if held else stream.sources[0].read(stream.sources[0].one_pass(0).units[:_CHECKED])
     samples = samples.take(np.arange(min(len(samples), _CHECKED)))
     planes = np.empty((len(samples), PLANES, 8, 8), np.float32)
@@ -479,7 +480,7 @@ def _checkpoint(output: Path) -> Path:
 
 
 def curve_path(output: str | os.PathLike[str]) -> Path:
-    """Where the curve of a training lies that writes this net."""
+    """The file with the curve of the training that writes this net."""
     return _beside(Path(output), ".training.json")
 
 
@@ -508,7 +509,7 @@ class _Amplitude(msgspec.Struct, rename={"factor": "lambda"}):
 
 
 class _Curve(msgspec.Struct):
-    """What is read of the file that `write_curve` writes; the rest of it is passed on."""
+    """The checked parts of the file that `write_curve` writes; the rest is passed on."""
 
     output: str
     net: _Named

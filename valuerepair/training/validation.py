@@ -1,4 +1,4 @@
-"""How good a net is on games held out, compared with the net that training began with."""
+"""Measures of a net on games held out, compared with the net that training began with."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from valuerepair.training.sources import Held
 
 Floats = NDArray[np.float64]
 
-# `loss` is what training makes small, over all positions; then its parts.
+# `loss` is what training minimizes, over all positions; then its parts.
 MEASURES = (
     *("loss", "value", "policy", "moves_left", "policy_kl"),
     *("top_1", "judge_move", "mean_dq", "rate", "rate_calibrated", "newly_wrong"),
 )
-# Of each kind of positions, where there are several: mean |net Q - deep Q|, mean of its square, share of candidates.
+# For each of several kinds of positions: mean |net Q - deep Q|, mean of its square, share of candidates.
 OF_KINDS = ("mean_dq", "squared", "rate")
 
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What a net says of all positions that are judged: [n], [n, 224], losses [n]."""
+    """A net's answers for all positions that judge it: [n], [n, 224], losses [n]."""
 
     q: Floats
     log_policy: NDArray[np.float32]
@@ -39,7 +39,7 @@ class _Answers:
 
 
 class Validation:
-    """Positions of games held out, and what the old net says of them."""
+    """Positions of games held out, and the old net's answers for them."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Validation:
         old: Mapping[str, Any],
     ) -> None:
         """`old` are the trained parameters before the first step."""
-        self._samples = Samples.concat([each.samples for each in held])
-        self._game = np.concatenate([each.game for each in held])
-        kind = np.concatenate([each.kind for each in held])
+        self._samples = Samples.concat([part.samples for part in held])
+        self._game = np.concatenate([part.game for part in held])
+        kind = np.concatenate([part.kind for part in held])
         among = {name: kind == name for name in KINDS}
-        # One kind alone is what all measures are of.
+        # With only one kind its measures would equal those of all positions.
         self._kinds = {name: rows for name, rows in among.items() if rows.any() and not rows.all()}
         self._learner, self._weights, self._threshold, self._batch = learner, weights, threshold, batch
         self._deep, self._weight = (
@@ -64,77 +64,77 @@ class Validation:
         self._old = self._answers(old)
 
     def measure(self, parameters: Mapping[str, Any]) -> dict[str, float]:
-        """`MEASURES` of the net with these trained parameters, means by weight; NaN where something is not known.
+        """`MEASURES` of the net with these trained parameters, means by weight; NaN for unknown values.
 
-        Where there are several kinds of positions, `OF_KINDS` of each, too: ``mean_dq_aside`` and the like.
+        With several kinds of positions also `OF_KINDS` of each: ``mean_dq_aside`` and so on.
         """
-        now = self._answers(parameters)
-        means = {name: self._mean(each) for name, each in now.parts.items()}
-        found = dict.fromkeys(MEASURES, np.nan) | means
-        found["loss"] = self._sum(means)
-        legal = np.isfinite(now.log_policy) & (now.log_policy > -1e9)
+        new = self._answers(parameters)
+        means = {name: self._mean(values) for name, values in new.parts.items()}
+        measures = dict.fromkeys(MEASURES, np.nan) | means
+        measures["loss"] = self._sum(means)
+        legal = np.isfinite(new.log_policy) & (new.log_policy > -1e9)
         if legal.any():
-            was, log = self._old.log_policy.astype(np.float64), now.log_policy.astype(np.float64)
-            found["policy_kl"] = self._mean((np.where(legal, np.exp(was) * (was - log), 0)).sum(1))
-            first, judged = log.argmax(1), self._samples.judged
-            found["top_1"] = self._mean((was.argmax(1) == first).astype(np.float64))
-            if log.any():  # zeros stand for the policy where the value head alone is computed
-                found["judge_move"] = self._mean(judged == first, judged >= 0)
-        off, before = now.q - self._deep, self._old.q - self._deep
-        known = ~np.isnan(off) & (self._weight > 0)
+            old_log, new_log = self._old.log_policy.astype(np.float64), new.log_policy.astype(np.float64)
+            measures["policy_kl"] = self._mean((np.where(legal, np.exp(old_log) * (old_log - new_log), 0)).sum(1))
+            first, judged = new_log.argmax(1), self._samples.judged
+            measures["top_1"] = self._mean((old_log.argmax(1) == first).astype(np.float64))
+            if new_log.any():  # zeros stand for the policy if only the value head is computed
+                measures["judge_move"] = self._mean(judged == first, judged >= 0)
+        disagreement, before = new.q - self._deep, self._old.q - self._deep
+        known = ~np.isnan(disagreement) & (self._weight > 0)
         if known.any():
-            wrong = is_candidate(off, self._threshold)
-            found["mean_dq"] = self._mean(np.abs(off), known)
-            found["rate"] = self._mean(wrong, known)
-            found["newly_wrong"] = self._mean(wrong & ~is_candidate(before, self._threshold), known)
-            found["rate_calibrated"] = self._calibrated_rate(now.q, known)
+            wrong = is_candidate(disagreement, self._threshold)
+            measures["mean_dq"] = self._mean(np.abs(disagreement), known)
+            measures["rate"] = self._mean(wrong, known)
+            measures["newly_wrong"] = self._mean(wrong & ~is_candidate(before, self._threshold), known)
+            measures["rate_calibrated"] = self._calibrated_rate(new.q, known)
         for kind, rows in self._kinds.items():
-            columns = (np.abs(off), off**2, is_candidate(off, self._threshold))
+            columns = (np.abs(disagreement), disagreement**2, is_candidate(disagreement, self._threshold))
             for name, column in zip(OF_KINDS, columns, strict=True):
-                found[f"{name}_{kind}"] = self._mean(column, known & rows)
-        return found
+                measures[f"{name}_{kind}"] = self._mean(column, known & rows)
+        return measures
 
     def loss(self, parameters: Mapping[str, Any]) -> float:
-        """What training makes small, of the net with these trained parameters."""
-        return self._sum({name: self._mean(each) for name, each in self._answers(parameters).parts.items()})
+        """The loss that training minimizes, of the net with these trained parameters."""
+        return self._sum({name: self._mean(values) for name, values in self._answers(parameters).parts.items()})
 
     def factor_in_q(self, parameters: Mapping[str, Any]) -> float:
-        """How far to go in Q from the old net to that with these trained parameters: with the least squared error from
-        deep Q; NaN where no deep Q is known, or Q has not changed."""
+        """The factor of the change in Q, from the old net to that with these trained parameters, with the least squared
+        error from deep Q; NaN without a known deep Q, or if Q has not changed."""
         known = ~np.isnan(self._deep)
-        step, off = self._answers(parameters).q - self._old.q, self._deep - self._old.q
+        step, distance = self._answers(parameters).q - self._old.q, self._deep - self._old.q
         square = self._mean(step**2, known)
-        return self._mean(step * off, known) / square if square > 0 else np.nan
+        return self._mean(step * distance, known) / square if square > 0 else np.nan
 
     def _sum(self, means: Mapping[str, float]) -> float:
         return float(sum(getattr(self._weights, name) * value for name, value in means.items()))
 
     def _calibrated_rate(self, q: Floats, known: NDArray[np.bool_]) -> float:
-        """The rate of candidates where each is judged by the curve of other games; NaN where there are too few."""
+        """The rate of candidates if the curve of other games judges each position; NaN with too few positions."""
         game = self._game.view(np.int64)
         try:
             drawn = calibration.fit(q, self._deep, np.where(known, self._weight, 0), game, resamples=0)
         except ValueRepairError:
             return np.nan
-        off = drawn.expected(q, calibration.fold_of(game)) - self._deep
-        return self._mean(is_candidate(off, self._threshold), known)
+        disagreement = drawn.expected(q, calibration.fold_of(game)) - self._deep
+        return self._mean(is_candidate(disagreement, self._threshold), known)
 
-    def _mean(self, each: NDArray[Any], among: NDArray[np.bool_] | None = None) -> float:
+    def _mean(self, values: NDArray[Any], among: NDArray[np.bool_] | None = None) -> float:
         weight = self._weight if among is None else np.where(among, self._weight, 0)
         total = weight.sum()
-        return float(np.where(weight > 0, each, 0) @ weight / total) if total else np.nan
+        return float(np.where(weight > 0, values, 0) @ weight / total) if total else np.nan
 
     def _answers(self, parameters: Mapping[str, Any]) -> _Answers:
-        said = []
+        batches = []
         for begin in range(0, len(self._samples), self._batch):
             signals.check()
             rows = np.arange(begin, min(begin + self._batch, len(self._samples)))
-            answer = self._learner.say(parameters, self._samples.take(rows).batch(self._batch))
-            parts = {name: np.asarray(each, np.float64)[: len(rows)] for name, each in answer.parts.items()}
-            said.append(
+            answer = self._learner.evaluate(parameters, self._samples.take(rows).batch(self._batch))
+            parts = {name: np.asarray(values, np.float64)[: len(rows)] for name, values in answer.parts.items()}
+            batches.append(
                 (np.asarray(answer.q, np.float64)[: len(rows)], np.asarray(answer.log_policy)[: len(rows)], parts)
             )
-        q, log_policy, losses = zip(*said, strict=True)
+        q, log_policy, losses = zip(*batches, strict=True)
         return _Answers(
             np.concatenate(q),
             np.concatenate(log_policy),

@@ -57,7 +57,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(slots=True)
 class Measured:
-    """What the weights of some chunks look like: figures, files left out, and the identity of the chunks."""
+    """The weights of some chunks: figures, files left out, and the identity of the chunks."""
 
     formula: Formula
     given: tuple[str, ...]
@@ -78,14 +78,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class WeighedChunks:
-    """Chunks `measured`, and what was drawn of them by weight: the `folder`, and the `manifest` in it; else None."""
+    """Chunks `measured`, and the records drawn from them by weight: the `folder` and its `manifest`; else None."""
 
     measured: Measured
     folder: str | None = None
     manifest: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-able: the manifest of what was drawn, or the figures alone."""
+        """JSON-able: the manifest of the drawn records, or the figures alone."""
         return self.measured.as_json() if self.manifest is None else dict(self.manifest)
 
     def lines(self) -> list[str]:
@@ -93,13 +93,13 @@ class WeighedChunks:
         measured, figures = self.measured, self.as_json()
         curve = [] if measured.calibration is None else [measured.calibration.words()]
         kept = measured.tally.kept(figures.get("factor", 1.0))
-        said = [written(measured.formula), *curve, *tally_lines(figures, kept)]
+        lines = [written(measured.formula), *curve, *tally_lines(figures, kept)]
         if measured.left_out.reasons:
-            said.append(f"left out: {measured.left_out}; first: {measured.left_out.examples[0]}")
+            lines.append(f"left out: {measured.left_out}; first: {measured.left_out.examples[0]}")
         if self.manifest is not None:
             drawn = self.manifest["kept"]
-            said.append(f"{self.folder}: {drawn['positions']:,} positions of {drawn['games']:,} games")
-        return said
+            lines.append(f"{self.folder}: {drawn['positions']:,} positions of {drawn['games']:,} games")
+        return lines
 
 
 def measure(
@@ -112,68 +112,69 @@ def measure(
 ) -> Measured:
     """Weighs every position of some folders or tars; with `side_file` also writes the weights to a Parquet file.
 
-    With a fitted `calibration` the net's Q counts as what it is worth: the best_q to be expected given orig_q, by a
-    curve of other chunks (`valuerepair.calibration`), for which they are read once more.
+    With a fitted `calibration` the net's Q is replaced by the expected best_q given orig_q, by a curve of other chunks
+    (`valuerepair.calibration`), for which it reads the chunks once more.
 
-    The file has a row a record, in reading order: chunk (as named in its folder; ``tar: member``), record (from 0),
+    The file has one row per record, in reading order: chunk (as named in its folder; ``tar: member``), record (from 0),
     weight. It appears whole or not at all. Raises UsageError for two inputs with a file of one name, ValueRepairError
-    where no chunk can be used, or too few for a curve.
+    without usable chunks, or with too few for a curve.
     """
     archives = find_archives(given)
     if side_file is not None:
         _refuse_equal_names(archives)
     curve = _curve(archives, quiet) if calibration == "fitted" else None
-    found, sha = Measured(formula, tuple(given), curve), hashlib.sha256()
+    measured, sha = Measured(formula, tuple(given), curve), hashlib.sha256()
     with _side_file(side_file, formula) as add_to_side:
-        for chunk, content in _weighed(archives, found, found.left_out, quiet):
-            found.tally.add(content.weights, content.gap, content.phases)
+        for chunk, content in _weighed(archives, measured, measured.left_out, quiet):
+            measured.tally.add(content.weights, content.gap, content.phases)
             sha.update(content.sha256)
             add_to_side(name_of(archives, chunk), content.weights)
-        if not found.tally.games:
-            raise ValueRepairError(f"{', '.join(given)}: no usable chunk: {found.left_out or 'the archives are empty'}")
-    found.sha256 = sha.hexdigest()
-    return found
+        if not measured.tally.games:
+            reason = measured.left_out or "the archives are empty"
+            raise ValueRepairError(f"{', '.join(given)}: no usable chunk: {reason}")
+    measured.sha256 = sha.hexdigest()
+    return measured
 
 
 def write_sampled(
-    found: Measured, out: str | Path, *, keep: float | None = None, seed: int = 0, quiet: bool = False
+    measured: Measured, out: str | Path, *, keep: float | None = None, seed: int = 0, quiet: bool = False
 ) -> dict[str, Any]:
     """Draws records by weight into a new folder of chunks and returns its manifest.
 
-    A record is kept with the chance ``min(1, factor * weight)``; `factor` is 1, or such that the share `keep` of all
-    is expected to be kept. Records stay in order and unchanged; chunks that lose all are not written. Loose chunks and
-    tars keep their names. Which records are kept follows from the seed and the chunk's content. Raises as `mix`, and
-    ValueRepairError where nothing is kept.
+    A record is kept with the chance ``min(1, factor * weight)``; `factor` is 1, or chosen so that the expected share of
+    kept records is `keep`. Records stay in order and unchanged; chunks without kept records are not written. Loose
+    chunks and tars keep their names. The choice of records depends on the seed and the chunk's content. Raises as
+    `mix`, and ValueRepairError if no record is kept.
     """
     factor = 1.0
     if keep is not None:
-        reached = found.tally.factor(keep)
-        if reached is None:
-            most = found.tally.kept(1 / SMALLEST)
+        fitted = measured.tally.factor(keep)
+        if fitted is None:
+            most = measured.tally.kept(1 / SMALLEST)
             raise ValueRepairError(
                 f"--keep {keep:g}: only {most:.4f} of the positions weigh anything; keep that or less"
             )
-        factor = reached
-    archives = find_archives(found.given)
+        factor = fitted
+    archives = find_archives(measured.given)
     _refuse_equal_names(archives)
     drawn = _Drawn(factor, salt(seed, "weights"))
     with whole_folder(out) as partial, _Shelf(partial, archives) as shelf:
-        for chunk, content in _weighed(archives, found, LeftOut(), quiet):
+        for chunk, content in _weighed(archives, measured, LeftOut(), quiet):
             rows = drawn.rows(content)
             if len(rows):
                 shelf.put(chunk, pack(content.records[rows]))
         shelf.finish()
         if not drawn.kept["positions"]:
             raise ValueRepairError(
-                f"{out}: of {found.tally.positions:,} positions none is kept, for their mean weight is "
-                f"{found.tally.mean:.2g}; give other parameters, or --keep"
+                f"{out}: of {measured.tally.positions:,} positions none is kept, for their mean weight is "
+                f"{measured.tally.mean:.2g}; give other parameters, or --keep"
             )
         manifest = {
             "version": f"valuerepair {__version__}",
             "seed": seed,
             "factor": factor,
             "keep_asked": keep,
-            **found.as_json(),
+            **measured.as_json(),
             "kept": drawn.kept,
         }
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -199,16 +200,16 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
         try:
             records = unpack(chunk.content)
         except BrokenChunk:
-            return None  # said where it is weighed
+            return None  # `_weighed` reports it
         return np.stack([records["orig_q"], records["best_q"]]).astype(np.float64)
 
     with Progress("Calibrating", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         parts, games = [np.empty((2, 0))], [np.empty(0, np.int64)]
-        for chunk, found in in_order(look, read_archives(archives, LeftOut().add)):
+        for chunk, values in in_order(look, read_archives(archives, LeftOut().add)):
             progress.advance(len(chunk.content))
-            if found is not None:
-                parts.append(found)
-                games.append(np.repeat(_game(chunk), found.shape[1]))
+            if values is not None:
+                parts.append(values)
+                games.append(np.repeat(_game(chunk), values.shape[1]))
     net_q, deep_q = np.concatenate(parts, axis=1)
     try:
         return fit(net_q, deep_q, np.ones(len(net_q)), np.concatenate(games))
@@ -223,7 +224,7 @@ def _game(chunk: ChunkFile) -> NDArray[np.int64]:
 
 
 def _weighed(
-    archives: Archives, found: Measured, left_out: LeftOut, quiet: bool
+    archives: Archives, measured: Measured, left_out: LeftOut, quiet: bool
 ) -> Iterator[tuple[ChunkFile, _Content]]:
     def look(chunk: ChunkFile) -> _Content | str:
         try:
@@ -232,10 +233,10 @@ def _weighed(
             return str(reason)
         own = hashlib.sha256(chunk.content).digest()
         judged = records
-        if found.calibration is not None:
+        if measured.calibration is not None:
             judged = records.copy()
-            judged["orig_q"] = found.calibration.expected(records["orig_q"], fold_of(_game(chunk)))
-        weights = found.formula.weigh(judged)
+            judged["orig_q"] = measured.calibration.expected(records["orig_q"], fold_of(_game(chunk)))
+        weights = measured.formula.weigh(judged)
         return _Content(records, weights, disagreement(judged), phases_of(records), digest_of(chunk.content), own)
 
     with Progress("Weighing", archives.total_bytes(), "bytes", quiet=quiet) as progress:
@@ -248,14 +249,14 @@ def _weighed(
 
 
 class _Drawn:
-    """Draws records; counts what was drawn."""
+    """Draws records, and counts them."""
 
     def __init__(self, factor: float, seed: NDArray[np.uint64]) -> None:
         self._factor, self._seed = factor, seed
         self.kept = {"games": 0, "positions": 0}
 
     def rows(self, content: _Content) -> NDArray[np.int64]:
-        """The records of a chunk that are kept, in order."""
+        """The kept records of a chunk, in order."""
         n = len(content.weights)
         game = scrambled(np.array([content.digest], np.uint64) ^ self._seed)
         chance = ply_priorities(np.repeat(game, n), np.arange(n)) / 2.0**64
@@ -267,7 +268,7 @@ class _Drawn:
 
 @contextmanager
 def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[str, Floats], None]]:
-    """Takes the weights of one chunk after the other into a Parquet file, in blocks of games; None: nowhere."""
+    """Writes the weights of one chunk after the other to a Parquet file, in blocks of games; None writes no file."""
     if path is None:
         yield lambda name, weights: None
         return
@@ -302,7 +303,7 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
 
 
 class _Shelf:
-    """Puts drawn chunks where they were: loose ones under their names, those of a tar into a tar of its name."""
+    """Writes drawn chunks as they lay: loose ones under their names, those of a tar into a tar of its name."""
 
     def __init__(self, folder: Path, archives: Archives) -> None:
         self._folder, self._archives = folder, archives
@@ -330,7 +331,7 @@ class _Shelf:
             self._tar.add(self._member(Path(chunk.name)), content)
 
     def _member(self, path: Path) -> str:
-        """The name without its folder, for the loader looks at 100 bytes of it only; with a number where it repeats."""
+        """The name without its folder, as the loader reads only 100 bytes of it; a repeated name gets a number."""
         name, count = path.name[-100:], 1
         while name in self._names:
             count += 1

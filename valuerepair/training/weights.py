@@ -1,6 +1,6 @@
-"""How much a training position counts, by how far the search moved the net's judgement of it: three formulas.
+"""The weight of a training position, by how far the search moved the net's judgement of it: three formulas.
 
-Of a record, orig_q is the net's own value and best_q that of the move the search chose, both from the side to move;
+In a record, orig_q is the net's own value and best_q the value of the search's move, both from the side to move;
 policy_kld is the divergence of the visits from the net's policy, in nats. ``diff-focus`` and ``position-sampling`` are
 lczero-training's, of its older loader (tf/chunkparser.py, `sample_record`) and of its newer one
 (csrc/loader/stages/position_sampling.cc); ``soft`` is that of the project's books (`judge.weights`).
@@ -55,7 +55,7 @@ class PositionSampling:
     """The weight by which lczero-training's newer loader draws positions of a chunk (`position_sampling`).
 
     ``min((alpha * total + beta)^gamma, tau)`` with the total of `DiffFocus`; `default_weight` without orig_q. The
-    loader divides by the largest of the chunk. The defaults here are those of its data_loader_config.proto.
+    loader divides by the largest of the chunk. The defaults are those of its data_loader_config.proto.
     """
 
     name: ClassVar[str] = "position-sampling"
@@ -79,7 +79,7 @@ class PositionSampling:
 class Soft:
     """``floor + (1 - floor) / (1 + exp(-(|orig_q - best_q| - threshold) / softness))``: the weights of books.
 
-    `floor` is what a position counts that the net judges well; `unknown` what one without orig_q counts.
+    `floor` is the weight of a position that the net judges well, `unknown` that of a position without orig_q.
     """
 
     name: ClassVar[str] = "soft"
@@ -94,7 +94,7 @@ class Soft:
         return np.where(np.isnan(gap), self.unknown, weight)
 
 
-# `weigh` gives [n] weights of records, not negative; `name` and the fields are how a user writes a formula.
+# `weigh` gives [n] weights of records, not negative; a user writes a formula by its `name` and fields.
 Formula: TypeAlias = DiffFocus | PositionSampling | Soft
 FORMULAS: dict[str, type[Formula]] = {kind.name: kind for kind in (DiffFocus, PositionSampling, Soft)}
 
@@ -105,14 +105,14 @@ def parse_formula(text: str) -> Formula:
     if name not in FORMULAS:
         raise UsageError(f"--formula {text}: must be one of {', '.join(FORMULAS)}")
     kind = FORMULAS[name]
-    known, given = [f.name for f in fields(kind)], {}
+    names, parameters = [f.name for f in fields(kind)], {}
     for setting in filter(None, settings.split(",")):
         key, _, value = setting.partition("=")
         key = key.replace("-", "_")
-        if key not in known:
-            raise UsageError(f"--formula {text}: {name} has no {setting}; it has {', '.join(known)}")
-        given[key] = _number(text, key, value)
-    formula = kind(**given)
+        if key not in names:
+            raise UsageError(f"--formula {text}: {name} has no {setting}; it has {', '.join(names)}")
+        parameters[key] = _number(text, key, value)
+    formula = kind(**parameters)
     _check(text, formula)
     return formula
 
@@ -123,7 +123,7 @@ def described(formula: Formula) -> dict[str, Any]:
 
 
 def written(formula: Formula) -> str:
-    """As `parse_formula` reads it, with all parameters."""
+    """The text that `parse_formula` reads, with all parameters."""
     return f"{formula.name}:" + ",".join(f"{key}={value:g}" for key, value in asdict(formula).items())
 
 
@@ -180,17 +180,17 @@ def phases_of(records: Records) -> NDArray[np.int64]:
     for plane, letter in enumerate(_MEN):
         men[bits[:, plane] != 0] = letter
     black = np.where(
-        records["input_format"] >= CANONICAL,  # from there on another field says whose move it is
+        records["input_format"] >= CANONICAL,  # from this format on another field has the side to move
         records["invariance_info"] & v6.BLACK_TO_MOVE,
         records["side_to_move_or_enpassant"],
     ).astype(np.bool_)
-    # The mover's men are upper case and begin on rank 1: for Black that is turned round.
+    # The mover's men are upper case and begin on rank 1: this is turned round for Black.
     turned = men[black, ::-1]
     men[black] = np.where(turned == ord("."), turned, turned ^ 32)
     return phases(men)
 
 
-# Weights fall into bins of equal ratio, 0.35 % wide; the first is for 0 and what is below.
+# Weights fall into bins of equal ratio, 0.35 % wide; the first is for 0 and weights below `SMALLEST`.
 SMALLEST, LARGEST = 1e-6, 1e3
 GAP_BINS = 200  # of |net Q - deep Q| in [0, 2]
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -206,12 +206,12 @@ class WeightTally:
         self.sum = self.squares = self.game_squares = 0.0
         self.largest = 0.0
         self._counts, self._sums = np.zeros(_STEPS + 2, np.int64), np.zeros(_STEPS + 2)
-        # [bins + 1]: the last is for positions whose disagreement is not known.
+        # [bins + 1]: the last is for positions with an unknown disagreement.
         self.gap_counts, self.gap_sums = np.zeros(GAP_BINS + 1, np.int64), np.zeros(GAP_BINS + 1)
         self.phase_counts, self.phase_sums = np.zeros(len(PHASES), np.int64), np.zeros(len(PHASES))
 
     def add(self, weights: Floats, gap: Floats, phases: NDArray[np.int64]) -> None:
-        """One game: [n] weights, disagreements (NaN where not known) and indices of phases."""
+        """Counts one game: [n] weights, disagreements (NaN where unknown) and indices of phases."""
         self.games += 1
         self.positions += len(weights)
         total = float(weights.sum())
@@ -228,11 +228,11 @@ class WeightTally:
 
     @property
     def mean(self) -> float:
-        """Of all weights."""
+        """The mean of all weights."""
         return self.sum / self.positions
 
     def histogram(self, bins: int = 48) -> tuple[Floats, NDArray[np.int64], int]:
-        """[bins + 1] edges of equal ratio from 1e-6 to the largest weight, [bins] positions, and how many weigh 0."""
+        """[bins + 1] edges of equal ratio from 1e-6 to the largest weight, [bins] positions, number of weights 0."""
         edges = np.geomspace(SMALLEST, max(self.largest, 10 * SMALLEST) * 1.0001, bins + 1)
         kept = self._counts[1:] > 0
         centres = SMALLEST * 1.0035 ** (np.arange(_STEPS + 1) + 0.5)
@@ -241,17 +241,17 @@ class WeightTally:
 
     def quantile(self, share: float) -> float:
         """The weight that this share of positions does not exceed, to half a per cent."""
-        at = int(np.searchsorted(np.cumsum(self._counts), share * self.positions))
-        return float(self._sums[at] / self._counts[at]) if self._counts[at] else 0.0
+        index = int(np.searchsorted(np.cumsum(self._counts), share * self.positions))
+        return float(self._sums[index] / self._counts[index]) if self._counts[index] else 0.0
 
     def kept(self, factor: float) -> float:
-        """The share of positions kept when each is with the chance ``min(1, factor * weight)``."""
+        """The share of positions that is kept with the chance ``min(1, factor * weight)`` each."""
         filled = self._counts > 0
         means = self._sums[filled] / self._counts[filled]
         return float((self._counts[filled] * np.minimum(factor * means, 1.0)).sum() / self.positions)
 
     def factor(self, share: float) -> float | None:
-        """What to multiply weights by so that `share` of the positions is kept; None when too many weigh 0."""
+        """The factor of weights that keeps `share` of the positions; None if too many weigh 0."""
         if self._counts[1:].sum() < share * self.positions:
             return None
         low, high = 0.0, 1 / SMALLEST
@@ -261,7 +261,7 @@ class WeightTally:
         return high
 
     def figures(self) -> dict[str, Any]:
-        """All of it, JSON-able. Effective numbers are Kish's (`judge.weights.effective_sample_size`)."""
+        """The figures, JSON-able. Effective numbers are Kish's (`judge.weights.effective_sample_size`)."""
         return {
             "games": self.games,
             "positions": self.positions,
@@ -279,7 +279,7 @@ class WeightTally:
         }
 
     def _bands(self) -> list[dict[str, Any]]:
-        """By |net Q - deep Q|, and at the end those where it is not known."""
+        """Figures by |net Q - deep Q|, at the end those of positions where it is unknown."""
         cuts = [round(edge * GAP_BINS / 2) for edge in BANDS]
         ranges = [(*edges, slice(*cut)) for edges, cut in zip(pairwise(BANDS), pairwise(cuts), strict=True)]
         rows = []
@@ -294,7 +294,7 @@ class WeightTally:
 def tally_lines(figures: Mapping[str, Any], kept: float) -> list[str]:
     """`WeightTally.figures` for a terminal; `kept` is the share that a draw by these weights keeps."""
     n = figures["positions"]
-    shown = [
+    lines = [
         f"{n:,} positions of {figures['games']:,} games"
         + (f", {figures['net_unknown']:,} without the net's value" if figures["net_unknown"] else ""),
         f"mean weight {figures['mean']:.4f}, largest {figures['largest']:.4f}; drawn by weight, {kept:.1%} are kept",
@@ -310,7 +310,7 @@ def tally_lines(figures: Mapping[str, Any], kept: float) -> list[str]:
     ]
     columns = ":<20 | positions:>11, | share:>8.1% | mean:>8.4f | of weight:>10.1%"
     cells = ((name, row["positions"], row["positions"] / n, row["mean"], row["share_of_weight"]) for name, row in rows)
-    return [*shown, *table_lines(columns, cells)]
+    return [*lines, *table_lines(columns, cells)]
 
 
 def _bins(weights: Floats) -> NDArray[np.int64]:
