@@ -182,8 +182,8 @@ def solved(trees: Trees, root: int) -> bool:
 def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, value: LeafValue) -> None:
     """The new means of a leaf and all nodes above it, as in lc0 (DoBackupUpdateSingleNode).
 
-    The first visit of a proven node spreads bounds upwards; a node that they settle has its earlier visits valued anew
-    in every node above.
+    The first visit of a proven node spreads bounds upwards; a node that they settle gets its earlier visits revalued in
+    every node above.
     """
     root, node, (wl, draw, plies_left) = tree * rules.node_room, leaf, value
     spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and says_something(trees, leaf)

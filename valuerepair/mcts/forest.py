@@ -133,8 +133,8 @@ class Forest:
     def add(self, position: Position, nodes: int, tag: object = None, root_moves: Sequence[str] = ()) -> int:
         """Begins the search of a position up to `nodes` visits of its root, 1 being the net's value; returns its slot.
 
-        Only the `root_moves` are searched, if there are any; else, where tables know the root, those that keep its
-        value. Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
+        Searches only the `root_moves`, if given; else, where tables know the root, only the moves that keep its value.
+        Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
         """
         game, initial = play(position)
         chosen = None

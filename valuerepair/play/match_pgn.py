@@ -110,7 +110,7 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
     `on_games` with the number of games read since the last call. Raises UsageError for a missing file, ValueRepairError
     for a file that breaks off, for a tar archive and for files in which no game has players.
     """
-    place, nobodys, copies, splitter = 0, 0, 0, Splitter()
+    place, unnamed, copies, splitter = 0, 0, 0, Splitter()
     texts = set[bytes]()
     with Pieces(find_sources(paths)) as pieces:
         for piece in pieces:
@@ -123,7 +123,7 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
                     place += 1
                     text = cut.text(i).strip(_AROUND)
                     if (game := _game(text, place)) is None:
-                        nobodys += 1
+                        unnamed += 1
                     elif _is_copy(text, texts):
                         copies += 1
                     else:
@@ -131,10 +131,10 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
                 on_games(len(cut))
             if piece.broken:
                 raise ValueRepairError(f"{piece.source.path}: {piece.broken}")
-    if nobodys == place:
+    if unnamed == place:
         raise ValueRepairError(f"{', '.join(paths)}: " + (_NOBODYS if place else "no game in it"))
-    if nobodys:
-        log.info(f"{nobodys:,} of {place:,} games have no tags White and Black and are left out")
+    if unnamed:
+        log.info(f"{unnamed:,} of {place:,} games have no tags White and Black and are left out")
     if copies:
         log.info(f"{copies:,} of {place:,} games are copies of earlier ones and are left out")
 

@@ -204,7 +204,7 @@ def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
 
 
 def pv_san(board: chess.Board, pv: list[str]) -> str:
-    """A line of UCI moves in SAN with move numbers, as far as it is legal."""
+    """A line of UCI moves in SAN with move numbers, up to the first illegal move."""
     copy, legal = board.copy(stack=False), []
     for uci in pv:
         move = next((move for move in copy.legal_moves if move.uci() == uci), None)

@@ -472,8 +472,8 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
         return []
     shown = ["net Q  deep Q  search's best, its prior (rank)"]
     for row in rows:
-        known = row["oracle_move_p"] is not None
-        prior = f"{100 * row['oracle_move_p']:.1f} % ({row['oracle_move_rank']:.0f})" if known else "prior not known"
+        p, rank = row["oracle_move_p"], row["oracle_move_rank"]
+        prior = "prior not known" if p is None else f"{100 * p:.1f} % ({rank:.0f})"
         words = ", ".join(word for word in row["labels"] if ":" not in word)
         shown.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
         shown.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))

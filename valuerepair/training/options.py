@@ -158,7 +158,7 @@ class TrainOptions:
 
     @property
     def total_steps(self) -> int:
-        """The number of steps; `MOST_STEPS` as long as it is not known (see `planned`)."""
+        """The number of steps; `MOST_STEPS` until it is known (see `planned`)."""
         return MOST_STEPS if self.steps is None else self.steps
 
     def planned(self, positions: int) -> TrainOptions:

@@ -82,7 +82,7 @@ class RecordFacts:
 def has_records(game: GameRecord) -> bool:
     """Whether a game is for learning: decided, and not by an engine's failure.
 
-    lc0 drops undecided games too (those that it stops after 450 plies, and aborted ones).
+    lc0 also drops undecided games (stopped after 450 plies, or aborted).
     """
     return game.z is not None and game.ending not in _FAILURES and any(t.search for t in game.thoughts)
 

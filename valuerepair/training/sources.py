@@ -209,7 +209,7 @@ def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
 
 class StoreSource:
     """Positions of a store that `draw` draws: the oracle's value is the value target; the policy learns the oracle's
-    move (`TrainOptions.policy`) or stays as it is."""
+    move (`TrainOptions.policy`) or stays unchanged."""
 
     def __init__(self, draw: StoreDraw, input_format: int) -> None:
         self.draw, self._input_format = draw, input_format
