@@ -1,4 +1,4 @@
-"""The connection to a store: rows of cells that can be, or one line that says what is wrong with the file."""
+"""The connection to a store: it checks all rows that are read, and turns errors of the file into one line."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.cells import JSON, Column, check_histories, columns, rows_in_doubt
 
-_ROWS_AT_ONCE = 1_000  # between two looks at Ctrl-C
+_ROWS_AT_ONCE = 1_000  # between two checks for Ctrl-C
 _NO_TEXT = re.compile(r"decode to UTF-8 column '([^']+)'")
 _SHOWN = 60  # characters of a cell
 _HISTORY = ("positions.start_fen", "positions.moves", "positions.fen")
 
 
 class StoreCursor(sqlite3.Cursor):
-    """Rows of a query, compared with the kinds of their columns before anybody has them.
+    """Rows of a query, each checked against the kinds of its columns before it is returned.
 
-    SQLite says of which table's column a cell is (``full_column_names``, see `StoreConnection`); what a query computes
-    from cells is not compared, unless it is named as a column: ``AS "expanded.step"``. Unless `follows` is set to
-    False, histories are played, too: of a million rows that takes seconds.
+    SQLite names the table and the column of each cell (``full_column_names``, see `StoreConnection`). A computed value
+    is checked only if the query names it as a column: ``AS "expanded.step"``. Histories are replayed, too, which takes
+    seconds for a million rows, unless `checks_histories` is set to False.
     """
 
-    follows: bool = True
+    checks_histories: bool = True
     connection: StoreConnection
     _columns: Sequence[tuple[int, Column]] = ()
     _history: Sequence[int] = ()
@@ -44,13 +44,14 @@ class StoreCursor(sqlite3.Cursor):
         if super().description is not None and not self.connection.is_raw:
             names = [name for name, *_ in super().description]
             self._columns = [(i, columns()[name]) for i, name in enumerate(names) if name in columns()]
-            played = self.follows and {*_HISTORY[:2]} <= {*names}
-            self._history = [names.index(name) for name in _HISTORY if name in names] if played else ()
+            has_history = {*_HISTORY[:2]} <= {*names}
+            history = _HISTORY if has_history and self.checks_histories else ()
+            self._history = [names.index(name) for name in history if name in names]
         return self
 
     @property
     def description(self) -> Any:
-        """As of any cursor: a column by its own name."""
+        """As in any cursor, with columns by their own names."""
         described = super().description
         return described and tuple(
             (columns()[name].name if name in columns() else name, *rest) for name, *rest in described
@@ -89,8 +90,8 @@ class StoreCursor(sqlite3.Cursor):
         return chain.from_iterable(iter(lambda: self.fetchmany(_ROWS_AT_ONCE), []))
 
     def _checked(self, rows: list[Any]) -> list[Any]:
-        """The rows. Raises ValueRepairError for a cell that is not of its column's kind, or a history that leads
-        elsewhere."""
+        """The rows. Raises ValueRepairError for a cell that is not of its column's kind, and for a history that does
+        not lead to its position."""
         if not rows or not self._columns:
             return rows
         cells = list(zip(*rows, strict=True))
@@ -106,11 +107,10 @@ class StoreCursor(sqlite3.Cursor):
 
 
 class StoreConnection(sqlite3.Connection):
-    """A connection to a store, `path`. What SQLite says of a bad file, a full disk or a lock is one line for the user.
+    """A connection to the store `path`; SQLite's errors about the file, its disk or a lock become ValueRepairErrors.
 
-    Raises ValueRepairError. With `is_raw` cells are taken as they are, for those who say what is wrong with them.
-    `schema` is what SQLite calls the file, which may be attached to another one.
-    `kept` is for `columns`: what it read last, and the state of the store then.
+    With `is_raw` cells are not checked, for code that reports what is wrong with them. `schema` is SQLite's name of the
+    file, which may be attached to another one. `kept` is the cache of `store.columns`.
     """
 
     path: str = ""
@@ -119,7 +119,7 @@ class StoreConnection(sqlite3.Connection):
     kept: Any = None
 
     def set_up(self, path: str, *, is_raw: bool = False) -> StoreConnection:
-        """Names the file, and has SQLite mistrust it."""
+        """Sets the path, and tells SQLite not to trust the file."""
         self.path, self.is_raw = path, is_raw
         self.execute("PRAGMA trusted_schema = OFF")
         self.execute("PRAGMA cell_size_check = ON")
@@ -136,7 +136,7 @@ class StoreConnection(sqlite3.Connection):
         return cursor
 
     def close(self) -> None:
-        """Also while statements are under way, for which SQLite would keep the file open."""
+        """Closes all cursors first: for unfinished statements SQLite would keep the file open."""
         for cursor in list(self._cursors):
             cursor.close()
         super().close()
@@ -164,7 +164,7 @@ class StoreConnection(sqlite3.Connection):
     ) -> NDArray[Any]:
         """[width, n] columns of a query of numbers, NaN for NULL. Floats hold whole numbers up to 2^53: all but keys.
 
-        Many rows at once: the arrays are compared with the kinds of their columns, and not each cell by itself.
+        For many rows: it checks whole arrays against the kinds of their columns, not each cell by itself.
         """
         cursor = self.cursor(sqlite3.Cursor)
         self.text_factory = _no_text
@@ -174,8 +174,8 @@ class StoreConnection(sqlite3.Connection):
             cells = np.ascontiguousarray(np.fromiter(chain.from_iterable(rows), kind).reshape(-1, width).T)
         except (TypeError, ValueError, OverflowError):
             self.text_factory = str
-            self.execute(query, parameters).fetchall()  # says which cell it is, if that is not in an expression
-            self._search(name for name, column in columns().items() if column.table in query)
+            self.execute(query, parameters).fetchall()  # raises for the wrong cell, unless it is in an expression
+            self._check_texts(name for name, column in columns().items() if column.table in query)
             raise
         except sqlite3.DatabaseError as error:
             self.explain(error)
@@ -188,15 +188,15 @@ class StoreConnection(sqlite3.Connection):
         return cells
 
     def row(self, query: str, parameters: Any = ()) -> Any:
-        """The first row of a query that has one. Raises ValueRepairError where a table has lost it."""
+        """The first row of a query. Raises ValueRepairError if there is none, because a table has lost it."""
         if (row := self.execute(query, parameters).fetchone()) is None:
             raise self.lost()
         return row
 
     def rows_of(self, ids: Sequence[int], query: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
-        """The row of each of the `ids`, in their order: `query` joins these, ``json_each(:ids) j``, with tables.
+        """The row of each of the `ids`, in their order: `query` joins ``json_each(:ids) j`` with tables.
 
-        Raises ValueRepairError where a table that they need has lost a row.
+        Raises ValueRepairError if a table has lost one of the rows.
         """
         rows = self.execute(f"{query} ORDER BY j.key", {**(parameters or {}), "ids": json.dumps([*ids])}).fetchall()
         if len(rows) != len(ids):
@@ -204,75 +204,75 @@ class StoreConnection(sqlite3.Connection):
         return rows
 
     def check_numbers(self) -> None:
-        """Compares the types of all cells, and the numbers among them with their bounds, within SQLite.
+        """Checks the types of all cells and the bounds of all numbers, within SQLite.
 
-        Raises ValueRepairError as reading the row would. Of a million positions that takes seconds.
+        Raises ValueRepairError as reading the row would. For a million positions this takes seconds.
         """
         for table, described in groupby(columns().values(), lambda column: column.table):
             names, (condition, bounds) = ", ".join(column.name for column in described), rows_in_doubt(table)
             self.execute(f"SELECT {names} FROM {self.schema}.{table} WHERE {condition} LIMIT 1", bounds).fetchall()
 
     def check_ascending(self, numbers: NDArray[Any]) -> None:
-        """Raises ValueRepairError where rows do not come in the order of their key, each once, as of a whole table.
+        """Raises ValueRepairError if the keys of a table's rows are not in ascending order, each of them once.
 
-        A key that is missing, NaN among floats, is out of order too.
+        A missing key, which is NaN among floats, is out of order too.
         """
         if not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers[:1]).any():
             raise ValueRepairError(explained(self.path, "malformed: rows are out of order"))
 
     def damaged(self, column: Column, cell: object, why: str) -> ValueRepairError:
-        """The error for a cell of a column; it finds the row."""
+        """The error for a wrong cell of a column; it names the row."""
         place = f"table {column.table}, {self._row(column, cell)}, column {column.name}"
         shown = repr(cell)
         shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
         return ValueRepairError(f"{self.path} is damaged: {place}: {shown} is {why}; {_next_step(self.path)}")
 
     def lost(self) -> ValueRepairError:
-        """The error for a row that points to one that is not there; it finds the first."""
-        for table, _, parent, number in self._as_they_are("PRAGMA foreign_key_check"):
-            pointers = self._as_they_are(f"PRAGMA foreign_key_list({table})")
+        """The error for a row that refers to a missing row; it names the first such row."""
+        for table, _, parent, number in self._unchecked("PRAGMA foreign_key_check"):
+            pointers = self._unchecked(f"PRAGMA foreign_key_list({table})")
             column = columns()[f"{table}.{next(row[3] for row in pointers if row[0] == number)}"]
             missing = f"SELECT {column.name} FROM {table} WHERE {column.name} NOT IN (SELECT id FROM {parent}) LIMIT 1"
-            for (cell,) in self._as_they_are(missing):  # an index may say otherwise than its table
+            for (cell,) in self._unchecked(missing):  # an index may disagree with its table
                 return self.damaged(column, cell, f"the number of no row of {parent}")
         return ValueRepairError(f"{self.path} has lost rows; {_next_step(self.path)}")
 
-    def _as_they_are(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """All rows, not compared with anything: for the search of what is wrong, which a page may stop, too."""
+    def _unchecked(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """All rows, unchecked, to find what is wrong. Raises ValueRepairError if a damaged page prevents this, too."""
         try:
             return super().cursor(sqlite3.Cursor).execute(query, parameters).fetchall()
         except sqlite3.DatabaseError as error:
             raise ValueRepairError(explained(self.path, str(error))) from error
 
     def _row(self, column: Column, cell: object) -> str:
-        # As bytes: a text that is none in UTF-8 is known as bytes only.
+        # Compared as bytes, because a text that is not UTF-8 is known only as bytes.
         same = f"CAST({column.name} AS BLOB) IS CAST(? AS BLOB)"
         query = f"SELECT {', '.join(column.key)} FROM {self.schema}.{column.table} WHERE {same} LIMIT 1"
         self.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
-            row = next(iter(self._as_they_are(query, (cell,))), None)
+            row = next(iter(self._unchecked(query, (cell,))), None)
         finally:
             self.text_factory = str
         key_cells = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
         return "row " + ", ".join(f"{name} {value}" for name, value in key_cells)
 
     def explain(self, error: Exception) -> NoReturn:
-        """Raises what SQLite says of the file as one line for the user; what the program did wrong as it is."""
+        """Raises SQLite's error about the file as one line for the user, and an error of the program unchanged."""
         if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
             raise error
         if (match := _NO_TEXT.search(str(error))) is not None:
-            self._search([match[1]])
+            self._check_texts([match[1]])
         elif "JSON" in str(error):
-            self._search(JSON)
+            self._check_texts(JSON)
         raise ValueRepairError(explained(self.path, str(error))) from error
 
-    def _search(self, names: Iterable[str]) -> None:
-        """Raises ValueRepairError for the first cell of these columns that is no text, or not of its kind."""
+    def _check_texts(self, names: Iterable[str]) -> None:
+        """Raises ValueRepairError for the first cell of these columns that is not UTF-8, or not of its kind."""
         for column in (columns()[name] for name in names if name in columns()):
             query = f"SELECT {column.name} FROM {self.schema}.{column.table}"
             self.text_factory = bytes
             try:
-                cells = [cell for (cell,) in self._as_they_are(query)]
+                cells = [cell for (cell,) in self._unchecked(query)]
             finally:
                 self.text_factory = str
             for cell in cells:

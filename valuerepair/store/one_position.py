@@ -1,4 +1,4 @@
-"""One position as the store has it: the row behind `vr show`."""
+"""Everything that a store has about one position: the row behind `vr show`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from valuerepair.store.rows import EXPANDED, FULL, is_value
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
-# Name, as in `Store.frame` where that has it -> SQL.
+# Name (as in `Store.frame`, if a frame has the column) -> SQL.
 _COLUMNS = {
     "position_id": "p.id", "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves",
     "history_known": "p.history_known", "ply": "p.ply", "side": "p.side", "phase": "p.phase", "pieces": "p.pieces",
@@ -45,12 +45,12 @@ class PlayedFrom(NamedTuple):
 
 
 def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) -> dict[str, Any]:
-    """What the store has of a position that is there, for a net and an oracle (0: none): the keys of `_COLUMNS`.
+    """A position of the store with the values of a net and an oracle (0: none): `_COLUMNS` and `weight`.
 
-    Values as in `Store.frame`, None where there is nothing; `weight` beside them. `moves` and `pv` are lists of UCI
-    moves. `stage` is that of the deep value (`store.rows`). `failure`: why the oracle has no value, `cut_at` and
-    `chance`: where the screening ladder cut it, and its chance of a candidate there. `root_id`, `parent_id`, `step` and
-    `distance` say how `vr expand` reached it.
+    Values are as in `Store.frame`, None if missing. `moves` and `pv` are lists of UCI moves. `stage` is that of the
+    deep value (`store.rows`). `failure`: why the oracle has no value. `cut_at` and `chance`: where the screening ladder
+    cut the position, and the probability of a candidate there. `root_id`, `parent_id`, `step` and `distance` say how
+    `vr expand` reached the position.
     """
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM positions p JOIN games g ON g.id = p.game_id
@@ -75,7 +75,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
 
 
 def played_from(store: Store, position_id: int) -> list[PlayedFrom]:
-    """The games of all runs that began at a position of the store, in their order."""
+    """The games that began at a position of the store, in the order of runs and games."""
     query = """
         SELECT g.white, g.black, g.result, g.z, g.plies, g.ending FROM plays g JOIN positions p ON p.key = g.key
         WHERE p.id = ? ORDER BY g.run_id, g.number

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Play:
     """A game of a run: `number` and `opening` (the line of the book) count from 0, `key` and `fen` are the position at
-    the line's end, `z` the result for the side to move there (None: undecided), `plies` those played after the book.
+    the line's end, `z` is the result for the side to move there (None: undecided), `plies` the length after the book.
     """
 
     number: int
@@ -36,8 +36,8 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Decided games by position of the store: `ids` [n], ascending; `games` [n] how many, `z` [n] their mean result for
-    the side to move.
+    """Decided games by position of the store: `ids` [n], ascending; `games` [n], their number; `z` [n], their mean
+    result for the side to move.
     """
 
     ids: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Outcomes:
 
 
 def add_plays(store: Store, run: Run, plays: Iterable[Play]) -> int:
-    """Records games that are not there yet, in the transaction that is open; returns how many those were."""
+    """Adds the games that the store does not have, in the open transaction, and returns their number."""
     rows = [
         (
             run.id,
@@ -70,7 +70,7 @@ def add_plays(store: Store, run: Run, plays: Iterable[Play]) -> int:
 
 
 def outcomes(store: Store) -> Outcomes:
-    """The results of all decided games whose position is in the store, whatever run they are of."""
+    """The results of all runs' decided games whose position is in the store."""
     query = f"""
         SELECT p.id, count(*), avg(g.z), {beside_sum("g.z", "plays.z")}
         FROM plays g CROSS JOIN positions p ON p.key = g.key WHERE g.z IS NOT NULL GROUP BY p.id ORDER BY p.id

@@ -319,7 +319,7 @@ def _read_cells(
     by_name = {name: np.empty(len(ids), object) for name in cells}
     reads = [_READ.get(name) for name in cells]
     cursor, count = connection.cursor(), 0
-    cursor.follows = some
+    cursor.checks_histories = some
     cursor.execute(query, {**parameters, "ids": json.dumps(ids.tolist()) if some else ""})
     for i, row in enumerate(cursor, 1):
         for column, cell, read in zip(by_name.values(), row, reads, strict=True):

@@ -1,7 +1,8 @@
-"""Second looks in the store: which oracles looked again at which positions, and what they saw. Raw, without a verdict.
+"""Second looks in the store: which oracles searched which positions again, and their raw results, without verdicts.
 
-A second look is a row of deep_values with the stage SECOND under the oracle that looked; the search after a move is one
-with the stage AFTER and the move, under the number of the position before the move and from the side to move after it.
+A second look is a row of deep_values with the stage SECOND and the oracle that took it. A search after a move is a row
+with the stage AFTER and the move; its position_id is that of the position before the move, and its values are from the
+side to move after it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _AFTER_STAGES = (AFTER, AFTER[:-1] + ";")
 
 @dataclass(frozen=True, slots=True)
 class StoredOracle:
-    """An oracle as the store describes it; `id` is its number there, the rest as in `OracleIdentity`."""
+    """An oracle as the store describes it; `id` is its number there, the other fields are as in `OracleIdentity`."""
 
     id: int
     label: str
@@ -42,8 +43,8 @@ class Looks(NamedTuple):
     """The n second looks of one oracle, by position: `ids` [n], ascending, and the raw `scores` [n, 6] of
     `chess.values.deep_q`.
 
-    `nodes` are those spent; `best` is the move that the look prefers (UCI), `net_best` and `deep_best` the moves of the
-    net and of the first look, None where there is none.
+    `nodes` are the nodes searched, `best` the move that the second look prefers (UCI), `net_best` and `deep_best` the
+    moves of the net and of the first look; None if there is no move.
     """
 
     ids: NDArray[np.int64]
@@ -55,7 +56,7 @@ class Looks(NamedTuple):
 
 
 class Afters(NamedTuple):
-    """m searches after moves: position `ids` [m] and `moves` (UCI); `scores` [m, 6] are of the side that moves next."""
+    """m searches after moves: position `ids` [m], `moves` (UCI), and `scores` [m, 6] from the side that moves next."""
 
     ids: NDArray[np.int64]
     moves: list[str]
@@ -66,7 +67,7 @@ _ORACLE = "id, label, digest, kind, engine, sha256, limits, options"
 
 
 def oracle_of(connection: StoreConnection, digest: str) -> StoredOracle:
-    """The oracle with this digest, which is there."""
+    """The oracle with this digest, which must be in the store."""
     return _oracle(connection.row(f"SELECT {_ORACLE} FROM oracles WHERE digest = ?", (digest,)))
 
 
@@ -91,7 +92,7 @@ def net_number(connection: StoreConnection, sha256: str, history_fill: str) -> i
 
 
 def looked_at(connection: StoreConnection, second_id: int) -> NDArray[np.int64]:
-    """[n] numbers of the positions that this oracle looked at, ascending."""
+    """[n] the ids of the positions that this oracle took a second look at, ascending."""
     query = "SELECT position_id FROM deep_values WHERE oracle_id = ? AND stage = ? ORDER BY position_id"
     return np.array([row[0] for row in connection.execute(query, (second_id, SECOND))], np.int64)
 
@@ -135,7 +136,7 @@ def _scores(rows: list[tuple[Any, ...]]) -> Floats:
 
 
 def finished(connection: StoreConnection, second_id: int, ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
-    """What an oracle has looked at of these positions: stage -> the move it prefers there, by position."""
+    """The looks that an oracle has taken at these positions: by position, stage -> preferred move."""
     query = """
         SELECT position_id, stage, best_move FROM deep_values
         WHERE oracle_id = ? AND (stage = ? OR stage >= ? AND stage < ?)
@@ -167,10 +168,10 @@ def made(connection: StoreConnection, run_id: int) -> int:
 
 
 def take_over(connection: StoreConnection, second_id: int, ids: Iterable[int], run_id: int) -> int:
-    """Makes second looks of whole searches that this oracle has made of these positions; how many.
+    """Copies this oracle's full searches of these positions as second looks; returns their number.
 
-    They are searches of the same nodes by the same engine, by rungs where a ladder took them, so that they need not be
-    made again. For use within `Store.writing`.
+    They have the same nodes by the same engine (in rungs, if a ladder made them), so they need not be repeated. For use
+    within `Store.writing`.
     """
     query = """
         INSERT OR IGNORE INTO deep_values
