@@ -345,7 +345,7 @@ def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path
     ("words", "said"),
     [
         (["startpos", "--tree", "tree.svg"], "tree.svg: the name of a tree's file ends in .json or .html"),
-        (["two.epd", "--tree", "tree.html"], "--tree tree.html: it is of one position, and there are more in two.epd"),
+        (["two.epd", "--tree", "tree.html"], "--tree tree.html: a tree is of one position, and two.epd has more"),
         (["over.epd", "--tree", "tree.html"], "there was nothing to search"),
         (["startpos", "--tree", "nowhere/tree.html"], "nowhere/tree.html: there is no folder "),
         (["startpos", "--tree", "folder.html"], "folder.html: is a folder; give the name of a file"),

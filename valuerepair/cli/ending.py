@@ -20,10 +20,10 @@ _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)
 
 
 @contextmanager
-def reader_may_go() -> Iterator[None]:
-    """Within, an output that nobody reads any more (`vr export | head`) is a ValueRepairError.
+def explained_broken_pipe() -> Iterator[None]:
+    """Turns the error of an output that nobody reads any more (`vr export | head`) into a ValueRepairError.
 
-    Of an OSError click would make exit code 1 and say nothing.
+    On the BrokenPipeError itself, click would exit with 1 and print nothing.
     """
     try:
         yield
@@ -32,17 +32,17 @@ def reader_may_go() -> Iterator[None]:
 
 
 def run(group: click.Group) -> int:
-    """Runs the command line of this process; its exit code."""
+    """Runs the command line of this process and returns its exit code."""
     _open_closed_streams()
     code: object
     try:
         code = group.main(prog_name="vr", standalone_mode=False)
-        with reader_may_go():
+        with explained_broken_pipe():
             sys.stdout.flush()
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.ClickException as error:
-        code = _end(_complaint(error), error.exit_code)
+        code = _end(_message(error), error.exit_code)
     except ValueRepairError as error:
         code = _end(f"vr: {error}", error.exit_code)
     except (KeyboardInterrupt, click.Abort):
@@ -57,30 +57,31 @@ def run(group: click.Group) -> int:
 
 
 def _where(error: OSError) -> str:
-    """What an error is about. Whoever writes a file names it: a full disk without a name is standard output's."""
+    """The file that an error is about, as a prefix. All code that writes files names them in its errors, so a full disk
+    without a name is that of standard output."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN)
     name = error.filename or ("standard output" if full else None)
     return f"{name}: " if name else ""
 
 
 def _open_closed_streams() -> None:
-    """Streams that the caller closed (`vr stats >&-`) lead nowhere; else the next file would get their numbers."""
+    """Opens /dev/null for streams that the caller closed (`vr stats >&-`), or files would get their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # it is open as long as the process is
 
 
 def _end(line: str, code: int) -> int:
-    """Says the last line, if anybody can read it; the exit code is the same without."""
+    """Prints the last line to standard error, if it is open, and returns the exit code."""
     with suppress(OSError):
         click.echo(line, err=True)
     return code
 
 
-def _complaint(error: click.ClickException) -> str:
-    """Click's complaint as one line: the command it is about, what is wrong, where to read on.
+def _message(error: click.ClickException) -> str:
+    """Click's error as one line: the command, what is wrong, where to read more.
 
-    A group without a command says its help instead, which is click's complaint too.
+    For a group without a subcommand click's error is the help, which stays as it is.
     """
     if not error.format_message().strip() or type(error).__name__ == "NoArgsIsHelpError":
         return error.format_message()
@@ -95,11 +96,11 @@ def _complaint(error: click.ClickException) -> str:
         message = error.format_message()
     message = " ".join(message.split())
     context = error.ctx if isinstance(error, click.UsageError) else None
-    if (extra := _EXTRA.search(message)) and (said := misplaced(context, extra[1] or extra[2])):
-        return f"vr: {said}"
+    if (extra := _EXTRA.search(message)) and (advice := misplaced(context, extra[1] or extra[2])):
+        return f"vr: {advice}"
     if context is None:
         return f"vr: {message}"
     command = context.command_path
-    within = command.partition(" ")[2]
+    subcommand = command.partition(" ")[2]
     end = "" if message.endswith(("?", ".")) else "."
-    return f"vr: {within + ': ' if within else ''}{message}{end} See {command} --help"
+    return f"vr: {subcommand + ': ' if subcommand else ''}{message}{end} See {command} --help"

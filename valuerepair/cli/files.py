@@ -1,4 +1,4 @@
-"""Files on the command line, and what to say where one is given in another's place."""
+"""The types of files on the command line, and advice for a file that is given in the wrong place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from valuerepair.errors import UsageError
 from valuerepair.outputs import FileKind, check_folder, check_output, check_regular
 
 _NET, _STORES = "--net", ("--store", "--db")
-# Option, endings of what is given with it, and what that is; of several that a command has, the first.
+# Option, endings of its files, and what they are; if a command has several of these options, the first one counts.
 _PLACES = (
     (_NET, (".pb.gz", ".pb", ".onnx"), "a net"),
     *((option, (".db",), "a store") for option in _STORES),
@@ -27,7 +27,7 @@ _PLACES = (
 
 
 def misplaced(context: click.Context | None, name: str, options: tuple[str, ...] = ()) -> str | None:
-    """What to say of a file `name` that the command has an option for (one of `options`, if any are named); or None."""
+    """Advice if the file `name` belongs to an option of the command (one of `options`, if any are given); else None."""
     if context is None:
         return None
     for option, endings, what in _PLACES:
@@ -39,7 +39,7 @@ def misplaced(context: click.Context | None, name: str, options: tuple[str, ...]
 
 
 class File(click.Path):
-    """A file by its name. Whether it is there is said by whoever opens it; the shell completes it."""
+    """The name of a file, which the shell completes. Code that opens the file reports if it is missing."""
 
     def __init__(self) -> None:
         super().__init__(readable=False)
@@ -51,10 +51,10 @@ class File(click.Path):
 
 
 class Output(File):
-    """A file to write. What stands in its place is looked at before anything else is done: see `outputs`.
+    """A file to write. An existing file of this name is checked before the command begins: see `outputs`.
 
-    `kinds` is the kind of file that the command writes, or those it writes by the ending of the name; another ending is
-    for the command to refuse. A `regular` file is read again, and therefore no pipe or device.
+    `kinds` is the kind of file that the command writes, or its kinds by the ending of the name; the command itself
+    refuses other endings. A `regular` file is read again later, so it must not be a pipe or a device.
     """
 
     def __init__(self, kinds: FileKind | Mapping[str, FileKind], *, regular: bool = False) -> None:
@@ -71,7 +71,7 @@ class Output(File):
 
 
 class OutputFolder(File):
-    """A folder to write to, or to make; what may be in it is for the command to say."""
+    """A folder to write to, or to make; the command itself checks what is in it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
@@ -87,6 +87,6 @@ class Archive(File):
     """A file or folder of games or positions: neither a net nor a store."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if said := misplaced(ctx, str(value), (_NET, *_STORES)):
-            raise UsageError(said)
+        if advice := misplaced(ctx, str(value), (_NET, *_STORES)):
+            raise UsageError(advice)
         return super().convert(value, param, ctx)

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from valuerepair.cli import verbosity
 from valuerepair.cli.config import Config, tree
-from valuerepair.cli.ending import reader_may_go
+from valuerepair.cli.ending import explained_broken_pipe
 from valuerepair.errors import UsageError
 
 
@@ -29,11 +29,11 @@ class LazyGroup(click.Group):
         verbosity.add_options(self)
 
     def make_context(self, *given: Any, **named: Any) -> click.Context:
-        with reader_may_go():  # of the help
+        with explained_broken_pipe():  # for the help
             return super().make_context(*given, **named)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with reader_may_go():
+        with explained_broken_pipe():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -1,4 +1,4 @@
-"""docs/cli.md from the commands themselves: `python -m valuerepair.cli.reference [--check] docs/cli.md`."""
+"""Writes docs/cli.md from the help of all commands: `python -m valuerepair.cli.reference [--check] docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Exit codes: 0 done; 1 something failed (one line says what); 2 the command line 
 
 
 def walk(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
-    """(full name, help text) of a command and of everything below it."""
+    """(full name, help text) of a command and of all its subcommands."""
     ctx = click.Context(
         command, info_name=name, parent=parent, **{**CONTEXT, "max_content_width": 100}, terminal_width=100
     )
@@ -32,17 +32,20 @@ def walk(command: click.Command, name: str, parent: click.Context | None = None)
 
 
 def option_count(command: click.Command) -> int:
-    """The options of a command and of all below it, without those of groups that only group, and without the -q, -v and
-    --help that every command has."""
+    """The number of options of a command and of all its subcommands.
+
+    The -q, -v and --help of every command do not count, nor do options of groups that do nothing without a subcommand.
+    """
     context = click.Context(command, info_name="vr")
-    everywhere = {"quiet", "verbose", "help"}
-    below = 0
+    common = {"quiet", "verbose", "help"}
+    of_subcommands = 0
     if isinstance(command, click.Group):
         children = (command.get_command(context, name) for name in command.list_commands(context))
-        below = sum(option_count(child) for child in children if child is not None)
+        of_subcommands = sum(option_count(child) for child in children if child is not None)
         if not command.invoke_without_command:
-            return below
-    return below + sum(isinstance(each, click.Option) and each.name not in everywhere for each in command.params)
+            return of_subcommands
+    options = [option for option in command.params if isinstance(option, click.Option) and option.name not in common]
+    return of_subcommands + len(options)
 
 
 def render() -> str:

@@ -1,4 +1,4 @@
-"""`vr search`: what the built-in MCTS makes of positions, move by move."""
+"""`vr search`: searches positions by the built-in MCTS, and shows the values of all moves."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from valuerepair.errors import UsageError, ValueRepairError
 
 @click.command()
 @click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
-@click.option("--moves", help="Moves played from the position (UCI or SAN), so the net sees the history.")
-@click.option("--nodes", type=int, help="Visits of the root, with its own evaluation.  [default: 800]")
+@click.option("--moves", help="Moves to play from the position first (UCI or SAN); the net sees them as history.")
+@click.option("--nodes", type=int, help="Visits of the root, its own evaluation included.  [default: 800]")
 @click.option("--time", type=float, help="Seconds per position, instead of or besides --nodes.")
 @NET
 @SET
 @click.option("--list-settings", is_flag=True, help="Only list the search parameters and their defaults.")
 @click.option(
-    "--tree", type=Output(outputs.TREES), metavar="FILE", help="Also write the tree: .json, or .html that unfolds."
+    "--tree", type=Output(outputs.TREES), metavar="FILE", help="Also write the tree: .json, or an .html page."
 )
 @HEADS
 @device_option()
 @JSON_LINES
 def command(position: tuple[str, ...], moves: str | None, net: str | None, **options: Any) -> None:
-    """Search positions with a net: the built-in MCTS, exact where lc0 is.
+    """Search positions with a net by the built-in MCTS, which works as lc0's classic search does.
 
-    The position is given as in `vr eval`; of a file, or - (standard input), all lines are searched together. Values
-    are from the side to move: visits N, the net's prior P, Q, win, draw and loss, whether that is proven, and the line
-    expected. The position's own Q is that of the best move, 1 or -1 where that is proven to win or lose; the mean over
-    all visits, bad moves included, stands beside it, which is lc0's root Q.
+    Give the position as in `vr eval`; all lines of a file, or of - (standard input), are searched together. Each move
+    has its visits N, the net's prior P, Q, win, draw and loss, whether these are proven, and the expected line, from
+    the side to move. The position's Q is that of the best move, or 1 or -1 if the move is proven to win or lose. The
+    mean over all visits, bad moves included, is printed beside it; it is lc0's root Q.
 
     \b
     Example:
@@ -51,21 +51,21 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
     params = vr.SearchParams().with_settings(settings_of(options))
     source, tree = " ".join(position), options["tree"]
     positions = vr.read_positions(source, (moves or "").split())
-    every = chain(list(islice(positions, 1)), positions if tree is None else ())
+    to_search = chain(list(islice(positions, 1)), positions if tree is None else ())
     if tree is not None and source != "-":
         _refuse_more(positions, tree, source)
     same_names = {name: options[name] for name in ("tree", "heads", "device")}
     done = 0
-    for searched in vr.search_each(every, options["nodes"], net, params, seconds=options["time"], **same_names):
+    for searched in vr.search_each(to_search, options["nodes"], net, params, seconds=options["time"], **same_names):
         print_one(searched, options["json"])
         done += searched.result is not None
     if tree is not None:
-        _refuse_more(positions, tree, source)  # only now of standard input, whose next line may come late
+        _refuse_more(positions, tree, source)  # standard input is checked last, because its next line may come late
     if not done:
         raise ValueRepairError("there was nothing to search: no position, or only finished ones")
 
 
 def _refuse_more(positions: Iterator[vr.Position], tree: str, source: str) -> None:
-    """A tree is of one position: raises UsageError if others follow."""
+    """Raises UsageError if more positions follow: a tree is of one position."""
     if next(positions, None) is not None:
-        raise UsageError(f"--tree {tree}: it is of one position, and there are more in {source}")
+        raise UsageError(f"--tree {tree}: a tree is of one position, and {source} has more")
