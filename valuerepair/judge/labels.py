@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Words = NDArray[np.object_]  # a word, or None
 
-# A prior that 800 visits, as in training games, hardly ever try; and one that they try early.
+# A search of 800 visits, as in training games, hardly ever tries a move with the first prior, and tries one with the
+# second early.
 POLICY_BLIND = 0.01
 VALUE_BLIND = 0.1
-# A mate is missed where the net expects less than three quarters of the point.
+# A mate is missed if the net's Q is below this, an expected score of three quarters.
 MATE_MISSED = 0.5
 # The largest |Q| of a drawn score: engines add a few centipawns of noise to the 0 of a repetition.
 DRAWN = 0.05
@@ -37,12 +38,12 @@ FORTRESS_DRAWISH = 0.2
 FORTRESS_WINNING = 0.5
 FORTRESS_GROWTH = 0.9
 FORTRESS_KEPT_PLIES = 4
-# Of 1000 counts in three classes, half a count is added to each (Krichevsky and Trofimov): no class is impossible.
+# W/D/L as 1000 counts, with half a count more in each class (Krichevsky and Trofimov): no class is impossible.
 _COUNTS, _HALF = 1000.0, 0.5
 
 
 class Label(NamedTuple):
-    """A label: its `name`, and how `label_frame` shows it: `column` is `value`, or, without a `value`, is not empty.
+    """A label: a row of `label_frame` has it if its cell in `column` is `value`, or not empty if `value` is None.
 
     `of_policy`: the label is known only for rows whose net priors are known.
     """
@@ -57,7 +58,7 @@ class Label(NamedTuple):
         return np.asarray(column.astype(np.bool_) if self.value is None else column == self.value, np.bool_)
 
 
-# All labels, in the order of tables. Books, counts, comparisons, plots and filters use these.
+# All labels, in the order of tables. Books, counts, comparisons, plots and filters use this list.
 LABELS = (
     Label("optimistic", "sign", "optimistic"),
     Label("pessimistic", "sign", "pessimistic"),
@@ -86,9 +87,9 @@ KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", 
 def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
     """The labels of the rows of a frame (`Store.frame`, with its texts): one row each, with the frame's index.
 
-    `priors` (`store.priors.of`) are the net's; cells that need a prior which is not there are missing. Optional columns
-    of the frame: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of a far shorter search by the same
-    oracle. Columns of the result:
+    `priors` (`store.priors.of`) are the net's; cells that need an unknown prior are missing. Optional columns of the
+    frame: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of a far shorter search by the same oracle.
+    Columns of the result:
 
     | column                                | type   |                                                            |
     |---------------------------------------|--------|------------------------------------------------------------|
@@ -102,9 +103,9 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     | material, material_family             | word   | `material.material_signature`, `openings.material_family`  |
     | opening_family, opening, eco          | word   | `openings.openings_of`; None where unknown                 |
     | balance                               | int    | pawns, `material.balances_of`                              |
-    | legal_moves                           | int    | their number                                               |
+    | legal_moves                           | int    | the number of legal moves                                  |
     | oracle_move_p, oracle_move_rank       | float  | the net's prior of the oracle's best move and its rank     |
-    | played_move_p, played_move_rank       | float  | the same of the move played                                |
+    | played_move_p, played_move_rank       | float  | the net's prior of the move played and its rank            |
     | top_move_p                            | float  | the prior of the net's first choice                        |
     | wdl_kl                                | float  | `wdl_divergence`, in nats                                  |
 
@@ -168,7 +169,10 @@ def blindness(p: Floats, rank: Floats) -> Words:
 
 
 def missed_mate(mate: Floats, net_q: Floats) -> Words:
-    """``mates``: the search has a mate for the side to move, the net a Q below `MATE_MISSED`; ``mated``: against it."""
+    """``mates``: the search finds a mate by the side to move, but net Q is below `MATE_MISSED`.
+
+    ``mated``: it finds a mate against the side to move, but net Q is above `-MATE_MISSED`.
+    """
     return _pick(((mate > 0) & (net_q < MATE_MISSED), "mates"), ((mate <= 0) & (net_q > -MATE_MISSED), "mated"))
 
 
@@ -191,7 +195,7 @@ def fortress_like(
     the line, which has at least `FORTRESS_KEPT_PLIES` plies; yet deep Q is a draw within `FORTRESS_DRAWISH`, and the
     other side checks with less than half of its moves. ``no progress``: |deep Q| is at least `FORTRESS_WINNING`, but
     `growth` is positive and at most `FORTRESS_GROWTH`. `growth` is the search's centipawns divided by those of a far
-    shorter search; NaN if one has none, as with mates.
+    shorter search; NaN if one of them has no centipawns, as with mates.
     """
     behind = np.arange(len(balance)), (balance > 0).astype(np.int64)
     checking = 2 * lines.checks[behind] >= np.maximum(lines.moves[behind], 1)
@@ -202,7 +206,7 @@ def fortress_like(
 
 
 def line_may_matter(deep_q: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """[n] whether `repetition` or `fortress_like` may hold, as far as is known before the line is followed."""
+    """[n] whether `repetition` or `fortress_like` may hold, by the conditions that need no line."""
     held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
     return np.asarray((np.abs(deep_q) <= DRAWN) | held)
 
@@ -263,7 +267,7 @@ def _wdl(frame: pd.DataFrame, whose: str) -> Floats:
 
 
 def _shares(wdl: Floats) -> Floats:
-    wdl = np.maximum(wdl, 0)  # engines and means of 32 bits round a 0 to a little below
+    wdl = np.maximum(wdl, 0)  # rounding by engines, or of 32-bit means, can give a little less than 0
     total = wdl.sum(1, keepdims=True)
     return np.asarray(wdl / np.where(total > 0, total, np.nan))
 
@@ -286,12 +290,12 @@ _LINES_AT_ONCE = 20_000  # a batch keeps some hundred keys of each line
 
 
 class ExpectedLines(NamedTuple):
-    """Facts of n expected lines, up to the first move that is not legal.
+    """Facts about n expected lines, up to the first illegal move.
 
-    `plies` int64[n] is the number of moves followed. `repeats` bool[n]: the line reaches a position that was there
-    before, in the line or in the game. `lead` int64[n] is the smallest advantage in pawns (`material.balances_of`) in
-    the line of the side that is ahead at its beginning; 0 if none is. `checks` int64[n, 2] are the moves that give
-    check, of the side to move at the beginning and of the other.
+    `plies` int64[n] is the number of moves followed. `repeats` bool[n]: the line reaches a position that occurred
+    before, in the line or in the game. `lead` int64[n] is the smallest lead along the line, in pawns
+    (`material.balances_of`), of the side that is ahead at its beginning; 0 if neither is. `checks` int64[n, 2] counts
+    the checks by the side to move at the beginning, and by the other side.
     """
 
     plies: NDArray[np.int64]
@@ -301,7 +305,7 @@ class ExpectedLines(NamedTuple):
 
     @property
     def moves(self) -> NDArray[np.int64]:
-        """[n, 2] moves of the side to move at the beginning and of the other."""
+        """[n, 2] the number of moves of the side to move at the beginning, and of the other side."""
         return np.stack([(self.plies + 1) // 2, self.plies // 2], 1)
 
 
