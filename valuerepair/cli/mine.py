@@ -19,9 +19,9 @@ from valuerepair.cli.options import (
     JOBS,
     NET,
     SEED,
-    asked_of,
     device_option,
     threshold_option,
+    with_threshold,
 )
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
@@ -108,7 +108,7 @@ def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
             archives,
             db,
             _sample_options(given),
-            question=asked_of(given["threshold"], question),
+            question=with_threshold(question, given["threshold"]),
             workers=given["jobs"],
             quiet=is_quiet(),
             **{name: given[name] for name in same_names},

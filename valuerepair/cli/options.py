@@ -82,8 +82,8 @@ class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
             raise click.BadParameter(f"{value}: give a number of centipawns, auto or wdl") from None
 
 
-def asked_of(threshold: float | Worst | None, question: Question) -> Question | Worst:
-    """The question with its threshold as it was typed: a number, a share of the positions, or the usual one."""
+def with_threshold(question: Question, threshold: float | Worst | None) -> Question | Worst:
+    """The question with a threshold: a number, a share of the positions, or None for the default."""
     if isinstance(threshold, Worst):
         return Worst(threshold.share, question)
     return question if threshold is None else replace(question, threshold=threshold)
@@ -104,7 +104,7 @@ DEEP = functools.partial(
 
 
 def alpha_option(auto: str = "") -> Callable[[Command], Command]:
-    """``--alpha``; where ``auto`` is not what `Store.alpha` finds, its help says what."""
+    """``--alpha``; `auto`: what the value ``auto`` means in this command, if it is not what `Store.alpha` finds."""
     help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L{auto and f'; auto: {auto}'}."
     complete = words("auto", "wdl")
     return click.option("--alpha", type=_ScaleType(), default="auto", shell_complete=complete, help=help)
@@ -134,7 +134,7 @@ def part_option(*others: str, help: str, usual: str) -> Callable[[Command], Comm
 
 
 def check_part(part: str | None, split: str | None) -> None:
-    """Raises UsageError for a part of no split."""
+    """Raises UsageError for a part without a split."""
     if split is None and part is not None:
         raise UsageError(f"--part {part}: needs --split, which says what is held out")
 
@@ -159,7 +159,7 @@ _RULES = (
 
 
 def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
-    """What ends games beside the rules of chess."""
+    """The options by which games end earlier than by the rules of chess."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(_RULES):
@@ -193,7 +193,7 @@ def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) ->
 
 
 def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
-    """``--device``; with `reference` only those that compute a net's own values, at float32."""
+    """``--device``; with `reference` only devices that compute at float32, for the exact values of a net."""
     return click.option(
         "--device",
         type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
@@ -246,36 +246,35 @@ def question(
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
-    With the `default` None the command also gets `candidates_only`: whether a threshold was given. Without `expanded`
-    it is about sampled positions alone, without `scale` by the alpha that the store knows, without `calibrated` by the
-    net's own Q, and without `oracle` by the oracle with most positions.
+    If the `default` is None, the command also gets `candidates_only`: whether a threshold was given. False leaves an
+    option out. The question is then about sampled positions alone (`expanded`), or uses the alpha that the store knows
+    (`scale`), the net's own Q (`calibrated`) or the oracle with most positions (`oracle`).
     """
 
-    of_net = net
-    has = {"oracle": oracle, "expanded": expanded, "calibration": scale and calibrated}
-    optional = [name for name, there in has.items() if there]
+    net_help = net
+    is_option = {"oracle": oracle, "expanded": expanded, "calibration": scale and calibrated}
+    fields = ["net", *(name for name, included in is_option.items() if included)]
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
-        def asked(*given: Any, **named: Any) -> Any:
+        def with_question(*positional: Any, **named: Any) -> Any:
             alpha: AlphaOption = named.pop("alpha", AlphaOption())
             threshold = named.pop("threshold")
             if default is None:
                 named["candidates_only"] = threshold is not None
-            asks = {name: named.pop(name) for name in ("net", *optional)}
-            question = Question(alpha=alpha.alpha, q_from=alpha.q_from, **asks)
-            return command(*given, question=asked_of(threshold, question), **named)
+            question = Question(alpha=alpha.alpha, q_from=alpha.q_from, **{name: named.pop(name) for name in fields})
+            return command(*positional, question=with_threshold(question, threshold), **named)
 
         for option in (
             *([_EXPANDED] if expanded else []),
             *([CALIBRATION] if scale and calibrated else []),
             *([alpha_option(auto)] if scale else []),
             *([ORACLE] if oracle else []),
-            click.option("--net", shell_complete=nets, help=of_net),
+            click.option("--net", shell_complete=nets, help=net_help),
             threshold_option(threshold, default=default),
         ):
-            asked = option(asked)
-        return asked
+            with_question = option(with_question)
+        return with_question
 
     return decorate
 
@@ -283,7 +282,7 @@ def question(
 def settings_of(
     given: Mapping[str, Any], names: tuple[str, ...] = (), *, listed: str = "`vr search --list-settings` names them all"
 ) -> dict[str, str]:
-    """Parameters as text: those of ``--set``, and plain options of these names. Raises UsageError."""
+    """Parameters as text: from ``--set``, and from the options called `names`. Raises UsageError."""
     settings = {name: given[name] for name in names if given[name] is not None}
     for setting in given["set"]:
         name, equals, value = setting.partition("=")

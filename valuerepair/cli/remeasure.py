@@ -21,18 +21,18 @@ from valuerepair.cli.options import (
     ORACLE,
     PLOT_FILE,
     SPLIT,
-    asked_of,
     check_part,
     device_option,
     part_option,
     plain_threshold,
     threshold_option,
+    with_threshold,
 )
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import UsageError
 
-# What asks the store alone.
+# Options that need a store.
 _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep", "rejudge")
 
 
@@ -125,7 +125,7 @@ def command(
         lambda: vr.remeasure(
             db,
             net,
-            asked_of(given["threshold"], question),
+            with_threshold(question, given["threshold"]),
             split=given["split"],
             part=given["part"] or "held-out",
             cut=given["all"],
