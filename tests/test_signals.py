@@ -147,14 +147,14 @@ except KeyboardInterrupt:
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
     with pytest.raises(subprocess.TimeoutExpired):
         signals.run([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.3)
-    done = signals.run([sys.executable, "-c", "print(input() * 2); raise SystemExit(3)"], given="ab")
+    done = signals.run([sys.executable, "-c", "print(input() * 2); raise SystemExit(3)"], text="ab")
     assert (done.returncode, done.stdout) == (3, "abab\n")
 
 
 def test_a_child_that_reads_late_gets_all_of_its_input() -> None:
     """More than a pipe holds, and later than `run` looks for signals the first time."""
     late = "import sys, time; time.sleep(0.5); print(len(sys.stdin.read()))"
-    assert signals.run([sys.executable, "-c", late], given="x" * 1_000_000, timeout=30).stdout == "1000000\n"
+    assert signals.run([sys.executable, "-c", late], text="x" * 1_000_000, timeout=30).stdout == "1000000\n"
 
 
 def test_compiled_code_has_two_seconds() -> None:

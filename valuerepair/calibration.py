@@ -1,8 +1,8 @@
-"""Calibration: the deep Q to be expected given a net's Q, so that what is blind is told from what is scaled otherwise.
+"""Calibration: the deep Q expected given a net's Q, which tells blindness from a difference of scale.
 
 The curve f is odd (all values are from the side to move, so it says the same for both sides) and never falls. It is
-drawn by weighted least squares of deep Q on net Q, and cross-fitted: a position is judged by a curve that its game did
-not help to draw, nor to choose the kind of. See docs/methods/scale.md, "Calibration".
+drawn by weighted least squares of deep Q on net Q, and cross-fitted: the curve that judges a position is drawn, and its
+method chosen, without the position's game. See docs/methods/scale.md, "Calibration".
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ FOLDS = 8
 FEWEST_POSITIONS = AUTO_MIN_POSITIONS
 FEWEST_GAMES = 2 * FOLDS
 RESAMPLES = 400
-# Where one number has to stand for the curve, it is what this net Q is worth.
+# One number describes the curve by what this net Q is worth.
 MIDDLE = 0.5
 # A curve is kept by its values at `POINTS` net Q from 0 to 1, equal steps of arcsin(Q): close together near 1, where a
 # steep net's values crowd. Rows are counted in the steps between them.
 _STEPS = 128
 POINTS: Floats = np.sin(np.linspace(0, pi / 2, _STEPS + 1))
 _STEPS_PER_ANGLE = _STEPS / (pi / 2)
-# Games are drawn in so many parts, by a hash: what is summed once for each part makes every resample cheap.
+# A hash divides the games into this number of parts: sums by part make every resample cheap.
 PARTS = 128 * FOLDS
 _DIGITS = 6
-# Of the spline: fewer are nearer to most curves, but bend what they cannot follow, and their interval does not say so.
+# Pieces of the spline: with fewer most curves fit better, but some are bent, and the interval does not show it.
 _PIECES = 12
 _Method = Literal["spline", "isotonic"]
 _METHODS: tuple[_Method, ...] = ("spline", "isotonic")
@@ -50,7 +50,7 @@ class TooLittle(ValueRepairError):
 
 
 class Worth(NamedTuple):
-    """What a net Q is worth, with its 95 % interval; NaN where that is not known."""
+    """What a net Q is worth, with its 95 % interval; NaN where it is unknown."""
 
     q: float
     low: float
@@ -61,10 +61,10 @@ class Worth(NamedTuple):
 class Calibration:
     """The expected deep Q given net Q, and what it rests on.
 
-    `curve` [points] is drawn by all games, `by_fold` [folds, points] each by those that are not in the fold; their
-    values belong to the net Q of `POINTS`. `low` and `high` [points] bound the 95 % interval of `curve` (NaN where it
-    was not asked for). `method`: ``isotonic`` or ``spline``. `positions` of `games` were used, none with a larger
-    |net Q| than `reach`; beyond it a curve is level. `alpha` and `q_from` are what deep Q was made by.
+    `curve` [points] is drawn by all games, each row of `by_fold` [folds, points] by the games outside the fold; their
+    values belong to the net Q of `POINTS`. `low` and `high` [points] bound the 95 % interval of `curve` (NaN without
+    resamples). `method`: ``isotonic`` or ``spline``. `positions` of `games` were used, none with a larger |net Q| than
+    `reach`; beyond it a curve is level. `alpha` and `q_from` made deep Q.
     """
 
     curve: Floats
@@ -79,14 +79,14 @@ class Calibration:
     q_from: str
 
     def expected(self, net_q: ArrayLike, fold: ArrayLike) -> Floats:
-        """[n] deep Q to be expected of positions with `net_q` [n], whose games are in `fold` [n] (see `fold_of`)."""
+        """[n] deep Q expected of positions with `net_q` [n], whose games are in `fold` [n] (see `fold_of`)."""
         return _read(self.by_fold, net_q, np.asarray(fold, np.int64))
 
     def worth(self, net_q: float = MIDDLE) -> Worth:
         """What a net Q is worth by the curve of all games."""
         if abs(net_q) > self.reach:
             return Worth(nan, nan, nan)
-        value, low, high = (float(_read(each[None], net_q, 0)) for each in (self.curve, self.low, self.high))
+        value, low, high = (float(_read(curve[None], net_q, 0)) for curve in (self.curve, self.low, self.high))
         return Worth(value, low, high) if net_q >= 0 else Worth(value, high, low)
 
     @property
@@ -100,7 +100,7 @@ class Calibration:
 
     @property
     def bend(self) -> str:
-        """``flatter`` or ``steeper``: the net's Q beside the oracle's; empty where that is not clear."""
+        """``flatter`` or ``steeper``: the net's Q compared with the oracle's; empty where neither is clear."""
         worth = self.worth()
         return "flatter" if worth.low > MIDDLE else "steeper" if worth.high < MIDDLE else ""
 
@@ -109,15 +109,15 @@ class Calibration:
         worth, k = self.worth(), self.steepness
         if worth.q != worth.q:
             return f"no net Q is as far from 0 as {MIDDLE:.2f}, so that its scale stays open"
-        known = worth.low == worth.low
-        interval = f" (95 %: {worth.low:.2f} to {worth.high:.2f})" if known else ""
-        said = f"a net's {MIDDLE:.2f} is worth {worth.q:.2f}{interval}"
+        has_interval = worth.low == worth.low
+        interval = f" (95 %: {worth.low:.2f} to {worth.high:.2f})" if has_interval else ""
+        text = f"a net's {MIDDLE:.2f} is worth {worth.q:.2f}{interval}"
         if self.bend:
-            return f"{said}: its Q is {self.bend} than the oracle's, {k.q:.2f} times as steep"
-        return f"{said}: its scale is the oracle's, as far as that shows" if known else said
+            return f"{text}: its Q is {self.bend} than the oracle's, {k.q:.2f} times as steep"
+        return f"{text}: its scale is the oracle's, as far as that shows" if has_interval else text
 
     def figures(self) -> dict[str, Any]:
-        """What it rests on and how it bends, JSON-able; of the curve what tenths of net Q are worth."""
+        """What it rests on, how it bends, and what tenths of net Q are worth, JSON-able."""
         tenths = [tenth / 10 for tenth in range(1, 11) if tenth / 10 <= self.reach]
         return {
             "method": self.method,
@@ -173,8 +173,8 @@ def _steepness(worth: float) -> float:
 
 
 def part_of(game: ArrayLike) -> Ids:
-    """[n] parts, below `PARTS`, of games known by whole numbers [n]: always the same ones, whatever else there is."""
-    # The finaliser of MurmurHash3: neighbouring numbers, or those that differ in few bits, go anywhere.
+    """[n] parts, below `PARTS`, of games identified by whole numbers [n]; a game's part depends on its number alone."""
+    # The finaliser of MurmurHash3 scatters neighbouring numbers, and numbers that differ in few bits.
     x = np.array(game, np.int64, copy=True, ndmin=1).view(np.uint64)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x ^= x >> np.uint64(33)
@@ -185,19 +185,19 @@ def part_of(game: ArrayLike) -> Ids:
 
 
 def fold_of(game: ArrayLike) -> Ids:
-    """[n] folds of games known by whole numbers [n]: a game stays in its fold, whatever other games come."""
+    """[n] folds of games identified by whole numbers [n]: a game stays in its fold when other games are added."""
     return part_of(game) % FOLDS
 
 
 class _Sums(NamedTuple):
-    """Sums of weights and of weighted deep Q, turned so that net Q is not negative, in each step of net Q."""
+    """Sums of weights and of weighted deep Q in each step of net Q, with signs that make net Q non-negative."""
 
     weight: Floats
     deep: Floats
 
     def of_folds(self) -> _Sums:
-        """[folds, steps] of those [parts, steps]."""
-        return _Sums(*(each.reshape(-1, FOLDS, _STEPS).sum(0) for each in self))
+        """The sums by fold [folds, steps] of sums by part [parts, steps]."""
+        return _Sums(*(sums.reshape(-1, FOLDS, _STEPS).sum(0) for sums in self))
 
     def at(self, chosen: Any) -> _Sums:
         return _Sums(self.weight[chosen], self.deep[chosen])
@@ -206,9 +206,9 @@ class _Sums(NamedTuple):
         return _Sums(self.weight.sum(0), self.deep.sum(0))
 
     def error(self, curve: Floats) -> float:
-        """The weighted sum of squares of deep Q less the curve, but for a constant."""
-        there = (curve[1:] + curve[:-1]) / 2
-        return float((there * (there * self.weight - 2 * self.deep)).sum())
+        """The weighted sum of squares of deep Q minus the curve, up to a constant."""
+        middles = (curve[1:] + curve[:-1]) / 2
+        return float((middles * (middles * self.weight - 2 * self.deep)).sum())
 
 
 def fit(
@@ -223,16 +223,16 @@ def fit(
     seed: int = 0,
     fewest: int = FEWEST_POSITIONS,
 ) -> Calibration:
-    """The calibration of positions with these values and weights, of games known by whole numbers; all are [n].
+    """The calibration of positions with these values and weights, of games identified by whole numbers; all are [n].
 
-    Rows without one of the values or with the weight 0 are left out. A monotone spline and isotonic regression are
-    tried; the one that predicts held-out games better, by weighted squares, is taken: for the curve of a fold by games
-    outside the fold only. The interval is the percentile interval of `resamples` draws of games from `seed`; none with
-    0. Neither the order of the rows nor the unit of the weights plays a part.
+    Rows with a missing value or the weight 0 are skipped. Of a monotone spline and isotonic regression the one is used
+    that predicts held-out games better, by weighted squares; for the curve of a fold only games outside the fold
+    decide. The interval is the percentile interval of `resamples` draws of games from `seed`; 0 gives none. Neither the
+    order of the rows nor the unit of the weights matters.
 
     Raises TooLittle for fewer than `fewest` positions or `FEWEST_GAMES` games.
     """
-    x, y, w = (np.asarray(each, np.float64).ravel() for each in (net_q, deep_q, weight))
+    x, y, w = (np.asarray(values, np.float64).ravel() for values in (net_q, deep_q, weight))
     games = np.asarray(game, np.int64).ravel()
     usable = ~(np.isnan(x) | np.isnan(y)) & (w > 0)
     if not usable.all():
@@ -262,22 +262,22 @@ def fit(
 
 
 def _sums(x: Floats, y: Floats, w: Floats, part: Ids) -> _Sums:
-    """[parts, steps]."""
+    """The sums by part, [parts, steps]."""
     sign, step, _ = _place(x)
     cell = part * _STEPS + step
-    # A net Q of 0 says as much of +0 as of -0: its deep Q counts as 0.
+    # A net Q of 0 is both +0 and -0: its deep Q counts as 0.
     columns = (w, w * y * sign)
     return _Sums(*(np.bincount(cell, column, PARTS * _STEPS).reshape(PARTS, -1).astype(float) for column in columns))
 
 
 def _without(folds: _Sums, fold: int) -> Floats:
-    """The curve of a fold: of the others, by the method that is best among these."""
+    """The curve of a fold: drawn by the other folds, by the method that is best among these."""
     others = np.delete(np.arange(FOLDS), fold)
     return _draw(_best(folds, others), folds.at(others).total())
 
 
 def read_curve(curve: Floats, net_q: ArrayLike) -> Floats:
-    """[n] deep Q to be expected by a curve [points] of positions with `net_q` [n], whose games it was not drawn by."""
+    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n]; their games did not draw the curve."""
     return _read(curve[None], net_q, 0)
 
 
@@ -286,14 +286,14 @@ def resampled_curves(
 ) -> Floats:
     """[resamples, points] curves of drawn games; rows [n] as in `fit`, without NaN.
 
-    The same games and the same seed give the same draws whatever net Q is, so that curves of two nets can be compared.
+    The same games and seed give the same draws for every net Q, so that curves of two nets can be compared.
     """
     return _resample(_sums(net_q, deep_q, weight, part_of(game)), method, resamples, seed).curves
 
 
 class CrossFit:
-    """Curves of the folds that can be drawn again where games have other weights, as in resamples: by the methods that
-    the first weights chose, without intervals, of any number of positions. All are [n] as in `fit`, none is NaN."""
+    """Curves of the folds that can be drawn again with other weights of the games, as in resamples: by the methods that
+    the first weights chose, without intervals, for any number of positions. Arrays are [n] as in `fit`, without NaN."""
 
     def __init__(self, net_q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> None:
         self._fold = fold_of(game)
@@ -305,44 +305,46 @@ class CrossFit:
         self._methods = [_best(folds, others) for others in self._others]
 
     def _sums(self, weight: Floats) -> _Sums:
-        columns = (np.bincount(self._cell, each, FOLDS * _STEPS) for each in (weight, weight * self._deep))
-        return _Sums(*(each.reshape(FOLDS, _STEPS).astype(np.float64) for each in columns))
+        columns = (np.bincount(self._cell, values, FOLDS * _STEPS) for values in (weight, weight * self._deep))
+        return _Sums(*(sums.reshape(FOLDS, _STEPS).astype(np.float64) for sums in columns))
 
     def expected(self, weight: Floats) -> Floats:
-        """[n] deep Q to be expected of each position, the curves drawn by these weights."""
+        """[n] deep Q expected of each position by curves that these weights draw."""
         folds = self._sums(weight)
         drawn = zip(self._methods, self._others, strict=True)
         curves = np.stack([_draw(method, folds.at(others).total()) for method, others in drawn])
         below, above = curves[self._fold, self._step], curves[self._fold, self._step + 1]
-        found: Floats = self._sign * (below + self._beyond * (above - below))
-        return found
+        values: Floats = self._sign * (below + self._beyond * (above - below))
+        return values
 
 
-def _best(folds: _Sums, of: NDArray[np.intp]) -> _Method:
-    """The method with the least error where each of the folds `of` is predicted by the others among them."""
+def _best(folds: _Sums, folds_used: NDArray[np.intp]) -> _Method:
+    """The method with the least error when each of `folds_used` is predicted by the others among them."""
     errors = dict.fromkeys(_METHODS, 0.0)
-    for held in of.tolist():
-        drawn_by, tried = folds.at(of[of != held]).total(), folds.at(held)
-        if tried.weight.any() and drawn_by.weight.any():
+    for held_out in folds_used.tolist():
+        drawn_by, tested = folds.at(folds_used[folds_used != held_out]).total(), folds.at(held_out)
+        if tested.weight.any() and drawn_by.weight.any():
             for method in _METHODS:
-                errors[method] += tried.error(_draw(method, drawn_by))
+                errors[method] += tested.error(_draw(method, drawn_by))
     return min(errors, key=errors.__getitem__)
 
 
 class _Resampled(NamedTuple):
-    """[resamples, parts] how often each part of the games was drawn, and [resamples, points] the curves drawn by it."""
+    """[resamples, parts] how often each part of the games was drawn, and [resamples, points] the curves it draws."""
 
     times: Floats
     curves: Floats
 
 
 def _resample(parts: _Sums, method: _Method, resamples: int, seed: int) -> _Resampled:
-    there = np.flatnonzero(parts.weight.any(axis=1))
-    held, count = parts.at(there), len(there)
+    filled = np.flatnonzero(parts.weight.any(axis=1))
+    filled_sums, count = parts.at(filled), len(filled)
     drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
-    curves = [_draw(method, _Sums(*sums)) for sums in zip(drawn @ held.weight, drawn @ held.deep, strict=True)]
+    curves = [
+        _draw(method, _Sums(*sums)) for sums in zip(drawn @ filled_sums.weight, drawn @ filled_sums.deep, strict=True)
+    ]
     times = np.zeros((resamples, PARTS))
-    times[:, there] = drawn
+    times[:, filled] = drawn
     return _Resampled(times, np.stack(curves))
 
 
@@ -358,7 +360,8 @@ def _interval(parts: _Sums, method: _Method, resamples: int, seed: int) -> tuple
 
 
 class Beyond(NamedTuple):
-    """`left`: the share of the candidates by net Q that are so by calibrated Q; `new`: how many are by that only."""
+    """`left`: the share of the candidates by net Q that stay candidates by calibrated Q; `new`: the number that are
+    candidates by calibrated Q only."""
 
     left: Rate
     new: int
@@ -375,10 +378,10 @@ def beyond_scale(
     resamples: int = 200,
     seed: int = 0,
 ) -> Beyond:
-    """How many candidates of these rows [n] are left once net Q is on the oracle's scale.
+    """The candidates of these rows [n] that are left once net Q is on the oracle's scale.
 
-    The interval is by games: as many rows count as let the share vary as it does over `resamples` draws of games from
-    `seed`, each with the curve that its games draw.
+    The interval is by games, from the variance of the share over `resamples` draws of games from `seed`, each with the
+    curve that its games draw.
     """
     expected = calibration.expected(net_q, fold_of(game))
     plain, after = (is_candidate(q - deep_q, threshold) for q in (net_q, expected))
@@ -389,9 +392,11 @@ def beyond_scale(
         usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weight > 0)
         curves = _resample(_sums(net_q[usable], deep_q[usable], weight[usable], part_of(game[usable])),
                            calibration.method, resamples, seed)  # fmt: skip
-        # More rows than these would take longer than they narrow the interval.
-        some = rows[:: -(-len(rows) // _MOST_ROWS)]
-        variance = _variance(curves, net_q[some], deep_q[some], weight[some], part_of(game[some]), threshold)
+        # More rows would take longer and hardly narrow the interval.
+        thinned = rows[:: -(-len(rows) // _MOST_ROWS)]
+        variance = _variance(
+            curves, net_q[thinned], deep_q[thinned], weight[thinned], part_of(game[thinned]), threshold
+        )
     return Beyond(of_variance(after[rows], weight[rows], game[rows], variance), new)
 
 
@@ -399,7 +404,7 @@ _MOST_ROWS = 20_000
 
 
 def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, threshold: float) -> float:
-    """How the share of these candidates that are left varies over resampled games and the curves that these draw."""
+    """The variance of the share of these candidates that is left, over resampled games and the curves they draw."""
     shares = []
     for times, curve in zip(drawn.times, drawn.curves, strict=True):
         of_row = w * times[part]
@@ -414,35 +419,35 @@ def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, thr
 
 def _draw(method: _Method, sums: _Sums) -> Floats:
     """[points] the curve of least squares: 0 at 0, never falling, at most 1."""
-    held = np.flatnonzero(sums.weight)
-    if not len(held):
+    filled = np.flatnonzero(sums.weight)
+    if not len(filled):
         raise TooLittle("no calibration can be fitted: all games but those of one fold are missing; mine more")
-    # Finer than anything that is measured: of subnormal numbers least squares may find no end.
-    weight, mean = sums.weight[held], np.round(sums.deep[held] / sums.weight[held], 2 * _DIGITS)
-    curve = (_spline if method == "spline" else _isotonic)(held, weight, mean)
+    # Finer than anything measured: least squares may not end with subnormal numbers.
+    weight, mean = sums.weight[filled], np.round(sums.deep[filled] / sums.weight[filled], 2 * _DIGITS)
+    curve = (_spline if method == "spline" else _isotonic)(filled, weight, mean)
     return np.asarray(np.round(np.clip(curve, 0, 1), _DIGITS), np.float64)
 
 
-def _isotonic(held: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
+def _isotonic(filled: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
     """Isotonic regression; straight lines from one step's middle to the next, from 0 at 0, level after the last."""
     from scipy.optimize import isotonic_regression
 
     levels = isotonic_regression(mean, weights=weight).x
-    drawn: Floats = np.interp(np.arange(_STEPS + 1), np.append(0.0, held + 0.5), np.append(0.0, levels))
-    return drawn
+    curve: Floats = np.interp(np.arange(_STEPS + 1), np.append(0.0, filled + 0.5), np.append(0.0, levels))
+    return curve
 
 
-def _spline(held: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
+def _spline(filled: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
     """A sum of rising cubic splines with non-negative coefficients."""
     from scipy.optimize import nnls
 
     at_points, at_middles = _rising()
     root = np.sqrt(weight)
-    coefficients, _ = nnls(root[:, None] * at_middles[held], root * mean)
-    drawn: Floats = at_points @ coefficients
-    # Nothing holds it where there are no rows.
-    drawn[held[-1] + 1 :] = drawn[held[-1] + 1]
-    return drawn
+    coefficients, _ = nnls(root[:, None] * at_middles[filled], root * mean)
+    curve: Floats = at_points @ coefficients
+    # Where there are no rows nothing constrains the curve.
+    curve[filled[-1] + 1 :] = curve[filled[-1] + 1]
+    return curve
 
 
 @cache
@@ -464,8 +469,8 @@ def _read(curves: Floats, net_q: ArrayLike, which: Ids | int) -> Floats:
     """[n] values of the curves [k, points] that `which` [n] names; NaN of NaN."""
     sign, step, beyond = _place(np.asarray(net_q, np.float64))
     below, above = curves[which, step], curves[which, step + 1]
-    found: Floats = sign * (below + beyond * (above - below))
-    return found
+    values: Floats = sign * (below + beyond * (above - below))
+    return values
 
 
 def _place(q: Floats) -> tuple[Floats, Ids, Floats]:

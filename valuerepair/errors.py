@@ -20,18 +20,18 @@ class TruncatedInput(ValueRepairError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended the work. `result` is what it came to; all of it is kept, and the same call resumes."""
+    """A signal ended the work. `result` is the result so far; the store keeps it, and the same call resumes."""
 
     def __init__(self, result: object) -> None:
         super().__init__()
         self.result = result
 
 
-def one_line(said: object) -> str:
-    """A text that comes from a file, or an error about one, as printable words on a line of bounded length."""
-    if isinstance(said, RecursionError):
+def one_line(message: object) -> str:
+    """A text from a file, or an error about one, as printable words on one line of bounded length."""
+    if isinstance(message, RecursionError):
         return "is nested too deeply"
-    text = "".join(letter if letter.isprintable() else " " for letter in str(said)[: 2 * _LONGEST])
+    text = "".join(letter if letter.isprintable() else " " for letter in str(message)[: 2 * _LONGEST])
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."
 

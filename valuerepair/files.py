@@ -1,4 +1,4 @@
-"""The cache folder, files and folders that appear whole or not at all, files that one process holds."""
+"""The cache folder, files and folders that appear whole or not at all, files that one process locks."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def cache_folder(part: str) -> Path:
 
 
 def cache_root() -> Path:
-    """Where the cache lies; nothing is made."""
-    if own := os.environ.get("VALUEREPAIR_CACHE", ""):
-        return Path(own).expanduser().absolute()
+    """The folder of the whole cache; it is not created."""
+    if folder := os.environ.get("VALUEREPAIR_CACHE", ""):
+        return Path(folder).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification has relative paths ignored.
     return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair"
@@ -67,7 +67,7 @@ MOST_TOML = 1 << 20
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Opens a regular file for reading bytes; the name may lead there by links.
 
-    Raises OSError, and ValueRepairError for a folder, pipe or device, which could be read without end or never begin.
+    Raises OSError, and ValueRepairError for a folder, pipe or device, where reading might never begin or never end.
     """
     # Without O_NONBLOCK a named pipe would wait here for its writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -80,17 +80,17 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
-    """The bytes of a regular file. Raises as `open_regular`, and ValueRepairError where there are more than `most`."""
+    """The bytes of a regular file. Raises as `open_regular`, and ValueRepairError for more than `most` bytes."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(min(size, most) + 1)  # a file that grows, or says another size, is read no further
+        content = file.read(min(size, most) + 1)  # no more of a file that grows or reports a wrong size
     if len(content) > most:
         raise ValueRepairError(f"{os.fspath(path)}: has more than {most >> 20} MiB, which is too large for its kind")
     return content
 
 
 def unpack_gzip(content: bytes, most: int) -> bytes:
-    """What gzip packed. Raises ValueError for damage, and where it unpacks to more than `most` bytes."""
+    """The content of gzip data. Raises ValueError for damaged data, and for more than `most` unpacked bytes."""
     try:
         with gzip.open(io.BytesIO(content)) as packed:
             unpacked = packed.read(most + 1)
@@ -102,14 +102,14 @@ def unpack_gzip(content: bytes, most: int) -> bytes:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The tables of a TOML file. Raises OSError where it cannot be read, ValueRepairError for another kind of file."""
+    """The tables of a TOML file. Raises OSError if it cannot be read, ValueRepairError for another kind of file."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
         tables: dict[str, Any] = tomllib.loads(read_regular(path, MOST_TOML).decode())
-        repr(tables)  # which an integer with thousands of hexadecimal digits has not
+        repr(tables)  # fails for an integer with thousands of hexadecimal digits
     except (ValueError, RecursionError) as error:
         raise ValueRepairError(f"{os.fspath(path)}: is no TOML file: {one_line(error)}") from None
     return tables
@@ -120,10 +120,10 @@ def written_whole(target: str | os.PathLike[str], kind: FileKind | None) -> Iter
     """A hidden file beside `target` that becomes `target` when the block ends well, and vanishes otherwise.
 
     It is on the disk before it gets its name. Two processes that write the same file at once both succeed; readers see
-    one whole file or none. What is there already is replaced only if it is of this `kind`; None is for names that the
+    one whole file or none. An existing file is replaced only if it is of this `kind`; None is for names that the
     program chose itself. A link stays and its target is replaced; a pipe or device, and ``-``, standard output, gets
-    the whole content at the end. Raises UsageError for what may not be replaced (`outputs.check_output`), OSError with
-    the name of `target`.
+    the whole content at the end. Raises UsageError for a file that may not be replaced (`outputs.check_output`),
+    OSError with the name of `target`.
     """
     with written_together({target: kind}) as (partial,):
         yield partial
@@ -132,7 +132,7 @@ def written_whole(target: str | os.PathLike[str], kind: FileKind | None) -> Iter
 @holding
 @contextlib.contextmanager
 def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) -> Iterator[list[Path]]:
-    """As `written_whole`, of several files: all are on the disk before the first of them gets its name."""
+    """As `written_whole`, for several files: all are on the disk before the first of them gets its name."""
     partials = dict[Path, str | os.PathLike[str]]()
 
     def check_kinds() -> None:
@@ -155,10 +155,10 @@ def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) 
                 else:
                     os.replace(partial, os.path.realpath(target))
         except OSError as error:
-            # A full disk has no name, and the hidden one tells the user nothing.
-            named = Path(error.filename) if isinstance(error.filename, str | os.PathLike) else None
-            if error.errno is not None and (error.filename is None or named in partials):
-                target = partials[named] if named in partials else next(iter(targets))
+            # An error of a full disk has no file name, and the hidden one tells the user nothing.
+            failed_path = Path(error.filename) if isinstance(error.filename, str | os.PathLike) else None
+            if error.errno is not None and (error.filename is None or failed_path in partials):
+                target = partials[failed_path] if failed_path in partials else next(iter(targets))
                 raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
             raise
     finally:
@@ -167,7 +167,7 @@ def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) 
 
 
 def _hidden_file(target: str | os.PathLike[str]) -> Path:
-    """A new empty file beside `target`, of a stream among the temporary ones; the umask says who may read it."""
+    """A new empty file beside `target`, or in the temporary folder for a stream; the umask says who may read it."""
     path = Path(tempfile.gettempdir(), "stream") if is_stream(target) else Path(os.path.realpath(target))
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -187,11 +187,11 @@ def _pour(partial: Path, target: str | os.PathLike[str]) -> None:
 
 
 def _opened_stream(target: str | os.PathLike[str]) -> BinaryIO:
-    own = 1 if target == STDOUT else own_descriptor(os.stat(target))
-    if own is None:
+    descriptor = 1 if target == STDOUT else own_descriptor(os.stat(target))
+    if descriptor is None:
         return os.fdopen(os.open(target, os.O_WRONLY), "wb")
-    (sys.stdout if own == 1 else sys.stderr).flush()
-    return os.fdopen(os.dup(own), "wb")
+    (sys.stdout if descriptor == 1 else sys.stderr).flush()
+    return os.fdopen(os.dup(descriptor), "wb")
 
 
 def sync(path: Path) -> None:
@@ -206,18 +206,18 @@ def sync(path: Path) -> None:
 @holding
 @contextlib.contextmanager
 def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
-    """The descriptor of a file, made where there is none, that is held against other processes until the block ends.
+    """The descriptor of a file that is locked against other processes until the block ends; made if missing.
 
-    The kernel lets go of it when the process dies. A file that is empty at the end is removed. Raises `HeldError` where
-    another process holds it, OSError where it cannot be had: with EINVAL for what is no plain file; ValueRepairError
-    on a system that cannot do this.
+    The kernel unlocks it when the process dies. A file that is empty at the end is removed. Raises `HeldError` if
+    another process holds the lock, OSError if the file cannot be opened (with EINVAL if it is not a plain file),
+    ValueRepairError on a system without such locks.
     """
     try:
         import fcntl
     except ImportError:
         raise ValueRepairError(
-            f"{path}: this system has no locks that end with their process (flock), so nothing long is begun here; "
-            "take Linux, macOS, or WSL on Windows"
+            f"{path}: this system has no locks that end with their process (flock), which long runs need; "
+            "use Linux, macOS, or WSL on Windows"
         ) from None
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -228,7 +228,7 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise HeldError(os.pread(descriptor, 80, 0)) from None
-            # Else its last holder removed it after it was opened here: it has no name any more.
+            # Else its last holder removed it after it was opened here, and it has no name any more.
             if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 try:
                     yield descriptor
@@ -241,7 +241,7 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
 
 
 class HeldError(Exception):
-    """Another process holds a file that should be `claimed`; `content` is how the file begins."""
+    """Another process holds the lock of a file that should be `claimed`; `content` is the beginning of the file."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__("another process holds the file")
@@ -253,8 +253,8 @@ class HeldError(Exception):
 def whole_folder(out: str | Path) -> Iterator[Path]:
     """The folder to write to; it becomes `out` when the block ends well, and vanishes otherwise.
 
-    Raises UsageError when `out` is a file or a folder with anything in it, ValueRepairError when nothing can be
-    written (no right, no room).
+    Raises UsageError if `out` is a file or a folder that is not empty, ValueRepairError if nothing can be written (no
+    permission, no room).
     """
     check_new_folder(out)
     target = Path(os.path.realpath(out))
@@ -278,8 +278,8 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
 
 
 def check_new_folder(out: str | os.PathLike[str]) -> None:
-    """Raises UsageError unless `whole_folder` can make the folder: it is missing or empty, and those around it allow
-    it."""
+    """Raises UsageError unless `whole_folder` can make the folder: it is missing or empty, and its parents are
+    writable."""
     check_folder(out)
     target = Path(os.path.realpath(out))
     check_empty(target, out)
@@ -308,20 +308,20 @@ def _size(number: int) -> str:
 
 
 def _clear_left(target: Path) -> None:
-    """Removes what a killed run left: hidden folders of this name whose process is gone."""
-    for left in target.parent.glob(f".{target.name}.*.part"):
-        pid = left.name.removesuffix(".part").rpartition(".")[2]
+    """Removes the hidden folders of this name that killed runs left behind."""
+    for folder in target.parent.glob(f".{target.name}.*.part"):
+        pid = folder.name.removesuffix(".part").rpartition(".")[2]
         if pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
     if not hasattr(os, "killpg"):
-        return True  # on Windows 0 is no question but Ctrl-C
+        return True  # on Windows signal 0 is Ctrl-C
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # it is another user's
+        pass  # the process is another user's
     return True

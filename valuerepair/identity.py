@@ -1,6 +1,6 @@
-"""What a run is known by when it is resumed: of its options those that differ from their defaults.
+"""What identifies a run when it is resumed: the options that differ from their defaults.
 
-So an option that comes later leaves the runs that were begun before it the same work.
+So a new option does not change the identity of earlier runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def set_options(options: DataclassInstance) -> dict[str, Any]:
 
 
 def without_defaults(kind: type[DataclassInstance], written: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that an earlier run wrote, of a dataclass `kind`, without those that have their defaults."""
+    """The options of a dataclass `kind` that an earlier run wrote, without the options that have their defaults."""
     defaults = _plain(kind())
     return {name: value for name, value in written.items() if name not in defaults or value != defaults[name]}
 

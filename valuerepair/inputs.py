@@ -1,4 +1,4 @@
-"""JSON that anybody may have written, in files and texts: no larger than such a file is, with typed fields."""
+"""JSON from untrusted files and texts: of bounded size, with typed fields."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from valuerepair.files import read_regular
 
 T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as SQLite and int64 have it
-Number = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]  # that can be added, multiplied and drawn
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # the range of SQLite and int64
+Number = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]  # can be added, multiplied and plotted
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 MOST_JSON = 16 << 20
 
@@ -42,15 +42,15 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def read_json(path: str | os.PathLike[str], kind: type[T], what: str, *, most: int = MOST_JSON) -> T:
-    """The value in a JSON file, as `from_json`; `what` says what should stand there, as ``split that vr split wrote``.
+    """The value in a JSON file, as `from_json`; `what` names the expected content, as ``split that vr split wrote``.
 
-    Raises OSError where the file cannot be read, ValueRepairError where it is something else.
+    Raises OSError if the file cannot be read, ValueRepairError if it holds something else.
     """
     return from_json(read_regular(path, most), kind, f"{os.fspath(path)}: is no {what}")
 
 
 def read_checked(path: str | os.PathLike[str], kind: type[Any], what: str) -> dict[str, Any]:
-    """As `read_json` of a kind of object, but all that stands there, also what the kind does not name."""
+    """As `read_json` of a kind of object, but with all fields of the file, also those that the kind does not name."""
     content, where = read_regular(path, MOST_JSON), f"{os.fspath(path)}: is no {what}"
     from_json(content, kind, where)
     return from_json(content, dict[str, Any], where)
@@ -60,15 +60,15 @@ _WRONG = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def reason(error: Exception) -> str:
-    """What an error of a reader says, on one printable line of bounded length, the field first."""
+    """The message of a reader's error on one printable line of bounded length, the field first."""
     if not isinstance(error, msgspec.MsgspecError):
         return one_line(error)
-    said, _, field = str(error).partition(" - at `$")
-    said = _EXPECTED.sub(lambda types: f"must be {_words(types[1])}, not {_words(types[2])}", said)
-    said = said.replace("a whole number, not a number", "a whole number, not a fraction")
-    said = re.sub("Invalid enum value (.*)", r"\1 is none of its values", said)
-    said = (said[:1].lower() + said[1:]).replace("`", "")
-    return one_line(f"{field.strip('.`')}: {said}" if field.strip(".`") else said)
+    text, _, field = str(error).partition(" - at `$")
+    text = _EXPECTED.sub(lambda types: f"must be {_words(types[1])}, not {_words(types[2])}", text)
+    text = text.replace("a whole number, not a number", "a whole number, not a fraction")
+    text = re.sub("Invalid enum value (.*)", r"\1 is none of its values", text)
+    text = (text[:1].lower() + text[1:]).replace("`", "")
+    return one_line(f"{field.strip('.`')}: {text}" if field.strip(".`") else text)
 
 
 _EXPECTED = re.compile("Expected `(.+?)`, got `(.+?)`")

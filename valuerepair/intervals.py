@@ -18,17 +18,17 @@ Ids = NDArray[np.int64]
 
 # The 97.5 % quantile of the normal distribution: two-sided 95 %.
 Z95 = 1.959963984540054
-# A rate that differs more from count / total is a weighted one; less is rounding.
+# A rate that differs from count / total by more than this is a weighted one; less is rounding.
 _ROUNDING = 1e-9
-# What positions of one game are taken to correlate by where too few candidates tell.
+# The correlation assumed between positions of one game where there are too few candidates to measure it.
 ALIKE = 0.1
-# It counts like so many candidates (or other positions, if these are fewer).
+# The assumption weighs as much as this number of candidates (or other positions, if these are fewer).
 _BELIEF = 1
-# Groups of higher numbers than so many times the rows are numbered anew, which takes a sort, before they are counted.
+# Groups with numbers above this many times the rows are renumbered, which takes a sort, before they are counted.
 _SPARSE = 8
 RESAMPLES = 2000
 FEWEST_RESAMPLES = 200
-# Draws of groups in all: a second or two. Many groups need few resamples, for their mean is close to normal.
+# Draws of groups in all: a second or two. Many groups need few resamples, as their mean is close to normal.
 _DRAWS = 200_000_000
 _BLOCK = 4_000_000
 
@@ -37,7 +37,7 @@ _BLOCK = 4_000_000
 class Rate:
     """`count` of `total`; `rate`, `low` and `high` are fractions, NaN when `total` is 0.
 
-    Of rows with `audit_weights`, `rate` is that of all positions, the cut ones included. `few_drawn`: the number of
+    For rows with `audit_weights`, `rate` is the rate of all positions, cut ones included. `few_drawn`: the number of
     audited rows, if they are the reason that the upper end is more than twice as far from the rate as the lower one;
     otherwise 0.
     """
@@ -52,7 +52,7 @@ class Rate:
     def __str__(self) -> str:
         if self.total == 0:
             return "0 of 0"
-        # A weighted rate is not that of the rows: without a word 9 of 88 with 4.5 % would read as an error.
+        # A weighted rate is not the rate of the rows: 9 of 88 with 4.5 % would look like an error without a word.
         among = ", weighted" if abs(self.rate - self.count / self.total) > _ROUNDING else ","
         return f"{self.count:,} of {self.total:,}{among} {self.percent}"
 
@@ -143,7 +143,7 @@ class _Masses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Stratum:
-    """The sums that the rate of some rows is made of."""
+    """The sums behind the rate of some rows."""
 
     count: int = 0
     total: int = 0
@@ -153,7 +153,7 @@ class _Stratum:
     of_groups: _Squares = _Squares()
 
     def plus(self, weights: Floats, hits: Floats, groups: _Masses) -> _Stratum:
-        """With rows of these `weights` [n] added, those of the `hits` among them, and the sums of both by group."""
+        """The sums with rows added: their `weights` [n], `hits` [n] with the weights of hits, and both by group."""
         of_hits = float(hits @ hits)
         return _Stratum(
             self.count + len(hits),
@@ -166,22 +166,22 @@ class _Stratum:
 
     @property
     def rate(self) -> float:
-        """Of all or of none is exact, whatever rounding the sums have."""
+        """The rate; exact for all or no hits, however the sums are rounded."""
         rate = self.hit_mass / self.mass
         return float(round(rate)) if min(rate, 1 - rate) < _ROUNDING else rate
 
     def bounds(self, variance: float | None = None) -> tuple[float, float]:
         """The 95 % interval of the rate: Korn and Graubard's, and Wilson's where no two rows have a group in common.
 
-        Without a `variance` that of Hajek's ratio between the groups decides. See `WeightedCount.rate`.
+        The default `variance` is that of Hajek's ratio between the groups. See `WeightedCount.rate`.
         """
         rate = self.rate
         rows, groups = (self.mass**2 / squares.all for squares in (self.of_rows, self.of_groups))
         if variance is None and groups > rows * (1 - _ROUNDING):
             return wilson_bounds(rate, rows)
         if groups < 1 + _ROUNDING:
-            return 0.0, 1.0  # a single group does not tell how groups differ
-        seen, ratio = min(self.count, self.total - self.count), 0.0
+            return 0.0, 1.0  # a single group does not show how groups differ
+        rarer, ratio = min(self.count, self.total - self.count), 0.0
         if 0 < rate < 1:
             of_one_row = rate * (1 - rate) / rows
             varied = (
@@ -189,12 +189,12 @@ class _Stratum:
             )
             ratio = varied * groups / (groups - 1)
         expected = 1 + (rows / groups - 1) * ALIKE
-        effect = max((seen * ratio + _BELIEF * expected) / (seen + _BELIEF), 1.0)
+        effect = max((rarer * ratio + _BELIEF * expected) / (rarer + _BELIEF), 1.0)
         return korn_graubard_bounds(rate, rows / effect, groups)
 
 
 def _numbered(groups: Ids | None, rows: int) -> Ids:
-    """Numbers of the groups [n] that are few enough to be counted; of the rows, where there are no groups."""
+    """Numbers of the groups [n], low enough for counting; numbers of the rows if there are no groups."""
     if groups is None:
         return np.arange(rows)
     if len(groups) and (groups.min() < 0 or groups.max() > _SPARSE * rows):
@@ -209,9 +209,9 @@ def _summed(masses: Floats, groups: Ids, count: int = 0) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class WeightedCount:
-    """The sums that a `weighted` rate is made of; rows can be added.
+    """The sums behind a `weighted` rate; rows can be added.
 
-    Rows of weight 1 and the others, which were drawn to stand for more, are strata of their own.
+    Rows of weight 1 are one stratum; the others, which were drawn to represent more rows, are another.
     """
 
     single: _Stratum = _Stratum()
@@ -219,7 +219,7 @@ class WeightedCount:
     across: _Squares = _Squares()
 
     def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
-        """With rows added: `hits` [n], their `weights` [n], and the numbers [n] of `groups` that no other call has."""
+        """The sums with rows added: `hits` [n], `weights` [n], and numbers [n] of `groups` that no other call has."""
         numbers = _numbered(groups, len(hits))
         count = int(numbers.max(initial=-1)) + 1
         single = weights == 1
@@ -232,20 +232,20 @@ class WeightedCount:
         return WeightedCount(strata[0], strata[1], self.across.plus(_Squares.of(*sums)))
 
     def rate(self, drawn_of: int | None = None) -> Rate:
-        """The rate of what was added. `drawn_of`: how many all drawn rows together stand for, where that is known.
+        """The rate of all added rows. `drawn_of`: the number of rows that all drawn rows represent, if known.
 
         Each stratum has the 95 % interval of E. L. Korn and B. I. Graubard (Survey Methodology 24, 1998): Clopper and
         Pearson's of an effective number of rows, see `korn_graubard_bounds`. That is Kish's, ``sum(w)^2 / sum(w^2)``,
         divided by the design effect of the groups (L. Kish, Survey Sampling, 1965): how many times the variance of
         Hajek's ratio between groups is that of independent rows, both by Taylor's linearisation (C.-E. Särndal, B.
         Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section 5.6), times G / (G - 1). G is Kish's
-        effective number of groups. Few candidates say little of it, so it is shrunk towards that of groups that
+        effective number of groups. Few candidates measure the effect badly, so it is shrunk towards that of groups that
         are `ALIKE`, 1 + (m - 1) ALIKE for m rows in a group, which counts like one candidate; at least 1. Where no two
         rows have a group in common, the interval is Wilson's.
 
         The interval of both strata is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in Medicine 27,
-        2008), so what few drawn rows leave open widens only the side that they leave open. Groups that have much in one
-        stratum and little in the other widen both sides.
+        2008), so that few drawn rows widen only the side that they leave open. Groups with many rows in one stratum and
+        few in the other widen both sides.
         """
         strata = self.single, self.drawn
         count, total = self.single.count + self.drawn.count, self.single.total + self.drawn.total
@@ -267,20 +267,20 @@ class WeightedCount:
         return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0), few_drawn)
 
     def _between(self, rate: float, shares: Sequence[tuple[float, _Stratum]]) -> float:
-        """The variance of the rate because groups differ in what they have in each stratum: none of groups of a row."""
+        """The variance of the rate from groups with rows in both strata; 0 if each group is a single row."""
         if len(shares) < 2:
             return 0.0
         scales = [share / stratum.mass for share, stratum in shares]
-        found = 2 * scales[0] * scales[1] * self.across.about(rate)
+        variance = 2 * scales[0] * scales[1] * self.across.about(rate)
         for scale, (_, stratum) in zip(scales, shares, strict=True):
             of_groups, of_rows = (squares.about(rate) - squares.about(stratum.rate)
                                   for squares in (stratum.of_groups, stratum.of_rows))  # fmt: skip
-            found += scale**2 * (of_groups - of_rows)
-        return max(found, 0.0)
+            variance += scale**2 * (of_groups - of_rows)
+        return max(variance, 0.0)
 
 
 def of_variance(hits: Flags, weights: Floats, groups: Ids, variance: float) -> Rate:
-    """The weighted rate of `hits` [n], of which it is known how much it varies: as resampled `groups` [n] have it.
+    """The weighted rate of `hits` [n] with a known `variance`, such as that of resampled `groups` [n].
 
     Korn and Graubard's 95 % interval with the design effect of that variance, see `WeightedCount.rate`.
     """
@@ -302,9 +302,9 @@ def wilson_bounds(p: float, total: float) -> tuple[float, float]:
 
 
 def korn_graubard_bounds(p: float, effective: float, groups: float) -> tuple[float, float]:
-    """The 95 % interval of a rate `p` with as many `effective` rows, their variance estimated from `groups`.
+    """The 95 % interval of a rate `p` of `effective` rows, their variance estimated from `groups`.
 
-    Clopper and Pearson's of ``p n`` in n, which need not be whole numbers, where n is `effective` times the squared
+    Clopper and Pearson's for ``p n`` of n, which need not be whole numbers, where n is `effective` times the squared
     ratio of the 97.5 % quantiles of the normal distribution and of Student's t with ``groups - 1`` degrees of freedom
     (E. L. Korn, B. I. Graubard, Survey Methodology 24, 193, 1998). R's survey has it as ``svyciprop(method="beta")``,
     with t of all rows for the normal.
@@ -322,7 +322,7 @@ def korn_graubard_bounds(p: float, effective: float, groups: float) -> tuple[flo
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean or a paired difference, second less first, with its 95 % interval; NaN where there is nothing to tell."""
+    """A mean or a paired difference, second minus first, with its 95 % interval; NaN without data."""
 
     difference: float
     low: float
@@ -330,12 +330,12 @@ class Interval:
 
     @property
     def clear(self) -> bool:
-        """True when the interval does not hold 0."""
+        """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
     @staticmethod
     def of_figures(row: Mapping[str, Any]) -> Interval:
-        """The interval whose JSON is this row, where None is NaN."""
+        """The interval from its JSON, where None is NaN."""
         return Interval(*_or_nan(row["difference"], row["low"], row["high"]))
 
     def __str__(self) -> str:
@@ -343,7 +343,7 @@ class Interval:
 
     @property
     def for_brackets(self) -> str:
-        """What `str` says, without brackets."""
+        """As `str`, without brackets."""
         return "{}, 95 %: {} to {}".format(*self._words("+.4f"))
 
     @property
@@ -356,7 +356,7 @@ class Interval:
 
 
 def mean_interval(values: Floats) -> Interval:
-    """The mean of `values` [n] with the normal 95 % interval; without bounds for a single one."""
+    """The mean of `values` [n] with the normal 95 % interval; without bounds for a single value."""
     mean = float(values.mean())
     half = Z95 * float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else float("nan")
     return Interval(mean, mean - half, mean + half)
@@ -372,7 +372,7 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], s
     if not len(differences):
         return [Interval(float("nan"), float("nan"), float("nan"))] * differences.shape[1]
     means = (weights @ differences) / weights.sum()
-    standing = weights > 0  # games that stand for nothing would only dilute the draws
+    standing = weights > 0  # games of weight 0 would only dilute the draws
     names, place = np.unique(groups[standing], return_inverse=True)
     differences, weights = differences[standing], weights[standing]
     count = len(names)
@@ -387,7 +387,7 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], s
 def rare_changes(
     rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids, seed: int = 0
 ) -> list[Interval]:
-    """`bootstrap`, with `share_change`, of `count` columns that are mostly 0: `changes` [m] stand in these `rows` and
+    """`bootstrap`, with `share_change`, of `count` columns that are mostly 0: `changes` [m] in these `rows` [m] and
     `columns` [m]; `weights` and `groups` are [n], of all rows."""
     from scipy.sparse import csc_array
 
@@ -415,9 +415,9 @@ def _percentiles(sums: Any, mass: Floats, seed: int) -> Floats:
 
 
 def share_change(change: Interval, weights: Floats, groups: Ids) -> Interval:
-    """The change of a share by its `bootstrap`; where no row changed, with Wilson's bound of none in these groups.
+    """The change of a share by its `bootstrap`; if no row changed, with Wilson's bound for no change in these groups.
 
-    Resamples of rows without a change have none either, and an interval of no width would claim to know that. `weights`
+    Resamples of unchanged rows have no change either, and an interval without width would claim certainty. `weights`
     and `groups` are [n]; the number of groups is Kish's effective one.
     """
     if (change.low, change.high) != (0, 0) or not weights.any():
@@ -428,7 +428,7 @@ def share_change(change: Interval, weights: Floats, groups: Ids) -> Interval:
 
 
 def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
-    """How often each of `groups` is drawn in draws of as many with replacement: `resamples` rows, in blocks [rows,
+    """How often each of `groups` is drawn in `groups` draws with replacement: `resamples` rows, in blocks [rows,
     groups]. Every bootstrap over games rests on these draws; the size of the blocks does not change them."""
     block = max(1, _BLOCK // groups)
     for start in range(0, resamples, block):

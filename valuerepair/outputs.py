@@ -1,6 +1,6 @@
-"""Where the program may write: what its files are known by, and what stands in the place of a new one.
+"""Where the program may write: how it recognises its own files, the only ones that it replaces.
 
-A kind of file is told by what stands in it, never by its name. Only such a file, or an empty one, is replaced.
+The content tells a file's kind, never its name. Only a file of the same kind, or an empty one, is replaced.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class FileKind:
 
 
 def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
-    """Raises UsageError unless a file of this kind can be written at `path`: nothing is lost by it, and the folder
-    takes it. What is no regular file, and standard output, is written to and not replaced."""
+    """Raises UsageError unless a file of this kind can be written at `path`: no other file is lost, and the folder is
+    writable. Standard output, and other files that are not regular, are written to and not replaced."""
     name = os.fspath(path)
     if is_stream(path):
         return
     try:
-        place = Path(os.path.realpath(path))  # a link stays, what it leads to is replaced
+        place = Path(os.path.realpath(path))  # a link stays, its target is replaced
         if place.is_dir():
             raise UsageError(f"{name}: is a folder; give the name of a file")
         if place.exists() and not place.is_file():
@@ -59,14 +59,14 @@ def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
 
 
 def check_regular(path: str | os.PathLike[str], kind: FileKind) -> None:
-    """As `check_output` for a file that is also read again. Raises UsageError for a stream."""
+    """As `check_output`, for a file that is also read again. Raises UsageError for a stream."""
     if is_stream(path):
         raise UsageError(f"{os.fspath(path)}: is no plain file; give another name")
     check_output(path, kind)
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Raises UsageError unless `path` is a folder that can be written to, or one can be made there."""
+    """Raises UsageError unless `path` is a writable folder, or one can be made there."""
     name, place = os.fspath(path), Path(os.path.realpath(path))
     try:
         while not place.exists():
@@ -93,7 +93,7 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
 
 
 def own_descriptor(about: os.stat_result) -> int | None:
-    """The descriptor of this process's standard output or error where that is the file `about` tells of."""
+    """The descriptor of this process's standard output or error, if it is the file that `about` describes."""
     for descriptor in (1, 2):
         try:
             if os.path.samestat(about, os.fstat(descriptor)):

@@ -1,4 +1,4 @@
-"""What is asked of a store, as one value: whose values, how a deep score becomes Q, and from which difference on."""
+"""A question to a store as one value: whose values are compared, how a deep score becomes Q, and the threshold."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ DEFAULT_THRESHOLD = 0.55
 class Question:
     """Which values of a store are compared, and which positions are candidates.
 
-    `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or
-    what was given to ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of
-    the logistic to Q; None for the stored or fitted ones (`Store.alpha`; in training `Store.training_alpha`). `q_from`:
-    whether a deep Q is made of centipawns or of the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``.
-    `expanded`: whether positions are taken in that were not drawn from games: those beside the games (`vr mine
-    --aside`) and those reached from candidates (`vr expand`) that were searched in full, or also those whose value is
-    inferred. Rates, alpha and calibration rest on positions of games, whatever it says. With `calibration` ``fitted``
-    it is not net Q that is held against deep Q but the deep Q to be expected given net Q (`Store.calibration`): what is
-    left is no matter of the net's scale.
+    `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or the
+    text of ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of the logistic
+    to Q; None for the stored or fitted ones (`Store.alpha`; in training `Store.training_alpha`). `q_from`: whether a
+    deep Q comes from centipawns or from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``.
+    `expanded`: whether positions count that were not drawn from games: those beside the games (`vr mine --aside`) and
+    those reached from candidates (`vr expand`) that were searched in full, or also those whose value is inferred.
+    Rates, alpha and calibration always rest on positions of games. With `calibration` ``fitted`` deep Q is compared not
+    with net Q but with the deep Q expected given net Q (`Store.calibration`), so that the net's scale makes no
+    candidates.
 
-    Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, other words.
+    Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, and unknown words.
     """
 
     net: str | None = None
@@ -73,8 +73,8 @@ class Question:
 class Worst:
     """A question whose threshold is a share: candidates are the positions with the largest ``|net Q - deep Q|``.
 
-    `share` is of the store's positions, in (0, 1), each counted by its weight; the threshold of `question` is not
-    looked at. Raises UsageError for another share.
+    `share` is the share of the store's positions, in (0, 1), each counted by its weight; the threshold of `question` is
+    ignored. Raises UsageError for another share.
     """
 
     share: float
@@ -99,7 +99,7 @@ def is_candidate(disagreement: pd.Series[float], threshold: float) -> pd.Series[
 def is_candidate(disagreement: Any, threshold: Any) -> Any:
     """Whether net Q and deep Q differ by the threshold or more; `disagreement` is a number, or of any shape.
 
-    The one place that decides it. A disagreement of NaN, where one of the two values is missing, is no candidate.
+    The one place that decides it. NaN, where one of the two values is missing, is no candidate.
     """
     return abs(disagreement) >= threshold
 

@@ -46,8 +46,8 @@ def published() -> Iterator[str]:
     for _, fen, counts in PUBLISHED:
         row = rules.parse_fens([fen])
         for depth, leaves in enumerate(counts, 1):
-            if (ours := rules.perft(row, depth)) != leaves:
-                yield f"{fen}: perft {depth} gives {ours:,}, not {leaves:,}"
+            if (counted := rules.perft(row, depth)) != leaves:
+                yield f"{fen}: perft {depth} gives {counted:,}, not {leaves:,}"
 
 
 def random_positions(count: int, seed: int = 0) -> Iterator[chess.Board]:
@@ -63,7 +63,7 @@ def random_positions(count: int, seed: int = 0) -> Iterator[chess.Board]:
 
 
 def mismatches(board: chess.Board) -> Iterator[str]:
-    """One text for each answer that differs; the kernels play the board's moves from where it began."""
+    """One text for each answer that differs; the kernels play the board's moves from its first position."""
     played = encode_moves([m.uci() for m in board.move_stack])
     try:
         row = rules.replay(rules.parse_fens([board.root().fen()]), played, np.array([0, len(played)]))
@@ -73,11 +73,11 @@ def mismatches(board: chess.Board) -> Iterator[str]:
     plain = board.copy(stack=False)
     if not plain.has_legal_en_passant():
         plain.ep_square = None
-    for what, ours, theirs in (
+    for what, answer, expected in (
         ("legal moves", sorted(decode_moves(rules.legal_moves(row)[0])), sorted(m.uci() for m in board.legal_moves)),
         ("check", bool(rules.in_check(row)[0]), board.is_check()),
         ("FEN", rules.fens(row)[0], board.fen()),
         ("key", f"{rules.keys(row)[0]:016x}", f"{chess.polyglot.zobrist_hash(plain):016x}"),
     ):
-        if ours != theirs:
-            yield f"{board.fen()}: {what}: {ours}, not {theirs}"
+        if answer != expected:
+            yield f"{board.fen()}: {what}: {answer}, not {expected}"

@@ -44,7 +44,7 @@ _GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to
 
 
 _count = 0  # signals since the handler was installed
-_handled = 0  # those of them that came before the end of a loop
+_handled = 0  # the signals that came before the end of a loop
 _is_installed = _is_ending = False
 # What keeps a signal from ending the process: the `wake` of each loop, None for each `held`. It is changed by single
 # operations, which no other thread can interrupt.
@@ -192,18 +192,18 @@ def apart(work: Callable[[], T]) -> T:
     return future.result()
 
 
-def run(command: Sequence[str], *, given: str = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, with `given` as its input. Raises OSError, subprocess.TimeoutExpired and, at a signal,
-    KeyboardInterrupt; the process has ended by then.
+def run(command: Sequence[str], *, text: str = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, with `text` as its input. Raises OSError, subprocess.TimeoutExpired and, at a
+    signal, KeyboardInterrupt; the process has ended by then.
 
     The command has a session of its own, so that Ctrl-C does not reach it directly.
     """
     import subprocess
     import tempfile
 
-    begun = time.monotonic()
+    start = time.monotonic()
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin, held():
-        stdin.write(given)  # not a pipe: `communicate` cannot resume writing to one after a timeout
+        stdin.write(text)  # not a pipe: `communicate` cannot resume writing to one after a timeout
         stdin.seek(0)
         process = subprocess.Popen(
             command,
@@ -222,7 +222,7 @@ def run(command: Sequence[str], *, given: str = "", timeout: float | None = None
                         break
                     except subprocess.TimeoutExpired:
                         check()
-                        if timeout is not None and time.monotonic() - begun > timeout:
+                        if timeout is not None and time.monotonic() - start > timeout:
                             raise subprocess.TimeoutExpired(command, timeout) from None
                 check()
             except BaseException:
@@ -247,7 +247,7 @@ def _on_signal(number: int, frame: object) -> None:
 
 
 def _wakes() -> list[Callable[[], None]]:
-    """Those of the loops that are running."""
+    """The `wake` functions of the running loops."""
     return [wake for wake in [*_open] if wake is not None]
 
 

@@ -29,7 +29,7 @@ def json_fields(result: Any) -> Any:
 
 
 def formatted(number: float | None, form: str, unknown: str = "?") -> str:
-    """The number in a format such as ``+.3f``; for None and NaN what stands for an unknown one."""
+    """The number in a format such as ``+.3f``; for None and NaN the text `unknown`."""
     return unknown if number is None or isnan(number) else format(number, form)
 
 
@@ -44,7 +44,7 @@ def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = ""
     """Lines with aligned columns: the heads, if there are any, and the rows.
 
     ``"phase:<12 | games:>9, | mean Q:>8.3f"`` has a head and a format for each column: alignment, least width, form of
-    the numbers. What is no number is printed as it is. A wider cell widens its column; a row may end early.
+    the numbers. Other values are printed unchanged. A wider cell widens its column; a row may end early.
     """
     heads, _, forms = zip(*(column.rpartition(":") for column in columns.split(" | ")), strict=True)
     lines = [list(heads)] if any(heads) else []

@@ -140,7 +140,7 @@ def one_run(path: Path, oracle: KeptOracle, question: Question, recall: float, s
             assert ladder.is_ready(number)
             outcome = ladder.climb(number, Position("", key=key), net_q, net_best).result()
             assert isinstance(outcome, Climb)
-            passage = ladder.take(number, outcome)
+            passage = ladder.record(number, outcome)
             spent, count = spent + passage.nodes, count + 1
             if abs(judged_by[number] - float(ladders.q_of([whole], alpha, "cp")[0])) >= question.threshold:
                 candidates += 1

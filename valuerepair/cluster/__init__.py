@@ -1,7 +1,7 @@
 """The net and the deep search on a Dask cluster: workers evaluate, the driver samples, screens and alone writes.
 
-`evaluators.open_on_cluster` gives a net and an oracle that take jobs and give futures, as those of this machine do;
-a loop needs to know no more of a cluster:
+`evaluators.open_on_cluster` gives a net and an oracle that take jobs and give futures, as those of this machine do. A
+loop needs to know only this of a cluster:
 
 - net: ``answer(batch)`` gives a future of (values, failed rows); ``at_once`` batches should be submitted at a time;
 - oracle: ``submit(position)`` and ``climb(position, rungs, go_on)`` give futures; ``capacity`` of them should be

@@ -123,10 +123,10 @@ class Dispatcher:
     Once the cluster can no longer be used, futures raise ValueRepairError.
     """
 
-    def __init__(self, where: ClusterAddress, assignment: Assignment, wanted: Mapping[Role, Offer]) -> None:
-        """`wanted`: the offers of the driver itself, which those of workers must equal."""
+    def __init__(self, where: ClusterAddress, assignment: Assignment, own_offers: Mapping[Role, Offer]) -> None:
+        """`own_offers`: the offers of the driver itself, which those of workers must equal."""
         self._where, self._assignment = where, assignment
-        self._agreed = dict(wanted)
+        self._agreed = dict(own_offers)
         self._workers: dict[tuple[str, str], RemoteWorker] = {}  # by address and folder: each process has its own
         self._able: dict[Role, dict[str, Offer]] = {role: {} for role in Role}  # workers that get work, by address
         self._pending: dict[Role, deque[Job]] = {role: deque() for role in Role}
@@ -203,8 +203,8 @@ class Dispatcher:
         except asyncio.CancelledError:
             pass  # the driver closes
         except Exception as error:
-            known = isinstance(error, ValueRepairError)
-            self._error = error if known else ValueRepairError(f"--cluster {self._where}: {reason_of(error)}")
+            is_ours = isinstance(error, ValueRepairError)
+            self._error = error if is_ours else ValueRepairError(f"--cluster {self._where}: {reason_of(error)}")
         for job in [*self._suspects, *(job for role in Role for job in self._pending[role])]:
             if not (self._error is None and job.future.cancel()) and not job.future.done():
                 job.future.set_exception(self._error or CancelledError())

@@ -67,19 +67,19 @@ def reason_of(error: Exception) -> str:
     return line if isinstance(error, ValueRepairError) else f"{type(error).__name__}: {line}"
 
 
-def difference(mine: NetIdentity | OracleIdentity, wanted: NetIdentity | OracleIdentity) -> str | None:
+def difference(offered: NetIdentity | OracleIdentity, agreed: NetIdentity | OracleIdentity) -> str | None:
     """How a worker's net or engine differs from the agreed one, in one line; None if it does not."""
-    if mine == wanted:
+    if offered == agreed:
         return None
-    if isinstance(mine, NetIdentity) or isinstance(wanted, NetIdentity):
-        its = f"its net {mine.name}" if isinstance(mine, NetIdentity) else "its net"
-    elif mine.engine != wanted.engine:
-        return f"its engine is {mine.engine}, not {wanted.engine}"
+    if isinstance(offered, NetIdentity) or isinstance(agreed, NetIdentity):
+        subject = f"its net {offered.name}" if isinstance(offered, NetIdentity) else "its net"
+    elif offered.engine != agreed.engine:
+        return f"its engine is {offered.engine}, not {agreed.engine}"
     else:
-        its = f"its {mine.engine}"
-        for name in sorted({*mine.options, *wanted.options}):
-            if mine.sha256 == wanted.sha256 and mine.options.get(name) != wanted.options.get(name):
-                return f"{its} has {name}={mine.options.get(name)}, not {wanted.options.get(name)}"
-    if mine.sha256 != wanted.sha256:
-        return f"{its} is another file: SHA-256 {mine.sha256[:12]}, not {wanted.sha256[:12]}"
-    return f"{its} is {mine}, not {wanted}"
+        subject = f"its {offered.engine}"
+        for name in sorted({*offered.options, *agreed.options}):
+            if offered.sha256 == agreed.sha256 and offered.options.get(name) != agreed.options.get(name):
+                return f"{subject} has {name}={offered.options.get(name)}, not {agreed.options.get(name)}"
+    if offered.sha256 != agreed.sha256:
+        return f"{subject} is another file: SHA-256 {offered.sha256[:12]}, not {agreed.sha256[:12]}"
+    return f"{subject} is {offered}, not {agreed}"

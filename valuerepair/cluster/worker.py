@@ -43,7 +43,7 @@ class WorkerEvaluators(WorkerPlugin):
         self._opening, self._evaluating = threading.RLock(), threading.Lock()
         self._net: Net | None = None
         self._oracle: Oracle | None = None
-        self._used, self._left = time.monotonic(), False
+        self._used, self._driver_left = time.monotonic(), False
 
     def setup(self, worker: Any) -> None:
         """Dask calls this when the plugin is added."""
@@ -54,7 +54,7 @@ class WorkerEvaluators(WorkerPlugin):
 
     async def teardown(self, worker: Any) -> None:
         """Dask calls this when the plugin is removed, and when the worker ends."""
-        self._left = True
+        self._driver_left = True
         self._watch.stop()
         await asyncio.to_thread(self._close)
 
@@ -88,7 +88,7 @@ class WorkerEvaluators(WorkerPlugin):
 
         options = {"threads": self._cores, **self._assignment.net_options}
         with self._opening:
-            self._check_left()
+            self._check_driver()
             if self._net is None:
                 net = open_net(_local_path(self._assignment.net), **options)
                 if self._gpu and options.get("device", "auto") == "auto" and net.provider == CPU:
@@ -102,7 +102,7 @@ class WorkerEvaluators(WorkerPlugin):
 
         assignment, spec = self._assignment, self._assignment.deep
         with self._opening:
-            self._check_left()
+            self._check_driver()
             if self._oracle is None:
                 if assignment.weights is not None:
                     spec = replace(spec, weights=_local_path(assignment.weights))
@@ -113,8 +113,8 @@ class WorkerEvaluators(WorkerPlugin):
                 self._oracle = open_oracle(spec, net_path=_local_path(assignment.net), net=net, workers=count)
             return self._oracle
 
-    def _check_left(self) -> None:
-        if self._left:  # nobody would close what is opened now
+    def _check_driver(self) -> None:
+        if self._driver_left:  # nobody would close what is opened now
             raise ValueRepairError("its driver has left")
 
     def work(self, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -154,16 +154,16 @@ def work(session: str, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any
         raise WorkerFailed(worker.address, reason_of(error)) from None
 
 
-async def join(assignment: Assignment, sent: bool, dask_worker: Any) -> dict[Role, Offer | str] | list[NetFile]:
-    """Opens net and engines, and gives by role an offer or the reason why there is none.
+async def join(assignment: Assignment, files_sent: bool, dask_worker: Any) -> dict[Role, Offer | str] | list[NetFile]:
+    """Opens net and engines, and gives by role an offer or the reason for the failure.
 
-    Unless all net files were `sent` before, gives the list of those that are missing here. This, `keep` and `leave` run
-    in a worker's event loop, beside its tasks.
+    Unless all net files are sent (`files_sent`), gives the list of the net files that are missing here. This, `keep`
+    and `leave` run in a worker's event loop, beside its tasks.
     """
     if assignment.version != __version__:
         return dict.fromkeys(Role, f"it has valuerepair {__version__}, the driver {assignment.version}")
     files = [file for file in (assignment.net, assignment.weights) if file is not None]
-    if not sent and (missing := [file for file in files if _find(file) is None]):
+    if not files_sent and (missing := [file for file in files if _find(file) is None]):
         return missing
     if assignment.session not in dask_worker.plugins:
         await dask_worker.plugin_add(WorkerEvaluators(assignment, dask_worker), name=assignment.session)

@@ -211,7 +211,7 @@ def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) ->
     command = [sys.executable, "-c", _LC0_Q]
     try:
         request = json.dumps([str(net.absolute()), options, positions])
-        done = signals.run(command, given=request, timeout=CONVERSION_LIMIT_S)
+        done = signals.run(command, text=request, timeout=CONVERSION_LIMIT_S)
         return np.array(json.loads(done.stdout), np.float64)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"lc0's backend did not finish in {CONVERSION_LIMIT_S} s") from None

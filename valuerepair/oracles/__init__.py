@@ -1,1 +1,1 @@
-"""Deep evaluators (oracles) behind one protocol: UCI engines, and the own search."""
+"""Deep evaluators (oracles) behind one protocol: UCI engines, and our own search."""

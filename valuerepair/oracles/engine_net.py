@@ -29,7 +29,7 @@ from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
 
-# What the store has in place of a net's history fill: there are no planes to fill, and no policy.
+# What the store records instead of a net's history fill: an engine has no planes to fill, and no policy.
 ENGINE_FILL = "engine"
 _WDL = "wdl"
 _EXAMPLE = "for example uci:stockfish,nodes=1 or uci:/path/engine,nodes=1,alpha=400"
@@ -49,7 +49,7 @@ class EngineNetSpec:
 
 
 def is_engine(net: str | None) -> bool:
-    """Whether a ``--net`` means an engine's evaluation, and no net."""
+    """Whether a ``--net`` means an engine's evaluation instead of a net."""
     return net is not None and net.startswith(ENGINE)
 
 
@@ -76,10 +76,10 @@ def parse_engine_net(text: str) -> EngineNetSpec:
 
 
 class EngineNet:
-    """Engines that evaluate positions, each at the limit of its spec alone; an `Evaluator`, on many at once.
+    """Engines that evaluate positions, each on its own to the limit of the spec: an `Evaluator` of many at once.
 
-    They are supervised as those of a deep search: restarted when they crash or hang, three attempts a position. Close
-    it, or use it as a context manager.
+    They are supervised as the engines of a deep search: restarted when they crash or hang, with three attempts a
+    position. Close it, or use it as a context manager.
     """
 
     provider = "UCI"
@@ -103,12 +103,12 @@ class EngineNet:
         return quantity(self._oracle.workers, "engine")
 
     def answer(self, batch: PositionBatch) -> Future[tuple[NetValues, Mapping[int, tuple[str, int]]]]:
-        """Queues positions; gives the values of those that have one, and by row why the others have none, and how often
-        each was tried."""
+        """Queues positions; gives the values of the positions that have one and, by row, the reason and the number of
+        attempts of the others."""
         return self._chunks.submit(self._answer, batch)
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
-        """The values of all positions. Raises ValueRepairError where one has none."""
+        """The values of all positions. Raises ValueRepairError if one is missing."""
         values, failed = self.answer(batch).result()
         for row, (reason, _) in failed.items():
             raise ValueRepairError(f"{self.identity.name} has no value of {batch[row].fen}: {reason}")
@@ -116,34 +116,34 @@ class EngineNet:
 
     def _answer(self, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
         searches = [self._oracle.submit(batch[row]) for row in range(len(batch))]
-        found: list[DeepResult] = []
+        results: list[DeepResult] = []
         failed: dict[int, tuple[str, int]] = {}
         for row, search in enumerate(searches):
             outcome = self._checked(search.result())
             if isinstance(outcome, DeepFailure):
                 failed[row] = outcome.reason, outcome.attempts
             else:
-                found.append(outcome)
-        return self._values(found), failed
+                results.append(outcome)
+        return self._values(results), failed
 
     def _checked(self, outcome: DeepOutcome) -> DeepOutcome:
-        """A result that Q can be made of, or why not."""
+        """The outcome, a failure if Q cannot be computed from it."""
         if isinstance(outcome, DeepResult) and self._alpha is None and outcome.wdl is None:
             return DeepFailure("the engine gave no W/D/L", 1)
         return outcome
 
-    def _values(self, found: Sequence[DeepResult]) -> NetValues:
-        nothing = np.full(len(found), np.nan, np.float32)
-        best = np.array([encode_move(result.best_move or "") for result in found], np.uint16)
-        wdl = np.array([result.wdl or (np.nan,) * 3 for result in found], np.float64).reshape(-1, 3)
+    def _values(self, results: Sequence[DeepResult]) -> NetValues:
+        missing = np.full(len(results), np.nan, np.float32)
+        best = np.array([encode_move(result.best_move or "") for result in results], np.uint16)
+        wdl = np.array([result.wdl or (np.nan,) * 3 for result in results], np.float64).reshape(-1, 3)
         if self._alpha is None:
             wdl /= wdl.sum(axis=1, keepdims=True)
             q = wdl_to_q(wdl)
         else:
-            cp, mate = (np.array([getattr(result, name) for result in found], np.float64) for name in ("cp", "mate"))
+            cp, mate = (np.array([getattr(result, name) for result in results], np.float64) for name in ("cp", "mate"))
             q = np.where(np.isnan(mate), cp_to_q(cp, self._alpha), mate_to_q(mate))
             wdl[:] = np.nan  # they are on another scale than Q
-        return NetValues(q.astype(np.float32), wdl.astype(np.float32), best, nothing, nothing, nothing)
+        return NetValues(q.astype(np.float32), wdl.astype(np.float32), best, missing, missing, missing)
 
     def close(self) -> None:
         """Ends the engines."""
@@ -163,13 +163,13 @@ class EngineNet:
 
 
 def open_engine_net(net: str, workers: int | None = None, **net_options: Any) -> EngineNet:
-    """Opens the engines of a ``--net uci:...``, by default one a core; the options of nets have no place here.
+    """Opens the engines of a ``--net uci:...``, by default one a core.
 
-    Raises UsageError and ValueRepairError.
+    Raises UsageError, also for options of nets, and ValueRepairError.
     """
     for name, usual in _OF_NETS.items():
-        if (given := net_options.get(name, usual)) != usual:
-            raise UsageError(f"--{name.replace('_', '-')} {given}: is for nets, and --net {net} is an engine")
+        if (value := net_options.get(name, usual)) != usual:
+            raise UsageError(f"--{name.replace('_', '-')} {value}: is for nets, and --net {net} is an engine")
     return EngineNet(parse_engine_net(net), workers or usable_cores())
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What digests call the search, with the release that first gave these values; people read `rows.engine_words`. It
-# changes only when the same net, options and nodes give other values, which are then kept apart.
+# The search's name in digests, with the release that first gave these values; people read `rows.engine_words`. It
+# changes only when the same net, options and nodes give other values, which the store then keeps apart.
 SEARCH = "valuerepair 0.1.0 search 1"
 # Parameters that no value depends on.
 _WITHOUT_EFFECT = ("self_check", "temp")
@@ -57,7 +57,7 @@ class MctsOracle(Oracle):
         *,
         owned: bool = False,
     ) -> None:
-        """Makes the trees, and searches two nodes so that what does not work is known at once.
+        """Makes the trees, and searches two nodes, so that errors show at once.
 
         `trees` in all are spread over the net's streams, one thread each. With `owned` the net is closed with this.
         Raises UsageError and ValueRepairError.
@@ -100,29 +100,29 @@ class MctsOracle(Oracle):
         return future
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `Oracle`. The tree grows on, so the whole search is as `submit`'s."""
+        """Queues a search in steps; see `Oracle`. The tree keeps growing, so the whole search equals `submit`'s."""
         future: Future[ClimbOutcome] = Future()
         if reason := cannot_be_searched(position):
             future.set_result(DeepFailure(reason, 0))
             return future
         results: list[DeepResult] = []
-        to_come = [*rungs, self._nodes]
+        remaining = [*rungs, self._nodes]
 
-        def more(result: SearchResult, seconds: float) -> int:
+        def next_limit(result: SearchResult, seconds: float) -> int:
             results.append(self._result(result, seconds))
-            del to_come[0]
-            return to_come[0] if to_come and go_on(results) else 0
+            del remaining[0]
+            return remaining[0] if remaining and go_on(results) else 0
 
-        def take(result: SearchResult, seconds: float) -> ClimbOutcome:
-            return Climb(tuple(results), whole=not to_come)
+        def finish(result: SearchResult, seconds: float) -> ClimbOutcome:
+            return Climb(tuple(results), whole=not remaining)
 
         def fail(reason: str) -> ClimbOutcome:
             return DeepFailure(reason, 0)
 
-        return self._pool.submit(position, to_come[0], take, fail, more)
+        return self._pool.submit(position, remaining[0], finish, fail, next_limit)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
+        """Cancels queued searches; finishes the searches in flight, or with `cancel` abandons them."""
         self._pool.close(cancel=cancel)
         if self._owned:
             self._net.close()
@@ -150,7 +150,7 @@ def _failure(reason: str) -> DeepOutcome:
 
 
 def cannot_be_searched(position: Position) -> str | None:
-    """Why a position is not to be searched: it is not legal, or has no legal move; else None."""
+    """Why a position cannot be searched: it is not legal, or has no legal move; else None."""
     if reason := status_error(position.fen):
         return reason if reason.startswith("not a legal") else f"not a legal FEN: {reason}"
     board = chess.Board(position.fen)
@@ -160,7 +160,7 @@ def cannot_be_searched(position: Position) -> str | None:
 
 
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
-    """What the values depend on: the net, the nodes, every parameter that is not at its default, and the device."""
+    """What the values depend on: the net, the nodes, every parameter that differs from its default, and the device."""
     from valuerepair.nets.devices import NAMES
     from valuerepair.nets.heads import heads_of
 
@@ -171,7 +171,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     if net.session.precision != "f32":
         options["precision"] = net.session.precision
     if net.session.tensors.mlh is not None and params.moves_left_max_effect > 0:
-        options["moves_left"] = "1"  # values of versions before it are others
+        options["moves_left"] = "1"  # versions without it gave other values
     if heads := heads_of(net.identity.variant).variant:
         options["heads"] = heads[1:]
     return OracleIdentity(
@@ -181,19 +181,19 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         {"nodes": nodes},
         options,
         net.identity.name,
-        # The net's name says it too.
+        # The net's name shows it too.
         plain={"device": "CPU", **{k: v for k, v in options.items() if k in ("precision", "heads")}},
         net_file=(net.identity.sha256, net.identity.path) if net.identity.path else None,
     )
 
 
 def _tables(folders: str) -> str:
-    """Which Syzygy tables there are, wherever they lie."""
-    found = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
-    digest = hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
-    # Versions before the tables' choice of root moves have no such word.
-    root = " at the root too" if any(name.endswith("z") for name in found) else ""
-    return f"{len(found)} files {digest[:12]}{root}"
+    """The number and a digest of the names of the Syzygy tables, in whichever folders they are."""
+    names = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
+    digest = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
+    # Versions in which tables did not choose root moves have no such word.
+    root = " at the root too" if any(name.endswith("z") for name in names) else ""
+    return f"{len(names)} files {digest[:12]}{root}"
 
 
 def open_mcts(
@@ -204,26 +204,26 @@ def open_mcts(
     *,
     owned: bool = False,
 ) -> MctsOracle:
-    """An oracle with `trees` in all, or as many as fill the net's batches and fit into memory; `say` is told.
+    """An oracle with `trees` trees, by default as many as fill the net's batches and fit into memory.
 
-    Raises UsageError when the trees asked for need more memory than there is.
+    Raises UsageError if `trees` need more memory than is free.
     """
     count = trees if trees is not None else _affordable(net.session.streams * net.batch_size, nodes)
-    need, there = forest_bytes(count, nodes), available_memory()
-    if there is not None and need > there:
+    need, free = forest_bytes(count, nodes), available_memory()
+    if free is not None and need > free:
         fewer = "fewer trees or nodes" if count > 1 else "fewer nodes"
         what = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
-        raise UsageError(f"--deep mcts: {what} {_size(need)}, and {_size(there)} are free: take {fewer}")
+        raise UsageError(f"--deep mcts: {what} {_size(need)}, and {_size(free)} are free: take {fewer}")
     oracle = MctsOracle(net, params, nodes, count, owned=owned)
     what = "1 tree" if count == 1 else f"{count} trees at once"
     log.info(f"deep search: {oracle.identity.label}, {what}, about {_size(need)} of memory ({net.where})")
     return oracle
 
 
-def _affordable(wanted: int, nodes: int) -> int:
-    """As many of the wanted trees as leave half of the memory free; at least one."""
+def _affordable(trees: int, nodes: int) -> int:
+    """The number of trees, at most `trees`, that leaves half of the memory free; at least one."""
     most = min(_MOST_MEMORY, _SHARE_OF_MEMORY * (available_memory() or _MOST_MEMORY))
-    return max(1, min(wanted, int(most // forest_bytes(1, nodes))))
+    return max(1, min(trees, int(most // forest_bytes(1, nodes))))
 
 
 def _size(count: int) -> str:
@@ -231,15 +231,15 @@ def _size(count: int) -> str:
 
 
 def search_params(settings: Mapping[str, str], net: Net) -> SearchParams:
-    """Parameters as given; by default those to judge with, and the history filled as for the net."""
+    """The parameters of `settings`; by default those for judging, and the history filled as for the net."""
     judging = replace(SearchParams(), history_fill=net.history_fill).with_settings(JUDGING)
     return judging.with_settings(settings, "--deep mcts: ")
 
 
 def available_memory() -> int | None:
-    """Bytes that can be taken without swapping, within a container's limit; None where the system does not say."""
-    found = [size for size in (_system(), _container()) if size is not None]
-    return min(found) if found else None
+    """Bytes available without swapping, within a container's limit; None if the system does not say."""
+    limits = [size for size in (_system(), _container()) if size is not None]
+    return min(limits) if limits else None
 
 
 def _system(path: Path = Path("/proc/meminfo")) -> int | None:

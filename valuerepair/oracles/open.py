@@ -29,11 +29,11 @@ def open_oracle(
 ) -> Oracle:
     """Opens the deep evaluator of a ``--deep``, text or parsed, with `workers` searches at once.
 
-    None is Stockfish at 1,000,000 nodes where it is on the machine, else the project's own search with the net at
-    200 nodes. `net_path` is the net of lc0 and of the own search where the text gives no weights; `net`, that
-    file opened, is then shared and must outlive the oracle. By default an engine a core searches, or as many trees
-    as fill the net's batches. The first search is made here, so that a
-    missing or wrong engine is known at once. Raises UsageError and ValueRepairError.
+    None is Stockfish at 1,000,000 nodes if it is installed, else the project's own search with the net at 200 nodes.
+    `net_path` is the net of lc0 and of our own search if the text gives no weights; `net`, that file opened, is then
+    shared and must outlive the oracle. By default one engine a core searches, or as many trees as fill the net's
+    batches. The first search is made here, so that a missing or wrong engine shows at once. Raises UsageError and
+    ValueRepairError.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--jobs {workers}: must be at least 1")
@@ -46,7 +46,7 @@ def open_oracle(
 
 
 def _own_search(spec: EngineSpec, net_path: str | None, shared: Net | None, workers: int | None) -> Oracle:
-    """The project's own search, with the net that is open already unless another is named."""
+    """The project's own search, with the `shared` net unless the spec names another."""
     from valuerepair.nets.net import open_net
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
@@ -58,12 +58,12 @@ def _own_search(spec: EngineSpec, net_path: str | None, shared: Net | None, work
         net = shared
     else:
         net = open_net(spec.weights, history_fill=shared.history_fill, **shared.opened_with)
-    own = net is not shared
+    is_owned = net is not shared
     try:
         params = search_params(spec.options, net)
-        return open_mcts(params, spec.limits["nodes"], spec.trees or workers, net, owned=own)
+        return open_mcts(params, spec.limits["nodes"], spec.trees or workers, net, owned=is_owned)
     except BaseException:
-        if own:
+        if is_owned:
             net.close()
         raise
 
@@ -75,7 +75,7 @@ def _engines(spec: EngineSpec, net_path: str | None, workers: int | None) -> Ora
     count = workers or max(1, usable_cores() // max(1, int(threads) if threads.isdecimal() else 1))
     oracle = UciOracle(setup, count)
     if workers is None and count > _GPU_WORKERS and spec.kind.on_gpu(oracle.identity.options):
-        # Each process on a graphics card takes its own share of memory there.
+        # Each process takes its own share of the graphics card's memory.
         oracle.close(cancel=True)
         count = _GPU_WORKERS
         oracle = UciOracle(setup, count)

@@ -1,4 +1,4 @@
-"""What a deep evaluator is, and what it answers. All scores are from the side to move."""
+"""The interface of deep evaluators and their results. All scores are from the side to move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from valuerepair.store.rows import DeepResult, OracleIdentity
 
 @dataclass(frozen=True, slots=True)
 class DeepFailure:
-    """A position that could not be searched: why, and how often it was tried (0: it cannot be searched at all)."""
+    """A position that could not be searched: the reason, and the number of attempts (0: it can never be searched)."""
 
     reason: str
     attempts: int
@@ -33,7 +33,7 @@ class Climb:
 
 
 ClimbOutcome: TypeAlias = Climb | DeepFailure
-# Asked after each rung, with the results so far: whether to search deeper.
+# Called after each rung with the results so far; returns whether to search deeper.
 GoOn: TypeAlias = Callable[[Sequence[DeepResult]], bool]
 
 
@@ -41,7 +41,7 @@ Self = TypeVar("Self", bound="Oracle")
 
 
 class Oracle(ABC):
-    """A deep evaluator, a context manager; what is left in flight at its end is given up after an error."""
+    """A deep evaluator, a context manager; after an error it abandons the searches in flight."""
 
     identity: OracleIdentity
 
@@ -52,34 +52,34 @@ class Oracle(ABC):
 
     @property
     def capacity(self) -> int:
-        """How many searches are worth having submitted; where workers come and go this changes by the minute."""
+        """How many searches should be submitted at a time; this changes as workers come and go."""
         return 2 * self.workers
 
     @property
     def under_way(self) -> Sequence[int]:
-        """Nodes so far of each search that has begun and is not finished; empty where that is not known."""
+        """The nodes so far of each search in flight; empty if unknown."""
         return ()
 
     @abstractmethod
     def submit(self, position: Position) -> Future[DeepOutcome]:
         """Queues a search. The future can be cancelled until the search begins.
 
-        It holds a DeepResult or a DeepFailure, and raises ValueRepairError only when the evaluator as a whole is
-        broken, CancelledError when it was closed before or in the middle.
+        It holds a DeepResult or a DeepFailure, and raises ValueRepairError only if the evaluator as a whole is broken,
+        CancelledError if it was closed before the search ended.
         """
 
     @abstractmethod
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """Queues a search that stops at each of `rungs`, total nodes, ascending and below the oracle's own.
 
-        Each step goes on with what the one before left in hash tables or tree. After it `go_on`, called in another
-        thread, says whether to go on; keep it short. Nodes and time of results are those of all searches of the
-        position so far. The future is as that of `submit`.
+        Each step continues with the hash tables or the tree of the step before. After it `go_on`, called in another
+        thread, decides whether to search deeper; keep it short. Nodes and time of results are those of all searches of
+        the position so far. The future is as that of `submit`.
         """
 
     @abstractmethod
     def close(self, *, cancel: bool = False) -> None:
-        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
+        """Cancels queued searches; finishes the searches in flight, or with `cancel` abandons them."""
 
     def __enter__(self: Self) -> Self:
         return self

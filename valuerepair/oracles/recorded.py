@@ -1,7 +1,7 @@
-"""Evaluations that archives hold already: which are wanted, what the store calls them, and what a position brings.
+"""Evaluations recorded in archives: which ones a run imports, their names in the store, and a position's values.
 
 The store keeps one kind of record as the values of one oracle, so that its centipawns have an alpha of their own.
-Training chunks have values of the net that played as well: the store keeps these as the values of a net.
+Training chunks also have values of the net that played: the store keeps these as the values of a net.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RecordedNet:
-    """What is known of the net whose values stand in training chunks: a name."""
+    """The net whose values are in training chunks; only its name is known."""
 
     identity: NetIdentity
     provider: str = "recorded"
@@ -45,8 +45,8 @@ class RecordedNet:
 
 @dataclass(frozen=True)
 class RecordedSource:
-    """The evaluations that a run imports: which are `wanted`, under what `identity` the store keeps them, and the
-    `net` that training chunks have values of, None for other kinds."""
+    """The evaluations that a run imports: which ones (`wanted`), their `identity` in the store, and the `net` whose
+    values training chunks have, None for other kinds."""
 
     wanted: RecordedOptions
     identity: OracleIdentity
@@ -54,36 +54,36 @@ class RecordedSource:
 
     @staticmethod
     def of(wanted: RecordedOptions, net_name: str = "") -> RecordedSource:
-        """Evaluations of these options; `net_name` is what the net of training chunks is called."""
+        """Evaluations of these options; `net_name` is the name of the net of training chunks."""
         net = RecordedNet.named(net_name) if wanted.kind == CHUNKS else None
         return RecordedSource(wanted, identity_of(wanted, net_name), net)
 
     def deep_values(self, batch: PositionBatch) -> tuple[NDArray[np.int64], DeepColumns]:
-        """The rows of positions that bring an evaluation of the kind that is wanted, and these evaluations."""
+        """The rows of positions with an evaluation of the wanted kind, and these evaluations."""
         recorded, kind = batch.origins.recorded, self.wanted.kind
         if isinstance(recorded, QColumns) and recorded.kind == kind:
             return np.arange(len(batch)), deep_columns(recorded)
-        found = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == kind]
-        return np.array([i for i, _ in found], np.int64), DeepColumns.of([result_of(r) for _, r in found])
+        matches = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == kind]
+        return np.array([i for i, _ in matches], np.int64), DeepColumns.of([result_of(r) for _, r in matches])
 
 
 def net_values(batch: PositionBatch) -> NetValues:
-    """The values of the chunks' own net that came with positions; NaN for what a record does not say, 0 for the best
-    move: the net's policy is not recorded."""
+    """The values of the chunks' own net for positions; NaN for values that a record lacks, 0 for the best move, as the
+    net's policy is not recorded."""
     recorded = batch.origins.recorded
     if isinstance(recorded, QColumns):
         q, d = recorded.net_q, recorded.net_d
     else:
-        known = [r or Recorded(CHUNKS) for r in recorded or [None] * len(batch)]
-        q = np.array([np.nan if r.net_q is None else r.net_q for r in known], np.float32)
-        d = np.array([np.nan if r.net_d is None else r.net_d for r in known], np.float32)
-    nothing = np.full(len(batch), np.nan, np.float32)
+        records = [r or Recorded(CHUNKS) for r in recorded or [None] * len(batch)]
+        q = np.array([np.nan if r.net_q is None else r.net_q for r in records], np.float32)
+        d = np.array([np.nan if r.net_d is None else r.net_d for r in records], np.float32)
+    missing = np.full(len(batch), np.nan, np.float32)
     wdl = np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1)
-    return NetValues(q, wdl, np.zeros(len(batch), np.uint16), nothing, nothing, nothing)
+    return NetValues(q, wdl, np.zeros(len(batch), np.uint16), missing, missing, missing)
 
 
 def result_of(recorded: Recorded) -> DeepResult:
-    """A recorded evaluation as the outcome of a search. A mate goes before centipawns."""
+    """A recorded evaluation as the result of a search. A mate takes precedence over centipawns."""
     return DeepResult(
         cp=recorded.cp if recorded.mate is None else None,
         mate=recorded.mate,
@@ -98,48 +98,48 @@ def result_of(recorded: Recorded) -> DeepResult:
     )
 
 
-def deep_columns(found: QColumns) -> DeepColumns:
-    """`result_of` of many at once."""
-    nothing, zeros = [None] * len(found), [0] * len(found)
-    win, draw, loss = found.wdl.T.tolist() if len(found) else ([], [], [])
-    q, nodes, best = found.q.tolist(), found.nodes.tolist(), found.best_move
+def deep_columns(recorded: QColumns) -> DeepColumns:
+    """As `result_of`, for many at once."""
+    missing, zeros = [None] * len(recorded), [0] * len(recorded)
+    win, draw, loss = recorded.wdl.T.tolist() if len(recorded) else ([], [], [])
+    q, nodes, best = recorded.q.tolist(), recorded.nodes.tolist(), recorded.best_move
     return DeepColumns(
-        nothing, nothing, win, draw, loss, q, zeros, zeros, nodes, zeros, best, [move or "" for move in best]
+        missing, missing, win, draw, loss, q, zeros, zeros, nodes, zeros, best, [move or "" for move in best]
     )
 
 
 def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
-    """Which evaluations a ``--deep recorded`` means; without ``kind=`` those of the kind that comes first.
+    """The evaluations that a ``--deep recorded`` means; without ``kind=`` those of the kind that comes first.
 
-    With a depth or without is decided by the first one too, for the two are no sample of one thing.
-    Raises UsageError for settings that make no sense together, and what `detect` raises.
+    The first evaluation also decides between evaluations with a depth and without, as they must not be mixed. Raises
+    UsageError for settings that contradict each other, and the errors of `detect`.
     """
-    given = spec.options
-    found = detect(paths) if "kind" not in given else None
-    kind = found.kind if found else given["kind"]
-    if kind in (CHUNKS, SELFPLAY) and ("view" in given or "min-depth" in given):
+    settings = spec.options
+    detected = detect(paths) if "kind" not in settings else None
+    kind = detected.kind if detected else settings["kind"]
+    if kind in (CHUNKS, SELFPLAY) and ("view" in settings or "min-depth" in settings):
         what = "training chunks" if kind == CHUNKS else "comments of vr selfplay"
         raise UsageError(f"--deep recorded: {what} are the mover's view and have no depth; min-nodes=N is there")
-    if "net" in given and kind != CHUNKS:
+    if "net" in settings and kind != CHUNKS:
         raise UsageError(f"--deep recorded: net= names the net of training chunks; for {kind} give --net")
-    view = next((view for view in VIEWS if view == given.get("view")), None)
+    view = next((view for view in VIEWS if view == settings.get("view")), None)
     depth = None
     if kind not in (CHUNKS, DUMP, SELFPLAY):
-        depth = found.depth if found else depth_of(paths, kind)
+        depth = detected.depth if detected else depth_of(paths, kind)
     options = RecordedOptions(
         kind,
         view,
         depth,
-        int(given["min-depth"]) if "min-depth" in given else None,
-        int(given["min-nodes"]) if "min-nodes" in given else None,
-        given.get("by"),
+        int(settings["min-depth"]) if "min-depth" in settings else None,
+        int(settings["min-nodes"]) if "min-nodes" in settings else None,
+        settings.get("by"),
     )
-    _tell(options, found)
+    _tell(options, detected)
     return options
 
 
-def _tell(options: RecordedOptions, found: Found | None) -> None:
-    where = f" (the first is in {found.archive})" if found else ""
+def _tell(options: RecordedOptions, detected: Found | None) -> None:
+    where = f" (the first is in {detected.archive})" if detected else ""
     log.info(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
     if options.depth is False:
         log.info(
@@ -148,7 +148,7 @@ def _tell(options: RecordedOptions, found: Found | None) -> None:
 
 
 def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
-    """The oracle of these evaluations. With training chunks it belongs to the net they are of."""
+    """The oracle of these evaluations; for training chunks it includes the name of their net."""
     chosen: dict[str, str] = {"kind": options.kind}
     if options.view is not None and options.view != KINDS[options.kind].view:
         chosen["view"] = options.view
@@ -164,8 +164,8 @@ def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
 
 
 def chunk_net_name(paths: Sequence[str], options: Mapping[str, str]) -> str:
-    """What the net of training chunks is called: as ``net=`` says, else by the archives, for no two sets of chunks
-    shall be taken for one net unless somebody says so."""
+    """The name of the net of training chunks: ``net=``, else the archives' names, so that two sets of chunks count as
+    one net only if the user says so."""
     if "net" in options:
         return options["net"]
     names = [os.path.basename(os.path.abspath(path)) for path in paths]

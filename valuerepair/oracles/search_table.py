@@ -52,14 +52,14 @@ def row(searched: Searched) -> dict[str, Any]:
 
 
 def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
-    known = not math.isnan(move.q)
+    has_q = not math.isnan(move.q)
     return {
         "uci": move.move,
         "san": san_line(position, move.pv[:1] or (move.move,)),
         "n": move.visits,
         "p": move.net_prior,
-        "q": move.q if known else None,
-        "wdl": list(move.wdl) if known else None,
+        "q": move.q if has_q else None,
+        "wdl": list(move.wdl) if has_q else None,
         "certain": move.certain,
         "mate": move.mate,
         "pv": list(move.pv),
@@ -75,8 +75,8 @@ def table(searched: Searched, top: int | None = None) -> str:
     shown = list(result.moves[:top]) if top is not None else shown
     lines = [position.fen, *(f"  {line}" for line in root_lines(searched, result)), ""]
     lines += table_lines(_COLUMNS, (_cells(move, position) for move in shown), "  ")
-    if rest := len(result.moves) - len(shown):
-        lines.append(f"  and {rest} more" + ("" if top else " without visits"))
+    if hidden := len(result.moves) - len(shown):
+        lines.append(f"  and {hidden} more" + ("" if top else " without visits"))
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Searches for people to look at: one position by nodes or by the clock, many together as a forest."""
+"""Searches whose results people read: one position by nodes or by the clock, many together as a forest."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ log = logging.getLogger(__name__)
 
 _ALL_LINES = 256
 _TREES_BYTES = 1 << 31
-# What a search by the clock has room for in any case; and the share of the free memory that it may take: where
-# positions have many moves its tree grows, and for a moment both copies are there.
+# The nodes that a search by the clock always has room for, and the share of the free memory that it may take: a tree
+# of positions with many moves grows, and for a moment there are two copies of it.
 _LEAST_ROOM = 100_000
 _SHARE_OF_MEMORY = 1 / 3
 
 
 @dataclass(frozen=True)
 class Searched:
-    """A position and what a search found, or why it was not searched; `seconds` it took (a share of a round's).
+    """A position with the result of a search, or the `reason` why there is none; `seconds` is its share of the time.
 
-    `tree` is there if it was asked for.
+    `tree` is set if the caller wanted nodes of the tree.
     """
 
     position: Position
@@ -68,19 +68,19 @@ def search_positions(
 ) -> Iterator[Searched]:
     """Searches positions, in their order; each up to `nodes` visits of its root or for some seconds.
 
-    With `seconds` or `tree_nodes` (how many nodes of its tree each keeps), or when there is only one, one after the
-    other; otherwise many at once. Positions are read as they are needed. Raises ValueRepairError and UsageError.
+    With `seconds` or `tree_nodes` (how many nodes of its tree each result keeps), or for a single position, they run
+    one after the other; otherwise many at once. Positions are read when needed. Raises ValueRepairError and UsageError.
     """
-    coming = iter(positions)
-    some = list(islice(coming, 2))
-    every = chain(some, coming)
+    remaining = iter(positions)
+    first_two = list(islice(remaining, 2))
+    all_positions = chain(first_two, remaining)
     evaluator = NetEvaluator(net)
     warm_up(evaluator, params, evaluator.input_format)
-    if seconds is not None or tree_nodes or len(some) < 2:
-        yield from _one_by_one(net, evaluator, params, every, nodes, seconds, tree_nodes)
+    if seconds is not None or tree_nodes or len(first_two) < 2:
+        yield from _one_by_one(net, evaluator, params, all_positions, nodes, seconds, tree_nodes)
     else:
         assert nodes is not None
-        yield from _many_at_once(net, evaluator, params, every, nodes)
+        yield from _many_at_once(net, evaluator, params, all_positions, nodes)
 
 
 def _one_by_one(
@@ -116,7 +116,7 @@ def _one_by_one(
 
 
 def _room(params: SearchParams) -> int:
-    """The visits that a search by the clock has room for. Memory is taken only as the tree grows."""
+    """The visits that a search by the clock has room for. The tree takes memory only as it grows."""
     return max(_LEAST_ROOM, most_nodes(_SHARE_OF_MEMORY * (available_memory() or 4 << 30), params))
 
 
@@ -142,7 +142,7 @@ def _many_at_once(
     try:
         for position in positions:
             ahead.append(_submit(pool, net.identity, position, nodes))
-            # Some more than there are trees, so that none waits for the oldest one.
+            # A few more positions than trees, so that no tree waits for the oldest position.
             while len(ahead) > 3 * trees * len(forests) or (ahead and ahead[0].done()):
                 yield ahead.popleft().result()
         while ahead:

@@ -24,7 +24,7 @@ from valuerepair.store.rows import DeepResult, OracleIdentity
 
 log = logging.getLogger(__name__)
 
-# An engine looks at its node limit once in a while only, and lc0 at the end of a batch.
+# An engine checks its node limit only now and then, lc0 at the end of a batch.
 _OVERSHOOT = 1.5
 _OVERSHOOT_NODES = 20_000
 
@@ -39,7 +39,7 @@ class UciOracle(Oracle):
     def __init__(self, setup: JudgeSetup, workers: int) -> None:
         """Starts the first engine. Raises ValueRepairError, or UsageError for an option the engine refuses."""
         self._setup = setup
-        self._said_overshoot = False
+        self._reported_overshoot = False
         limits = setup.limits
         limit = TimeLimit(
             given=setup.timeout,
@@ -67,7 +67,7 @@ class UciOracle(Oracle):
         return self._pool.counts
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `Oracle`. A position where the game is over yields a DeepFailure at once."""
+        """Queues a search; see `Oracle`. A position where the game is over is a DeepFailure at once."""
         board = _board(position)
         if isinstance(board, DeepFailure):
             return _ended(board)
@@ -87,7 +87,7 @@ class UciOracle(Oracle):
         results: list[DeepResult] = []
         nodes = time_ms = 0
         for rung in (*rungs, whole):
-            # lc0 counts the visits that its tree has already, others the nodes of this search only.
+            # lc0 includes the visits that its tree already has, other engines count the nodes of this search only.
             node_limit = rung if self._setup.kind.own_q else max(1, rung - nodes)
             result = self._result((yield _go({**limits, "nodes": node_limit})), board, node_limit)
             nodes = result.nodes if self._setup.kind.own_q else nodes + result.nodes
@@ -98,19 +98,19 @@ class UciOracle(Oracle):
         return Climb(tuple(results), whole=True)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Cancels what has not begun; finishes the searches in flight, or with `cancel` abandons them."""
+        """Cancels queued searches; finishes the searches in flight, or with `cancel` abandons them."""
         self._pool.close(cancel=cancel)
 
-    def _result(self, report: SearchReport, board: chess.Board, asked: int) -> DeepResult:
+    def _result(self, report: SearchReport, board: chess.Board, node_limit: int) -> DeepResult:
         if report.best_move is None:
             raise BadAnswer("found no best move although there are legal moves")
         try:
             best = board.parse_uci(report.best_move).uci()  # some engines write castling as king takes rook
         except ValueError:
             raise BadAnswer(f"gave the illegal best move {report.best_move}") from None
-        if asked and report.nodes > _OVERSHOOT * asked + _OVERSHOOT_NODES and not self._said_overshoot:
-            self._said_overshoot = True
-            log.info(f"{self._pool.name} searched {report.nodes:,} nodes where {asked:,} were asked for")
+        if node_limit and report.nodes > _OVERSHOOT * node_limit + _OVERSHOOT_NODES and not self._reported_overshoot:
+            self._reported_overshoot = True
+            log.info(f"{self._pool.name} searched {report.nodes:,} nodes where {node_limit:,} were asked for")
         return DeepResult(
             None if report.mate is not None else report.cp,
             report.mate,
@@ -133,16 +133,16 @@ class UciOracle(Oracle):
 
         options: dict[str, str | None] = {name: named_by_content(value) for name, value in pool.settings.items()}
         for offered in pool.offered.values():
-            named = named_by_content(offered.default)
-            if offered.kind == "string" and offered.name not in options and named != offered.default:
-                options[offered.name] = named
+            content_name = named_by_content(offered.default)
+            if offered.kind == "string" and offered.name not in options and content_name != offered.default:
+                options[offered.name] = content_name
         for name in setup.recorded_defaults:
             if name not in options and name.lower() in pool.offered:
                 options[name] = pool.offered[name.lower()].default
         options.update(setup.identity_options)
-        kept = {name: value for name, value in sorted(options.items()) if value is not None}
+        set_options = {name: value for name, value in sorted(options.items()) if value is not None}
         return OracleIdentity(
-            setup.kind.name, pool.name, setup.sha256, setup.limits, kept, setup.net, setup.plain, setup.net_file
+            setup.kind.name, pool.name, setup.sha256, setup.limits, set_options, setup.net, setup.plain, setup.net_file
         )
 
 
@@ -154,7 +154,7 @@ def _go(limits: Mapping[str, int]) -> str:
 
 
 def _board(position: Position) -> chess.Board | DeepFailure:
-    """The position's board, or why it is not to be searched."""
+    """The position's board, or why it cannot be searched."""
     try:
         board = chess.Board(position.fen)
     except ValueError as error:
@@ -180,7 +180,7 @@ def exact_q(report: SearchReport, board: chess.Board) -> float | None:
         stats = _MOVE_STATS.match(note)
         if stats is not None and stats[1] in names:
             if int(stats[2]) == 0:
-                return None  # never visited: what is printed is a guess by the parent's Q
+                return None  # never visited: the printed Q is guessed from the parent's
             return round(max(-1.0, min(1.0, float(stats[4]) - float(stats[3]))), 5)
     return None
 

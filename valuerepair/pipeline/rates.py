@@ -99,7 +99,7 @@ def _measured_apart(asked: Mapping[str, Any]) -> Rates:
     """Measured by another process, so that the memory of engines, net and trainer is free when it ends."""
     command = [sys.executable, "-m", __name__]
     begun = time.monotonic()
-    done = signals.run(command, given=json.dumps(asked))
+    done = signals.run(command, text=json.dumps(asked))
     whole = time.monotonic() - begun
     try:
         found = json.loads(done.stdout)

@@ -229,7 +229,7 @@ class _Expanding(SearchLoop[int]):
         self._searched_any = True
         if isinstance(outcome, Climb):
             assert self._ladder is not None
-            passage = self._ladder.take(key, outcome)
+            passage = self._ladder.record(key, outcome)
             last = outcome.results[-1]
             answer = NeighbourOutcome(
                 last.scores if passage.searched else None, passage.nodes, cut=not passage.searched

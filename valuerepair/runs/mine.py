@@ -218,7 +218,7 @@ class _Mining(SearchLoop[int]):
 
     def _take_climb(self, position_id: int, climb: Climb) -> None:
         assert self._ladder is not None
-        passage = self._ladder.take(position_id, climb)
+        passage = self._ladder.record(position_id, climb)
         self._nodes += passage.nodes
         self._shown.ended(passage.nodes, cut=not passage.searched)
         if passage.searched:

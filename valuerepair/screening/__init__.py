@@ -1,1 +1,1 @@
-"""The screening ladder: which positions are searched deeper, who is cut, and what the cuts missed."""
+"""The screening ladder: which positions are searched deeper, which are cut, and what the cuts missed."""

@@ -40,8 +40,8 @@ _COLUMNS = ("net_q", "net_best", "q", "best", "weights")
 class LadderRows:
     """Positions searched in full: `net_q` and `net_best` [n], `q` [n, k + 1] at each rung and in full, `best` [n, k].
 
-    `rungs` are k node counts, `nodes` that of the full search; `weights` [n] are inverse probabilities of a full search
-    for such a position. With a `scale`, `net_q` is already calibrated by it.
+    `rungs` are k node counts, `nodes` that of the full search; `weights` [n] are inverse probabilities of each
+    position's full search. With a `scale`, `net_q` is already calibrated by it.
     """
 
     rungs: tuple[int, ...]
@@ -64,8 +64,8 @@ class LadderRows:
     @property
     def disagreement(self) -> Floats:
         """[n] |q_net - q_full|."""
-        off: Floats = np.abs(self.net_q - self.q[:, -1])
-        return off
+        difference: Floats = np.abs(self.net_q - self.q[:, -1])
+        return difference
 
     @property
     def costs(self) -> Floats:
@@ -89,7 +89,7 @@ def joined(own: LadderRows, others: LadderRows) -> LadderRows:
 
 
 def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
-    """The rows, with their candidates weighted so that these are the share `rate` of all."""
+    """The rows, with the candidates weighted so that they are the share `rate` of all."""
     positive = is_candidate(climbed.disagreement, threshold)
     now = float(climbed.weights @ positive) / float(climbed.weights.sum())
     if not 0 < now < 1:
@@ -143,12 +143,12 @@ def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) ->
             learner = _Rung(climbed, k, threshold, without)
             model = learner.fit()
             models.append(model)
-            here = climbed.open(k, threshold)
+            open_rows = climbed.open(k, threshold)
             rows = climbed.at(k, threshold)
-            for held in range(FOLDS):
-                other = learner.fit(fold != held, model.coefficients)
-                unseen = here & (fold == held)
-                chances[unseen, k - 1] = other.chances(rows[unseen])
+            for held_out in range(FOLDS):
+                fold_model = learner.fit(fold != held_out, model.coefficients)
+                unseen = open_rows & (fold == held_out)
+                chances[unseen, k - 1] = fold_model.chances(rows[unseen])
     return models, chances
 
 
@@ -242,33 +242,33 @@ def cuts_at(climbed: LadderRows, chances: Floats, price: float) -> Floats:
     return cuts
 
 
-def _left_at(chances: Floats, cuts: Floats) -> NDArray[np.int64]:
-    """[n] the rung at which each row leaves; the number of rungs if it stays to the end."""
+def _exit_rungs(chances: Floats, cuts: Floats) -> NDArray[np.int64]:
+    """[n] the rung at which each row leaves the ladder; the number of rungs if it stays to the end."""
     below = chances < cuts
     return np.where(below.any(1), below.argmax(1), len(cuts))
 
 
 def _expected_loss(climbed: LadderRows, chances: Floats, cuts: Floats) -> float:
-    rung = _left_at(chances, cuts)
-    cut = np.flatnonzero(rung < len(cuts))
-    return float(climbed.weights[cut] @ chances[cut, rung[cut]])
+    exits = _exit_rungs(chances, cuts)
+    cut = np.flatnonzero(exits < len(cuts))
+    return float(climbed.weights[cut] @ chances[cut, exits[cut]])
 
 
 def survivors(climbed: LadderRows, chances: Floats, cuts: Floats, threshold: float) -> tuple[float, float]:
-    """(share of the nodes of full searches that these cuts cost, share of candidates they keep; NaN without any)."""
+    """(the share of full searches' nodes that these cuts cost, the share of candidates they keep; NaN without any)."""
     spent = np.cumsum(climbed.costs)
-    left = _left_at(chances, cuts)
+    exits = _exit_rungs(chances, cuts)
     weights = climbed.weights
-    share = float(weights @ spent[left] / weights.sum())
+    share = float(weights @ spent[exits] / weights.sum())
     positive = is_candidate(climbed.disagreement, threshold)
     if not positive.any():
         return share, float("nan")
-    return share, float(weights[positive & (left == len(cuts))].sum() / weights[positive].sum())
+    return share, float(weights[positive & (exits == len(cuts))].sum() / weights[positive].sum())
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What a wanted recall costs, cross-validated: the share of brute force's nodes, and the recall that results."""
+    """The cost of a `wanted` recall, cross-validated: the share of brute force's nodes, and the resulting recall."""
 
     wanted: float
     share: float
@@ -286,30 +286,30 @@ def curve(
 ) -> list[CurvePoint]:
     """Nodes against recall of the positions `own`, with models and cuts both out of sample.
 
-    The chances of a fold come from models of the other folds, and its cuts are chosen by the chances of the others. The
+    The chances of a fold come from models of the other folds, and the chances of the other folds choose its cuts. The
     positions of the `package` are used for fitting only. Leaves out the features `without`.
     """
     data = own if package is None else joined(own, package)
     _, chances = learn(data, threshold, without)
-    mine = np.arange(len(data)) < len(own)
+    is_own = np.arange(len(data)) < len(own)
     fold = np.random.default_rng(1).permutation(np.arange(len(data)) % FOLDS)
     positive = is_candidate(own.disagreement, threshold)
     points = []
     for wanted in recalls:
-        spent, kept = np.empty(len(own)), np.empty(len(own), np.bool_)
-        for held in range(FOLDS):
-            others, rows = fold != held, mine & (fold == held)
-            cuts = choose_cuts(data.take(others), chances[others], wanted, threshold)
-            left = _left_at(chances[rows], cuts)
-            spent[rows[: len(own)]] = np.cumsum(data.costs)[left]
-            kept[rows[: len(own)]] = left == len(cuts)
+        spent, survives = np.empty(len(own)), np.empty(len(own), np.bool_)
+        for held_out in range(FOLDS):
+            training, rows = fold != held_out, is_own & (fold == held_out)
+            cuts = choose_cuts(data.take(training), chances[training], wanted, threshold)
+            exits = _exit_rungs(chances[rows], cuts)
+            spent[rows[: len(own)]] = np.cumsum(data.costs)[exits]
+            survives[rows[: len(own)]] = exits == len(cuts)
         total = own.weights[positive].sum()
         points.append(
             CurvePoint(
                 wanted,
                 float(own.weights @ spent / own.weights.sum()),
-                float(own.weights[positive & kept].sum() / total) if total else float("nan"),
-                int((positive & kept).sum()),
+                float(own.weights[positive & survives].sum() / total) if total else float("nan"),
+                int((positive & survives).sum()),
                 int(positive.sum()),
             )
         )

@@ -57,7 +57,7 @@ class Judge:
     """Decides at each rung whether to search one position deeper. Plain data, so that it can run on another machine.
 
     `net_q` and `net_best` are the net's value and first choice. `screen` None: there are no cuts yet. `kept`: the
-    position is searched in full regardless of its chances.
+    position is searched in full in any case.
     """
 
     net_q: float
@@ -77,7 +77,7 @@ class Judge:
             cut = self._at(climb.results)
             if cut.cut_at is not None:
                 return cut
-            # Another machine, which rounds differently, cut it at a chance that equals the cut to the last bit.
+            # Another machine, which rounds differently, cut it at a chance that equals the cut up to the last bit.
             rung = self.screen.rungs[len(climb.results) - 1]
             return LadderCut(rung.nodes, rung.cut)
         if not self.kept:
@@ -98,7 +98,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Ascent:
-    """One position on the ladder; `probability` is that of an audit, should it leave the ladder."""
+    """One position on the ladder; `probability` is that of an audit if it leaves the ladder."""
 
     judge: Judge
     screen_id: int | None
@@ -147,13 +147,13 @@ class Ladder:
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
         self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
         earlier = rows.screens(store, net_id, oracle_id, of)
-        self._own = {facts.model: facts.id for facts in earlier if self._fits(facts)}
-        self._is_anew = bool(earlier) and not self._own
+        self._own_screens = {facts.model: facts.id for facts in earlier if self._fits(facts)}
+        self._is_anew = bool(earlier) and not self._own_screens
         if self._is_anew and of is SAMPLED:
             log.info(self._another(earlier[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
-        self._known = rows.climbed(store, net_id, oracle_id, list(self._own.values()), of)
+        self._positions = rows.climbed(store, net_id, oracle_id, list(self._own_screens.values()), of)
 
     def _another(self, last: ScreenFacts) -> str:
         """The message for a store that has a ladder for another question."""
@@ -165,17 +165,17 @@ class Ladder:
         question, screen = self._question, Screen.from_json(last.model)
         shown = last.alpha_given or self._saved is not None
         alpha, curved = last.alpha if shown else None, is_calibrated(last.model)
-        theirs = described(last.threshold, alpha, last.q_from, last.recall, curved)
+        stored = described(last.threshold, alpha, last.q_from, last.recall, curved)
         fitted = question.calibration == "fitted"
-        own = self._saved if question.alpha is None else question.alpha
-        ours = described(question.threshold, own, question.q_from, self._chosen.recall, fitted)
+        alpha_used = self._saved if question.alpha is None else question.alpha
+        current = described(question.threshold, alpha_used, question.q_from, self._chosen.recall, fitted)
         if screen is None:
-            theirs += ", of an earlier version"
+            stored += ", of an earlier version"
         elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
-            theirs += f", rungs {','.join(map(str, nodes))}"
-            ours += f", rungs {','.join(map(str, self.rungs))}"
+            stored += f", rungs {','.join(map(str, nodes))}"
+            current += f", rungs {','.join(map(str, self.rungs))}"
         return (
-            f"screening: the store's ladder is for {theirs}; this run is for {ours}: fitted anew, and what that one "
+            f"screening: the store's ladder is for {stored}; this run is for {current}: fitted anew, and what that one "
             "cut is judged again"
         )
 
@@ -198,19 +198,19 @@ class Ladder:
     def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
         """The positions that this ladder has already cut. Positions that another ladder cut are judged again; those of
         them that were searched anyway no longer represent others."""
-        own = list(self._own.values())
+        own = list(self._own_screens.values())
         rows.settle(self._store, self._oracle_id, ids, self._net_id, own)
         screens = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
-        mine = {position for position, screen in screens.items() if screen in own}
-        self._cut_by.update((position, screen) for position, screen in screens.items() if position not in mine)
-        return mine
+        own_cuts = {position for position, screen in screens.items() if screen in own}
+        self._cut_by.update((position, screen) for position, screen in screens.items() if position not in own_cuts)
+        return own_cuts
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
     def is_ready(self, position_id: int) -> bool:
         """Whether a position may start now: all positions that its screen is fitted to have been searched."""
         rests_on = self._rests_on(self._place(position_id))
-        return all(bisect.bisect_left(self._known, other) >= rests_on for other in self._ascents)
+        return all(bisect.bisect_left(self._positions, other) >= rests_on for other in self._ascents)
 
     def climb(self, position_id: int, position: Position, net_q: float, net_best: int) -> Future[ClimbOutcome]:
         """Starts a position, with the net's value and first choice, on the ladder."""
@@ -221,18 +221,18 @@ class Ladder:
             calibrating = min(1.0, (_ROOTS_WITH_PACKAGE if self._alike else _ROOTS) / 2 / math.sqrt(place + 1))
         kept_share = calibrating + (1 - calibrating) * self._chosen.audit
         kept = _uniform(self._seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
-        at = bisect.bisect_left(self._known, position_id)
-        if self._known[at : at + 1] != [position_id]:  # else it failed before
-            self._known.insert(at, position_id)
+        index = bisect.bisect_left(self._positions, position_id)
+        if self._positions[index : index + 1] != [position_id]:  # else it failed before
+            self._positions.insert(index, position_id)
         if screen is not None and screen.calibration is not None:
             (net_q,) = calibrated_of(self._store.connection, screen.calibration, [position_id], [net_q]).tolist()
             screen = replace(screen, calibration=None)  # already applied
-        ask = Judge(net_q, net_best, screen, kept)
-        self._ascents[position_id] = _Ascent(ask, screen_id, kept_share)
-        return self._oracle.climb(position, self.rungs, ask)
+        judge = Judge(net_q, net_best, screen, kept)
+        self._ascents[position_id] = _Ascent(judge, screen_id, kept_share)
+        return self._oracle.climb(position, self.rungs, judge)
 
-    def take(self, position_id: int, climb: Climb) -> Passage:
-        """Records how far a position came; its full search, if there was one, is the last of the results."""
+    def record(self, position_id: int, climb: Climb) -> Passage:
+        """Stores how far a position came; its full search, if there was one, is the last result."""
         ascent = self._ascents.pop(position_id)
         for rung, result in zip(self.rungs, climb.results, strict=False):
             self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
@@ -254,10 +254,10 @@ class Ladder:
     def _place(self, position_id: int) -> int:
         """How many of the ladder's positions come before this one, by number.
 
-        A resumed run has the same places, no matter which searches were running when it stopped. If the positions of
-        another ladder are judged again, all searched positions come before.
+        A resumed run has the same places, whichever searches were running when it stopped. If the positions of another
+        ladder are judged again, all searched positions come before.
         """
-        return len(self._known) if self._is_anew else bisect.bisect_left(self._known, position_id)
+        return len(self._positions) if self._is_anew else bisect.bisect_left(self._positions, position_id)
 
     def _rests_on(self, place: int) -> int:
         """How many of the first positions the screen for this place is fitted to."""
@@ -274,7 +274,7 @@ class Ladder:
 
     def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
         self._store.commit()
-        last = self._known[rests_on - 1] if rests_on else 0
+        last = self._positions[rests_on - 1] if rests_on else 0
         climbed = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
         alpha = self._alpha(climbed)
         question = replace(self._question, alpha=alpha)
@@ -295,14 +295,16 @@ class Ladder:
                 log.debug(f"screening: {near}; nothing is cut yet")
             return None, None
         screen = fit_screen(data, question, self._chosen.recall, self._chosen.price)
-        off = is_candidate(own.disagreement, question.threshold)
-        screen = replace(screen, positions=len(own), positives=int(off.sum()))
-        given, text = self._question.alpha is not None, screen.to_json()
-        if text not in self._own:
-            facts = ScreenFacts(0, question.threshold, alpha, given, question.q_from, self._chosen.recall, text, "")
-            self._own[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._of)
+        is_positive = is_candidate(own.disagreement, question.threshold)
+        screen = replace(screen, positions=len(own), positives=int(is_positive.sum()))
+        alpha_given, text = self._question.alpha is not None, screen.to_json()
+        if text not in self._own_screens:
+            facts = ScreenFacts(
+                0, question.threshold, alpha, alpha_given, question.q_from, self._chosen.recall, text, ""
+            )
+            self._own_screens[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._of)
             log.debug(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
-        return screen, self._own[text]
+        return screen, self._own_screens[text]
 
     def _alpha(self, climbed: ClimbedRows) -> float:
         """The alpha in the question or in the store, otherwise a fit to these rows alone."""
@@ -323,8 +325,8 @@ class Ladder:
         if self._of is REACHED:
             scale = values.Alpha(alpha, values.OWN_Q if self._own_q else "")
             return calibrations.used(self._store.connection, *pair, scale, q_from).calibration
-        known = calibrations.stored(self._store.connection, *pair, alpha, q_from, own_q=self._own_q)
-        return None if known is None else known.calibration
+        stored = calibrations.stored(self._store.connection, *pair, alpha, q_from, own_q=self._own_q)
+        return None if stored is None else stored.calibration
 
 
 def _rate_near(own: LadderRows, threshold: float) -> float:

@@ -133,7 +133,7 @@ def _log_odds(border: Any, place: Any) -> Any:
 
 
 def is_beyond(net_q: Floats, q: Floats, threshold: float) -> NDArray[np.bool_]:
-    """[n] whether the last of the rungs `q` [n, k] differs from the net by the threshold: nothing is cut there."""
+    """[n] whether the last rung of `q` [n, k] differs from the net by the threshold: no such position is cut."""
     return is_candidate(net_q - q[:, -1], threshold)
 
 
@@ -203,7 +203,7 @@ class Screen:
 
     @staticmethod
     def from_json(text: str) -> Screen | None:
-        """The screen of such a text; None for one of an earlier version, which had other features."""
+        """The screen of a text by `to_json`; None for a text of an earlier version, which had other features."""
         content: dict[str, Any] = json.loads(text)
         if tuple(content.pop("features", ())) != FEATURES:
             return None
@@ -231,7 +231,7 @@ class LadderCut:
 def judge(
     screen: Screen, rungs: int, net_q: float, net_best: int, q: Sequence[float], best: Sequence[int]
 ) -> LadderCut:
-    """Whether a position leaves the ladder after `rungs` rungs; `q` and `best` are those of the last two, or one."""
+    """Whether a position leaves the ladder after `rungs` rungs; `q` and `best` are of the last two rungs, or one."""
     now = q[-1]
     if is_candidate(net_q - now, screen.threshold):
         return LadderCut()

@@ -42,19 +42,20 @@ def figures(
     passages = screening.passage_columns(store, net_id, oracle_id)
     if not len(passages.ids):
         return None
-    off, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
+    disagreement, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
     candidate, scored = (
-        np.isin(passages.ids, numbers[mask]) for mask in (is_candidate(off, threshold), ~np.isnan(off))
+        np.isin(passages.ids, numbers[mask])
+        for mask in (is_candidate(disagreement, threshold), ~np.isnan(disagreement))
     )
-    left = ~np.isnan(passages.cut_at)
-    audited = left & passages.searched & scored
+    exited = ~np.isnan(passages.cut_at)
+    audited = exited & passages.searched & scored
     hits = candidate[audited]
     rate = weighted(hits, 1 / passages.probability[audited])
     candidates = int(candidate.sum())
-    cut = left & ~passages.searched & ~scored
-    known_hits = int((candidate & left).sum())
+    cut = exited & ~passages.searched & ~scored
+    known_hits = int((candidate & exited).sum())
     missed = {  # NaN without audits
-        name: float(np.clip(value * int(left.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
+        name: float(np.clip(value * int(exited.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
     full = passages.nodes[passages.searched]
@@ -73,7 +74,7 @@ def figures(
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
-        "left_at": _left_at(passages.cut_at[cut]),
+        "left_at": _exits_by_rung(passages.cut_at[cut]),
         "screens": [
             {
                 "threshold": s.threshold,
@@ -92,7 +93,7 @@ def _recall(found: int, missed: float) -> float | None:
     return None if isnan(missed) or found + missed == 0 else found / (found + missed)
 
 
-def _left_at(nodes: NDArray[np.float64]) -> list[dict[str, int]]:
+def _exits_by_rung(nodes: NDArray[np.float64]) -> list[dict[str, int]]:
     """The number of positions that left at each rung."""
     rungs, counts = np.unique(nodes, return_counts=True)
     return [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, counts, strict=True)]
@@ -112,41 +113,43 @@ def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -
     return None if ladder is None else "screening: " + one_line(ladder)
 
 
-def recall_words(found: dict[str, Any]) -> str:
+def recall_words(counts: dict[str, Any]) -> str:
     """The recall in words: only the interval's lower bound if no audit was a candidate.
 
     After five audits without a candidate 100 % is no estimate, and a lower bound below one half means nothing.
     """
-    audits = quantity(found["audited"], "audit")
-    if not found["cut"]:
+    audits = quantity(counts["audited"], "audit")
+    if not counts["cut"]:
         return "recall 100 %: nothing was cut"
-    if found["recall"] is None:
+    if counts["recall"] is None:
         return f"recall unknown ({audits})"
-    low, high = 100 * found["recall_low"], 100 * found["recall_high"]
+    low, high = 100 * counts["recall_low"], 100 * counts["recall_high"]
     if low < LEAST_TOLD:
-        return f"recall unknown, too few audits: {found['audited']:,} (95 %: at least {floor(low)} %)"
-    if found["recall"] == 1:
+        return f"recall unknown, too few audits: {counts['audited']:,} (95 %: at least {floor(low)} %)"
+    if counts["recall"] == 1:
         return f"recall at least {floor(low)} % (95 %, from {audits})"
-    return f"recall {100 * found['recall']:.1f} % (95 %: {low:.1f} to {high:.1f})"
+    return f"recall {100 * counts['recall']:.1f} % (95 %: {low:.1f} to {high:.1f})"
 
 
-def one_line(found: dict[str, Any]) -> str:
+def one_line(counts: dict[str, Any]) -> str:
     """Nodes and recall, with the interval."""
     saving = (
-        f"1/{found['saving']:.1f} of the nodes of searching everything in full" if found["saving"] else "no search yet"
+        f"1/{counts['saving']:.1f} of the nodes of searching everything in full"
+        if counts["saving"]
+        else "no search yet"
     )
-    if not found["cut"]:
+    if not counts["cut"]:
         return f"nothing was cut; {saving}"
-    of = f"{found['audit_hits']:,} of {found['audited']:,} cut positions that were searched anyway are candidates"
-    cut = f"{found['cut']:,} of {found['positions']:,} positions cut; " if found["recall"] is None else ""
-    return f"{cut}{saving}; {found['recall_said']}: {of}"
+    of = f"{counts['audit_hits']:,} of {counts['audited']:,} cut positions that were searched anyway are candidates"
+    cut = f"{counts['cut']:,} of {counts['positions']:,} positions cut; " if counts["recall"] is None else ""
+    return f"{cut}{saving}; {counts['recall_said']}: {of}"
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(counts: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
-    spent = format_nodes(found["nodes"])
-    shown = ["", f"screening of {found['positions']:,} positions: {spent} in all", f"  {one_line(found)}"]
-    for left in found["left_at"]:
-        at = "before any search" if left["nodes"] == 0 else f"at {left['nodes']:,} nodes"
-        shown.append(f"  left {at:<22}{left['positions']:>9,}")
+    spent = format_nodes(counts["nodes"])
+    shown = ["", f"screening of {counts['positions']:,} positions: {spent} in all", f"  {one_line(counts)}"]
+    for rung in counts["left_at"]:
+        at = "before any search" if rung["nodes"] == 0 else f"at {rung['nodes']:,} nodes"
+        shown.append(f"  left {at:<22}{rung['positions']:>9,}")
     return shown
