@@ -40,8 +40,8 @@ def test_any_order_of_fields_reads_the_same(fields: list[str]) -> None:
 @given(st.text())
 def test_no_text_breaks_the_parser(text: str) -> None:
     reader = SearchReader()
-    reader.take(text)
-    reader.take("info " + text)
+    reader.add(text)
+    reader.add("info " + text)
     parse_option("option name " + text)
 
 
@@ -54,7 +54,7 @@ def test_no_shuffled_words_break_the_parser(words: list[str]) -> None:
 def _report(*lines: str) -> tuple[int | None, int | None, int, tuple[str, ...]]:
     reader = SearchReader()
     for line in lines:
-        reader.take(line)
+        reader.add(line)
     report = reader.report("bestmove e2e4 ponder e7e5", 12)
     return report.cp, report.mate, report.nodes, report.pv
 
@@ -72,7 +72,7 @@ def test_answers_without_a_score_or_a_move_are_refused() -> None:
     with pytest.raises(ValueError, match="without a score"):
         SearchReader().report("bestmove e2e4", 0)
     reader = SearchReader()
-    reader.take(STOCKFISH_LINE)
+    reader.add(STOCKFISH_LINE)
     for garbled in ("bestmove", "bestmove e2-e4", "bestmove e9e4"):
         with pytest.raises(ValueError, match="garbled"):
             reader.report(garbled, 0)

@@ -121,8 +121,8 @@ def test_an_evaluation_of_a_dump_with_odd_depths_is_read() -> None:
 
 def test_numbers_of_an_engine_that_no_search_comes_to_are_passed_over() -> None:
     reader = SearchReader()
-    reader.take("info depth 9 score cp 12 nodes 100 time 7")
-    reader.take(f"info depth 10 score cp 13 nodes 9{'0' * 19} time 8")
+    reader.add("info depth 9 score cp 12 nodes 100 time 7")
+    reader.add(f"info depth 10 score cp 13 nodes 9{'0' * 19} time 8")
     report = reader.report("bestmove e2e4", 1)
     assert (report.cp, report.nodes) == (12, 100)
 

@@ -29,7 +29,7 @@ def run_engine(data: bytes) -> None:
         if option is not None:
             option.problem("5")
             option.problem(line)
-        reader.take(line)
+        reader.add(line)
     for line in lines[-3:]:
         with suppress(ValueError):
             report = reader.report(line, 1)

@@ -1,1 +1,1 @@
-"""The public Python interface: what `import valuerepair` gives, and what each command of `vr` calls."""
+"""The public Python interface: the functions of `import valuerepair`, which the commands of `vr` call, too."""

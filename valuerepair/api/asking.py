@@ -1,4 +1,4 @@
-"""Nets asked about positions: `evaluate` at one node, `search` by the built-in MCTS; each also one by one."""
+"""Values of positions by a net: `evaluate` at one node, `search` by the built-in MCTS; both also one by one."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ DEFAULT_NODES = 800
 _MOST_SECONDS = 1e7
 _AT_ONCE = 4096  # positions of a batch for the net
 _TREE_NODES = 2000  # the most visited positions of a search whose tree is written
-# One position: text as `vr eval` takes it, a position, or a candidate.
+# One position: a text as for `vr eval`, a position, or a candidate.
 One: TypeAlias = "str | Position | Candidate"
 # One or many, or a frame of a store with its texts.
 Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
 
 
 def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame:
-    """What a net thinks of positions before it searches (one node): a row each, in their order.
+    """A net's values of positions without search (one node): a row for each position, in their order.
 
     `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a `Position` or a `Candidate`;
-    or a frame of `MinedStore.frame`, whose index the result has, so that it can be joined. What is known of the history
-    goes into the net. `net` is a name or a file (.pb.gz, .pb, .onnx), None the default net, pulled once; or an open
-    `Net`, which saves opening it again and is not closed.
+    or a frame of `MinedStore.frame`, whose index the result has, so that it can be joined. The net reads the known
+    history. `net` is a name or a file (.pb.gz, .pb, .onnx), None the default net, downloaded once; or an open `Net`,
+    which is not opened again and not closed.
 
-    Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN of nets with a scalar head); best,
-    the move of the highest prior (UCI, None where the game is over), best_p its prior, entropy of the policy (nats),
-    moves_left (plies, NaN of nets that do not say). attrs: net {name, sha256, history_fill}.
+    Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN for nets with a scalar head); best,
+    the move of the highest prior (UCI, None if the game is over), best_p its prior, entropy of the policy (nats),
+    moves_left (plies, NaN for nets without this head). attrs: net {name, sha256, history_fill}.
 
-    Raises UsageError for a text that is no position, ValueRepairError for what is no net.
+    Raises UsageError for a text that is not a position, ValueRepairError for a file that is not a net.
     """
     import pandas as pd
 
@@ -74,10 +74,11 @@ def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedPosition:
-    """What a net thinks of a position before it searches. Values are from the side to move.
+    """A net's values of a position without search, from the side to move.
 
-    `q` lies in [-1, 1]; `wdl` are probabilities, None of nets with a scalar head; `moves_left` plies, None of nets that
-    do not say; `entropy` is that of the policy in nats; `top` the moves of the highest priors: (UCI, SAN, prior).
+    `q` lies in [-1, 1]; `wdl` are probabilities, None for nets with a scalar head; `moves_left` plies, None for nets
+    without this head; `entropy` is that of the policy in nats; `top` the moves of the highest priors: (UCI, SAN,
+    prior).
     """
 
     position: Position
@@ -89,13 +90,13 @@ class EvaluatedPosition:
     top: tuple[tuple[str, str, float], ...]
 
     def lines(self) -> list[str]:
-        """All of it for a terminal, and an empty line."""
+        """All values for a terminal, and an empty line."""
         wdl = "" if self.wdl is None else "   W {:.1%}  D {:.1%}  L {:.1%}".format(*self.wdl)
         moves = [f"  {san:8}{uci:6}{p:7.2%}" for uci, san, p in self.top]
         return [self.position.fen, f"  Q {self.q:+.4f}{wdl}", *moves, ""]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All values."""
         return {
             "fen": self.position.fen,
             "start_fen": self.position.start_fen,
@@ -118,11 +119,11 @@ def evaluate_each(
     heads: Heads | None = None,
     device: str = "auto",
 ) -> Iterator[EvaluatedPosition]:
-    """What a net thinks of each position, with its `top` moves, as they are read: `vr eval`.
+    """A net's values of each position, with its `top` moves, one by one: `vr eval`.
 
-    `positions` and `net` are as in `evaluate`; those of a file are ``read_positions("some.epd")``. `heads` of the net
-    and the `device` it runs on hold where it is opened here. Raises as `evaluate`, for a wrong first position before
-    the net is opened.
+    `positions` and `net` are as in `evaluate`; the positions of a file are ``read_positions("some.epd")``. `heads` of
+    the net and the `device` it runs on apply if it is opened here. Raises as `evaluate`, for a wrong first position
+    before the net is opened.
     """
     unread = _positions(positions)
     batch = list(islice(unread, 1))
@@ -162,17 +163,17 @@ def search(
     seconds: float | None = None,
     tree_nodes: int = 0,
 ) -> list[Searched]:
-    """Searches positions by the built-in MCTS: a `Searched` each, in their order.
+    """Searches positions by the built-in MCTS: a `Searched` for each, in their order.
 
-    `positions` and `net` are as in `evaluate`. Each search ends at `nodes` visits of its root (800 where neither limit
-    is given) or after `seconds`. `params` are lc0's parameters and those of this project, as in
+    `positions` and `net` are as in `evaluate`. Each search ends at `nodes` visits of its root (800 without either
+    limit) or after `seconds`. `params` are lc0's parameters and those of this project, as in
     ``SearchParams(certainty=True, cpuct=2.5)``. Many positions without `seconds` grow at once, in common batches; with
     `tree_nodes` one after the other, and `tree` keeps the `tree_nodes` most visited nodes of each (`write_tree`).
 
-    Of each, `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
-    move (`q` of the best move, ±1 where it is proven to win or lose; `root_q` the mean over all visits), or None where
-    `reason` says why there was nothing to search (the game is over). Raises UsageError for a wrong position, limit or
-    parameter, ValueRepairError for what is no net.
+    Each `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
+    move (`q` of the best move, ±1 for a proven win or loss; `root_q` the mean over all visits), or None if there was
+    nothing to search (the game is over), as `reason` says. Raises UsageError for a wrong position, limit or parameter,
+    ValueRepairError for a file that is not a net.
     """
     every = list(_positions(positions))
     return list(search_each(every, nodes, net, params, seconds=seconds, tree_nodes=tree_nodes)) if every else []
@@ -190,10 +191,10 @@ def search_each(
     heads: Heads | None = None,
     device: str = "auto",
 ) -> Iterator[Searched]:
-    """As `search`, but yields each `Searched` when it is done, and reads positions as they are needed: `vr search`.
+    """As `search`, but yields each `Searched` when it is done, and reads positions when needed: `vr search`.
 
-    Those of a file are ``read_positions("some.epd")``. `tree` is a file (.json, .html) for the tree of the first
-    one. `heads` of the net and the `device` it runs on hold where it is opened here. Raises as `search`, for a
+    The positions of a file are ``read_positions("some.epd")``. `tree` is a file (.json, .html) for the tree of the
+    first position. `heads` of the net and the `device` it runs on apply if it is opened here. Raises as `search`, for a
     wrong first position before the net is opened.
     """
     from valuerepair.mcts.params import SearchParams
@@ -221,9 +222,9 @@ def search_each(
 
 
 def _positions(positions: Positions) -> Iterator[Position]:
-    """The positions that one or many texts, positions or candidates mean, or the rows of a store's frame.
+    """The positions of one or many texts, positions or candidates, or of the rows of a store's frame.
 
-    Raises UsageError for a text that is no position and for a frame without its texts.
+    Raises UsageError for a text that is not a position and for a frame without text columns.
     """
     import pandas as pd
 
@@ -235,29 +236,29 @@ def _positions(positions: Positions) -> Iterator[Position]:
         yield from map(_position, positions)
 
 
-def _position(one: One) -> Position:
-    if isinstance(one, Position):
-        return one
-    if isinstance(one, Candidate):
-        return one.position
-    if isinstance(one, str):
+def _position(position: One) -> Position:
+    if isinstance(position, Position):
+        return position
+    if isinstance(position, Candidate):
+        return position.position
+    if isinstance(position, str):
         from valuerepair.nets.position_text import read_argument
 
-        return read_argument(one, ())
-    raise UsageError(f"{one!r}: give a FEN, a Position or a Candidate")
+        return read_argument(position, ())
+    raise UsageError(f"{position!r}: give a FEN, a Position or a Candidate")
 
 
 def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
     columns = ("fen", "start_fen", "moves", "ply", "history_known")
     if absent := [name for name in columns if name not in frame.columns]:
         raise UsageError(f"this frame has no column {absent[0]!r}; take one of store.frame() with its texts")
-    for fen, start_fen, moves, ply, known in frame[list(columns)].itertuples(index=False):
-        yield Position(fen, start_fen, tuple(moves.split()), int(ply), history_known=bool(known))
+    for fen, start_fen, moves, ply, history_known in frame[list(columns)].itertuples(index=False):
+        yield Position(fen, start_fen, tuple(moves.split()), int(ply), history_known=bool(history_known))
 
 
 @contextmanager
 def _opened(net: str | Net | None, heads: Heads | None = None, device: str = "auto") -> Iterator[Net]:
-    """The net that is meant; closed afterwards if it was opened here."""
+    """The open net; closed afterwards if it was opened here."""
     from valuerepair.nets.heads import Heads
     from valuerepair.nets.net import Net, open_net
 

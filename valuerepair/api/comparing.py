@@ -39,26 +39,26 @@ def remeasure(
 ) -> Remeasured:
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
 
-    `nets` are two or more files or names. Values and policies that the store lacks are computed and kept, where a net's
-    file is known; only then is the store written to. `question.oracle` is whose scores count, None the one with most;
-    its net is not looked at. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
-    rows (`scores`). Judge by all positions: the first net's own candidates were chosen for being its worst errors, and
-    any other net looks better on them. `recalibrated` of a comparison is what remains once each net's Q went through a
-    curve of its own. With a `split` the positions are those that it holds out, or one `part` of them: ``games``,
-    ``families``, ``archives``. With `cut` (``--all``) what screening cut is among them, by the value of its last rung,
-    and each position counts for one. `by_kind` and `judge` of a comparison say of each kind of position whether the net
-    is the better judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the
-    result says which chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a deeper
-    oracle judges positions again, and `rejudged` has the comparison by it. `output` is a file (.parquet, .jsonl, .csv)
-    for the positions that any net is wrong on, `plot` one (.png, .svg, .pdf) for the figure (`plot_remeasured`).
-    Raises UsageError for words that mean no net, ValueRepairError where there is nothing to compare.
+    `nets` are two or more files or names. Missing values and policies are computed and stored if a net's file is known;
+    only then is the store written to. `question.oracle` gives the scores, None means the oracle with most; its net is
+    ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the rows (`scores`).
+    Judge by all positions: the first net's own candidates were chosen as its worst errors, and any other net looks
+    better on them. `recalibrated` of a comparison is the difference after each net's Q went through its own curve. With
+    a `split` the positions are those that it holds out, or one `part` of them: ``games``, ``families``, ``archives``.
+    With `cut` (``--all``) they include those that screening cut, by the value of the last rung, and each position
+    counts for one. `by_kind` and `judge` of a comparison tell for each kind of position whether the net is the better
+    judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the result tells
+    which one chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a deeper oracle
+    judges positions again, and `rejudged` has the comparison by it. `output` is a file (.parquet, .jsonl, .csv) for the
+    positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the figure (`plot_remeasured`). Raises
+    UsageError for an unknown net, ValueRepairError if there is nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
     from valuerepair.judge.split import HeldPart
     from valuerepair.store.export import format_of, write_file
 
-    # What is wrong with the call is said before a net runs.
+    # A wrong argument is reported before a net runs.
     kind = None if output is None else format_of(os.fspath(output), None)
     if plot is not None:
         from valuerepair.report import style
@@ -68,25 +68,25 @@ def remeasure(
     command = recorded_command("remeasure", *(f"--net={net}" for net in nets))
     net_options: dict[str, Any] = {"device": device}
     with opened_store(path) as opened:
-        held = None if held_out is None else HeldPart.of(opened, held_out, part)
-        oracle = find_oracle(opened, plain(question).oracle, nets, held, cut)
-        asked_nets = find_nets(opened, nets, oracle)
-    for number, copy in enumerate(asked_nets):
-        if same := next((earlier for earlier in asked_nets[:number] if earlier.key == copy.key), None):
+        held_part = None if held_out is None else HeldPart.of(opened, held_out, part)
+        oracle = find_oracle(opened, plain(question).oracle, nets, held_part, cut)
+        compared_nets = find_nets(opened, nets, oracle)
+    for number, copy in enumerate(compared_nets):
+        if same := next((earlier for earlier in compared_nets[:number] if earlier.key == copy.key), None):
             log.info(f"{copy.name} and {same.name} are one net: the files have the same content")
-    measure_missing(path, asked_nets, oracle, command=command, quiet=quiet, **net_options)
+    measure_missing(path, compared_nets, oracle, command=command, quiet=quiet, **net_options)
     with opened_store(path) as opened:
-        asked_nets = find_nets(opened, nets, oracle)
-        asked = resolved(opened, asked_with(question, net=asked_nets[0].key, oracle=oracle.digest))
-    complete_policies(path, asked_nets, oracle, asked, quiet=quiet, **net_options)
+        compared_nets = find_nets(opened, nets, oracle)
+        resolved_question = resolved(opened, asked_with(question, net=compared_nets[0].key, oracle=oracle.digest))
+    complete_policies(path, compared_nets, oracle, resolved_question, quiet=quiet, **net_options)
     with opened_store(path) as opened:
-        comparison = compare(opened, asked_nets, oracle, asked)
-        rows = None if kind is None else wrong_positions(opened, asked_nets, oracle, comparison)
+        comparison = compare(opened, compared_nets, oracle, resolved_question)
+        rows = None if kind is None else wrong_positions(opened, compared_nets, oracle, comparison)
     if regret is not None:
         from valuerepair.runs.regret import measure_regret
 
         comparison = measure_regret(
-            path, asked_nets, oracle, comparison, regret, command=command, quiet=quiet, **net_options
+            path, compared_nets, oracle, comparison, regret, command=command, quiet=quiet, **net_options
         )
     if rejudge is not None:
         from valuerepair.runs import rejudge as deeper
@@ -112,20 +112,20 @@ def remeasure_suite(
 ) -> MeasuredSuite:
     """Which blind spots of a suite (`write_suite`) other nets share: `vr remeasure SUITE`.
 
-    `suite` is an EPD file with values (ce, dm, bm #N), `nets` are files or names. `threshold` and `alpha` are those
-    that the suite names, unless given. A blind spot is shared where the net's Q is as wrong, in the same direction.
-    `output` is a file (.parquet, .jsonl, .csv) for the rows.
+    `suite` is an EPD file with values (ce, dm, bm #N), `nets` are files or names. `threshold` and `alpha` default to
+    those of the suite. A net shares a blind spot if its Q is as wrong, in the same direction. `output` is a file
+    (.parquet, .jsonl, .csv) for the rows.
 
     Returns a `MeasuredSuite`: `shares`, a rate with its interval by games for each net; `rows`, a frame of all
-    positions, with `q_N` and `shared_N` of each net from 1; `lines()` and `as_json()` are what `vr remeasure` says.
-    Raises UsageError for what is no net or file, ValueRepairError for a file without values.
+    positions, with `q_N` and `shared_N` of each net from 1; `lines()` and `as_json()` are the output of `vr remeasure`.
+    Raises UsageError for an unknown net or file, ValueRepairError for a file without values.
     """
     from valuerepair.books.suite import measure_suite
     from valuerepair.store.export import format_of, write_file
 
     kind = None if output is None else format_of(os.fspath(output), None)
-    given = [nets] if isinstance(nets, str) else list(nets)
-    measured = measure_suite(os.fspath(suite), given, threshold=threshold, alpha=alpha, device=device)
+    net_names = [nets] if isinstance(nets, str) else list(nets)
+    measured = measure_suite(os.fspath(suite), net_names, threshold=threshold, alpha=alpha, device=device)
     if kind is not None and output is not None:
         write_file(measured.rows, kind, os.fspath(output))
         log.info(f"{os.fspath(output)}: {len(measured.rows):,} positions")
@@ -135,7 +135,8 @@ def remeasure_suite(
 def plot_remeasured(comparison: Remeasured, path: Path | None = None) -> Figure:
     """Draws a comparison of nets (`remeasure`): `vr remeasure --plot`. `path` also writes it (.png, .svg or .pdf).
 
-    Left every position, one net's disagreement against the other's; right what changed by label, with intervals.
+    On the left every position, one net's disagreement against the other's; on the right the changes by label, with
+    intervals.
     """
     from valuerepair.report import remeasure_plot, style
 

@@ -55,16 +55,16 @@ def mine(
 ) -> MineSummary:
     """Scores positions of archives by a net at one node and by a deep search, and keeps all in `store`: `vr mine`.
 
-    `archives` are files or folders; `sample` says which positions, None: one of each game. `net` is a name or file,
-    `deep` a deep search as ``stockfish:nodes=100000``, None what this machine has. `screen` is that of
-    `vr mine`, as in ``"auto,recall=0.99"``; `question`: what counts as a candidate; its net and oracle
-    are not looked at. `heads` of the net and the `device` it runs on; `cluster` is where Dask mines, as
-    ``tcp://HOST:8786``. `limit`: the most deep searches to make this time; `retry_failed`: search positions again on
-    which the engine failed. `workers`: searches at once. `quiet`: no progress on standard error.
+    `archives` are files or folders; `sample` chooses the positions, None: one of each game. `net` is a name or file,
+    `deep` a deep search as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in `vr mine`:
+    ``"auto,recall=0.99"``; `question` defines a candidate; its net and oracle are ignored. `heads` of the net and the
+    `device` it runs on; `cluster` is where Dask mines, as ``tcp://HOST:8786``. `limit`: at most this number of deep
+    searches in this call; `retry_failed`: search positions again on which the engine failed. `workers`: searches at
+    once. `quiet`: no progress on standard error.
 
-    The store is made if it is not there; the same call goes on with what an interrupted one has left. An interruption
-    (Ctrl-C) raises Interrupted, with everything scored so far kept. Returns the `MineSummary`, whose `lines()` are what
-    `vr mine` says. Raises ValueRepairError and UsageError.
+    The store is made if it is missing; the same call resumes an interrupted one. An interruption (Ctrl-C) raises
+    Interrupted, with everything scored so far kept. Returns the `MineSummary`, whose `lines()` are the output of
+    `vr mine`. Raises ValueRepairError and UsageError.
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.archives.options import SampleOptions
@@ -104,7 +104,7 @@ def _opening(
     cluster: str | None,
     workers: int | None,
 ) -> AbstractContextManager[Opened | OpenedImport]:
-    """What opens net and deep search, on this machine or on a cluster."""
+    """A context manager that opens net and deep search, on this machine or on a cluster."""
     from valuerepair.nets.heads import Heads
     from valuerepair.runs.evaluators import open_run
 
@@ -118,12 +118,12 @@ def _opening(
     return open_on_cluster(parse_cluster(cluster), deep, net, workers, **net_options)
 
 
-def _by_share(store: Store, asked: Worst, net: str, oracle: str) -> Question:
-    """The question with the threshold that the share has in what the store holds already of these two."""
+def _by_share(store: Store, question: Worst, net: str, oracle: str) -> Question:
+    """The question with the threshold that the share has among the store's values of this net and oracle."""
     try:
-        return resolved(store, asked_with(asked, net=net, oracle=oracle))
+        return resolved(store, asked_with(question, net=net, oracle=oracle))
     except ValueRepairError as error:
-        raise UsageError(f"--threshold {asked}: goes by what is in the store: {error}") from None
+        raise UsageError(f"--threshold {question}: goes by what is in the store: {error}") from None
 
 
 def confirm(
@@ -139,17 +139,16 @@ def confirm(
     show: int = 5,
     quiet: bool = True,
 ) -> Confirmed:
-    """Looks at a store's candidates again by a deeper search, and says who was right: `vr confirm`.
+    """Searches a store's candidates again, deeper, and decides who was right: `vr confirm`.
 
-    How deep the second look is: `nodes`, or `times` those of the first one (10 where neither is given), or by another
-    search, `deep`. `question.net` may be the net's file, for searches with it. At most `limit` candidates are looked at
-    this time; `retry_failed` searches again what an engine failed on. `show` of the worst cases of each verdict are in
-    the report. `quiet`: no progress on standard error.
+    The second look has `nodes`, or `times` the nodes of the first one (by default 10 times), or is another search,
+    `deep`. `question.net` may be the net's file, for searches with it. At most `limit` candidates are searched in this
+    call; `retry_failed` also searches those on which an engine failed. The report shows `show` of the worst cases of
+    each verdict. `quiet`: no progress on standard error.
 
-    The same call goes on with what an interrupted one has left. An interruption (Ctrl-C) raises Interrupted, with every
-    second look kept. Returns a `Confirmed`: `summary` of this call, `verdicts` (rates with intervals), the whole
-    `report`; its `lines()` are what `vr confirm` says. Raises ValueRepairError where there is no candidate, and
-    UsageError.
+    The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted, with every second look kept.
+    Returns a `Confirmed`: `summary` of this call, `verdicts` (rates with intervals), the whole `report`; its `lines()`
+    are the output of `vr confirm`. Raises ValueRepairError without candidates, and UsageError.
     """
     from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
     from valuerepair.runs.second_oracle import Depth
@@ -160,8 +159,10 @@ def confirm(
         opened_store(path, write=True) as opened,
         shown_progress("confirming", None, "searches", quiet=quiet) as progress,
     ):
-        asked = resolved(opened, question)
-        confirmed = confirm_candidates(opened, asked, depth, options, workers=workers, show=show, progress=progress)
+        resolved_question = resolved(opened, question)
+        confirmed = confirm_candidates(
+            opened, resolved_question, depth, options, workers=workers, show=show, progress=progress
+        )
     return finished(confirmed, confirmed.summary.state == "interrupted")
 
 
@@ -180,14 +181,14 @@ def expand(
     split: Split | Path | None = None,
     quiet: bool = True,
 ) -> ExpandSummary:
-    """Goes out from a store's candidates to what lies around them, and keeps what it finds: `vr expand`.
+    """Searches the positions around a store's candidates, and keeps the results: `vr expand`.
 
-    `question`: whose candidates, and what counts as one. `by` are the steps, `rounds` how many of them; `nodes` or
-    `positions` end it, in all. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` says
-    where the engine is, if the store does not know. With a `split` it goes out from candidates of its part ``train``
-    alone; of a split's file the store keeps a copy. The same call goes on with what an interrupted one has left. An
-    interruption (Ctrl-C) raises Interrupted, with everything found so far kept. Returns the `ExpandSummary`, whose
-    `lines()` are what `vr expand` says. Raises ValueRepairError and UsageError.
+    `question` chooses the candidates. `by` are the steps, `rounds` how many of them; `nodes` or `positions` in all end
+    it. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` names the engine, if the store
+    does not know it. With a `split` only candidates of its part ``train`` are expanded; the store keeps a copy of a
+    split's file. The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted, with everything
+    found so far kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises
+    ValueRepairError and UsageError.
     """
     from valuerepair.judge.split import keep_split
     from valuerepair.runs.expand import ExpandOptions
@@ -209,9 +210,9 @@ def expand(
         opened_store(path, write=True) as opened,
         shown_progress("expanding", None, "positions", quiet=quiet, own_eta=True) as progress,
     ):
-        asked = resolved(opened, question)
+        resolved_question = resolved(opened, question)
         if isinstance(split, str | os.PathLike):
             keep_split(opened, split)
-        with open_expansion(opened, asked, deep=deep, workers=workers) as work:
+        with open_expansion(opened, resolved_question, deep=deep, workers=workers) as work:
             summary = work(options, progress)
     return finished(summary, summary.state == "interrupted")

@@ -1,4 +1,4 @@
-"""Games and what they show: `selfplay`, `match`, `elo`, `plan_match`, `experiment_selfplay`, `experiment_match`."""
+"""Games and their results: `selfplay`, `match`, `elo`, `plan_match`, `experiment_selfplay`, `experiment_match`."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def selfplay(
     """Plays a game from each line of a book, into the PGN file `output`: `vr selfplay`.
 
     `book` is a PGN book that lc0 can read, or an EPD file. `options` say who plays and how, as in
-    ``SelfplayOptions(net="my-net.pb.gz", nodes=800, training="chunks")``. With a `store`, made if it is not there,
-    games are kept in it, too. `quiet`: no progress on standard error.
+    ``SelfplayOptions(net="my-net.pb.gz", nodes=800, training="chunks")``. A `store`, made if missing, keeps the games,
+    too. `quiet`: no progress on standard error.
 
-    The same call goes on with what an interrupted one has left. An interruption (Ctrl-C) raises
-    Interrupted, with all games that have ended kept. Returns the `SelfplayEnd`, all `games` of the run;
-    `as_json()` has their figures, and `lines()` are what `vr selfplay` says. Raises ValueRepairError and UsageError.
+    The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted, with all finished games kept.
+    Returns the `SelfplayEnd`, all `games` of the run; `as_json()` has their figures, and `lines()` are the output of
+    `vr selfplay`. Raises ValueRepairError and UsageError.
     """
     from valuerepair.training.selfplay import SelfplayOptions, play_book
 
@@ -66,10 +66,10 @@ def match(
     its own or that of `options`, which are those of the command, as in ``MatchOptions(games=200, nodes="100",
     openings="book.pgn", sprt="elo0=0,elo1=5")``. `quiet`: no progress on standard error.
 
-    The same call goes on with what an interrupted one has left, and with more games further. An interruption (Ctrl-C)
-    raises Interrupted, with all games that have ended kept. Returns the `MatchEnd`, whose `standing` has
-    the results, Elo with intervals (`levels`) and the verdict of the test; `as_json()` and `lines()` are what
-    `vr match` says. Raises ValueRepairError and UsageError.
+    The same call resumes an interrupted one, and continues the match if it has more games. An interruption (Ctrl-C)
+    raises Interrupted, with all finished games kept. Returns the `MatchEnd`, whose `standing` has the results, Elo with
+    intervals (`levels`) and the verdict of the test; `as_json()` and `lines()` are the output of `vr match`. Raises
+    ValueRepairError and UsageError.
     """
     from valuerepair.play.match import MatchOptions, play_sides
 
@@ -81,16 +81,16 @@ def match(
 def elo(
     games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None, quiet: bool = True
 ) -> Crosstable:
-    """What the games of PGN files show, whoever played them: `vr elo`.
+    """The results of the games in PGN files, whoever played them: `vr elo`.
 
-    `games` are files (packed or not) and folders. `player` is whose games count, and whose side is taken; without it a
+    `games` are files (compressed or not) and folders. `player` selects the games and the point of view; without it a
     match of two is seen from its first side, and of several players there are only the `matches`. `sprt` is a test,
     ``elo0=0,elo1=5``. `quiet`: no progress on standard error.
 
     Returns a `Crosstable`: `whole` is the match of two, or `player` against all others, with `results`, `levels` (Elo
     with its interval and a verdict at each level), `normalized`, `tally` (by colour, by pairs), `by_ending`, `faults`,
-    `verdict` (of the test); `matches` are those of each two players. `lines()` and `as_json()` are what `vr elo` says.
-    Raises UsageError for a missing file or player, ValueRepairError for files without a match.
+    `verdict` (of the test); `matches` are those of each two players. `lines()` and `as_json()` are the output of
+    `vr elo`. Raises UsageError for a missing file or player, ValueRepairError for files without a match.
     """
     from valuerepair.play.crosstable import crosstable
     from valuerepair.play.sprt import parse_sprt
@@ -111,13 +111,13 @@ def plan_match(
 ) -> MatchLength:
     """How many games (and hours) it takes to show a difference of `elo`: `vr elo --resolve`.
 
-    Games come out with this share of `draws`, or as they did in ``like=vr.elo("first-games.pgn")``; `sprt` is a test
-    whose length is to be said, also without `elo`, `seconds` what a game takes, `jobs` how many are played at once.
+    The games have this share of `draws`, or the results of ``like=vr.elo("first-games.pgn")``; `sprt` is a test whose
+    length is estimated, also without `elo`, `seconds` the time of a game, `jobs` the number of games at once.
 
     Returns a `MatchLength`: `games` by level, for each of the chances of `valuerepair.play.match_length.POWERS` to show
     the difference; `tests` (games on average, chance of H1) at the test's elo0, in the middle, at its elo1, and at
     `elo`; `hours(games)`.
-    Raises UsageError for what makes no sense, ValueRepairError where `like` has too few games.
+    Raises UsageError for invalid arguments, ValueRepairError if `like` has too few games.
     """
     from valuerepair.play.match_length import match_length
     from valuerepair.play.sprt import parse_sprt
@@ -137,10 +137,10 @@ def experiment_selfplay(
 ) -> ExperimentTable:
     """Sweeps settings of the search in self-play: `vr experiment selfplay`.
 
-    A setting is a side of `match`, parameters of the built-in search: ``n_scl=5,nodes=100``; none are some values of
-    ``n_scl`` and ``temperature``. `match`, one of them, then plays `match_games` against the temperature of the same
-    (wins + losses) / draws. Games, table and plot lie in `folder`, and the same call goes on there. An interruption
-    (Ctrl-C) raises Interrupted, with all games that have ended kept.
+    A setting is a side of `match`, parameters of the built-in search: ``n_scl=5,nodes=100``; the default are some
+    values of ``n_scl`` and ``temperature``. `match`, one of them, then plays `match_games` against the temperature of
+    the same (wins + losses) / draws. Games, table and plot are in `folder`, where the same call resumes. An
+    interruption (Ctrl-C) raises Interrupted, with all finished games kept.
 
     Returns the `ExperimentTable`, whose `rows` are those of `play.experiment.selfplay_row`, with intervals at 0.95 over
     openings. Raises UsageError and ValueRepairError.
@@ -179,8 +179,8 @@ def experiment_match(
     """Matches each of several sides with the same other one: `vr experiment match`.
 
     Sides are those of `match`. With `odds` each opening, which must give odds, is played once, with the side on the
-    weaker colour. Games, table and plot lie in `folder`, and the same call goes on there. An interruption (Ctrl-C)
-    raises Interrupted, with all games that have ended kept.
+    weaker colour. Games, table and plot are in `folder`, where the same call resumes. An interruption (Ctrl-C) raises
+    Interrupted, with all finished games kept.
 
     Returns the `ExperimentTable`, whose `rows` are those of `play.experiment.match_row`. Raises UsageError and
     ValueRepairError.
@@ -195,7 +195,7 @@ def experiment_match(
 
 
 def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool) -> Experiment:
-    """What all settings have in common. Raises UsageError where something else lies in the place of its files."""
+    """The experiment of all settings. Raises UsageError if another file is in the place of one of its files."""
     from valuerepair.play.experiment import Experiment, ExperimentOptions, choose_openings
     from valuerepair.report.experiment import PLOT, TABLE
 

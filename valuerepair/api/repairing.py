@@ -1,4 +1,4 @@
-"""All of it, from games to a repaired net: `repair`, and what it would do: `plan_repair`."""
+"""The whole repair, from games to a repaired net: `repair`, and its plan: `plan_repair`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def repair(
 ) -> RepairOutcome:
     """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
 
-    What is not given is what the folder's repair.toml says, else the usual: `net` maia-1900, `budget` ``1h``, `deep`
-    the judge of this machine, `test_deep` the same judge at more nodes, `threshold` 0.55. `control`: also train a net
-    without candidates. `store` is one that was mined already, whose copy it takes instead of
-    `archives`. `normal` are training chunks of ordinary games; `cluster` is where Dask
-    mines. The same call, or one with the folder alone, goes on with what an interrupted one has left.
+    Missing arguments come from the folder's repair.toml, else they have their defaults: `net` maia-1900, `budget`
+    ``1h``, `deep` the judge of this machine, `test_deep` the same judge at more nodes, `threshold` 0.55. `control`:
+    also train a net without candidates. `store` is a store that was mined already; a copy of it replaces `archives`.
+    `normal` are training chunks of ordinary games; `cluster` is where Dask mines. The same call, or one with the folder
+    alone, resumes an interrupted one.
 
     Returns the `RepairOutcome`: whether the net is shown to be a `better_judge` and a `better_player`, the net
-    `repaired`, what was `judged` with intervals, the `matches`, the `page`; its `lines()` are what `vr repair` says.
-    Raises UsageError for what makes no sense, ValueRepairError where a stage fails, whose message stands on standard
-    error.
+    `repaired`, the comparisons (`judged`) with intervals, the `matches`, the `page`; its `lines()` are the output of
+    `vr repair`. Raises UsageError for invalid arguments, ValueRepairError if a stage fails, whose message is on
+    standard error.
     """
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import run
@@ -79,11 +79,11 @@ def plan_repair(
     cluster: str | None = None,
     quiet: bool = True,
 ) -> Repair:
-    """What `repair` would do with the same arguments, and how long it takes: `vr repair --plan`.
+    """The plan of `repair` for the same arguments, with its times: `vr repair --plan`.
 
-    Measures the speed of this machine where the folder does not say it, and runs nothing. A plan may take longer than
-    the budget: where that is too small, it is the shortest one. Returns the `Repair`, whose `lines()` and `as_json()`
-    are what `vr repair --plan` says. Raises UsageError and ValueRepairError for what will not run.
+    Measures the speed of this machine unless the folder has it, and runs nothing. A plan may take longer than the
+    budget: if that is too small, it is the shortest one. Returns the `Repair`, whose `lines()` and `as_json()` are the
+    output of `vr repair --plan`. Raises UsageError and ValueRepairError if something would not run.
     """
     given: dict[str, object] = {"net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
     given |= {"threshold": threshold, "seed": seed}

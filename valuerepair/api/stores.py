@@ -34,12 +34,12 @@ class Candidate:
     """A position that net and deep search judge differently. All values are from its side to move, Q in [-1, 1].
 
     `deep_q` comes from `cp` (centipawns) or `mate` (moves, negative: mated) or the search's own Q; `disagreement` is
-    net Q - deep Q, in [-2, 2], above 0 where the net is too optimistic, and of the calibrated net Q where the question
-    asks for that; `moves` (UCI) lead from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`,
-    `deep_best` and `played` are the moves that the net's policy, the search and the game chose, None where unknown;
-    `pv` is the search's line. `weight` is how many positions the row stands for (screening; 1 without). `labels` are
-    the words of `vr books --label`, `verdict` is one of ``search right``, ``net right``, ``unresolved``, or None where
-    no second look was taken.
+    net Q - deep Q, in [-2, 2], above 0 if the net is too optimistic, with the calibrated net Q if the question says so;
+    `moves` (UCI) lead from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`, `deep_best` and
+    `played` are the moves that the net's policy, the search and the game chose, None if unknown; `pv` is the search's
+    line. `weight` is the number of positions that the row represents (1 without screening). `labels` are the words of
+    `vr books --label`, `verdict` is one of ``search right``, ``net right``, ``unresolved``, or None without a second
+    look.
     """
 
     position_id: int
@@ -69,12 +69,12 @@ class Candidate:
 
     @property
     def white_to_move(self) -> bool:
-        """Whose view all values are from."""
+        """Whether White is the side to move, from which all values are."""
         return self.fen.split(" ", 2)[1] == "w"
 
     @property
     def position(self) -> Position:
-        """The position with its history, as `valuerepair.evaluate` and `valuerepair.search` take it."""
+        """The position with its history, an argument of `valuerepair.evaluate` and `valuerepair.search`."""
         origin = Origin(source=self.source, game=self.game, played=self.played, result=self.result)
         return Position(
             self.fen, self.start_fen, self.moves, ply=self.ply, history_known=self.history_known, origin=origin
@@ -104,19 +104,19 @@ class MinedStore(Store):
     ) -> pd.DataFrame:
         """All positions scored by net and oracle, one row each, by position_id: a tidy frame (see `queries.frame`).
 
-        Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is how
-        many positions the row stands for: rates and means need it where screening cut. `text=False` leaves FENs, moves
-        and names out, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
-        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes stand in a column `rung`
-        (NaN: searched in full), and `weight` is 0, so that rates stay as they are.
+        Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is the
+        number of positions that the row represents: rates and means need it after screening. `text=False` omits FENs,
+        moves and names, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
+        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes are in a column `rung`
+        (NaN: searched in full), and `weight` is 0, so that rates do not change.
 
         - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
         - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
         - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
           [-1, 1], NaN without any), and ``z_games``, their number.
 
-        attrs: net, oracle, alpha {value, origin}, q_from, calibration. Raises ValueRepairError where nothing is scored
-        or a word fits nothing, UsageError for `only` with anything to join.
+        attrs: net, oracle, alpha {value, origin}, q_from, calibration. Raises ValueRepairError if no position is scored
+        or a name matches none, UsageError for `only` with columns to join.
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
@@ -135,13 +135,13 @@ class MinedStore(Store):
         return (_candidate(row) for row in frame.to_dict("records"))
 
     def stats(self, question: Question | None = None) -> dict[str, Any]:
-        """What is in the store, JSON-able: `vr stats --json` without labels, verdicts and games."""
+        """The contents of the store, JSON-able: `vr stats --json` without labels, verdicts and games."""
         from valuerepair.report.stats import store_figures
 
         return store_figures(self, question)
 
     def family(self, position_id: int, question: Question | None = None) -> pd.DataFrame:
-        """The tree of the root that a position was reached from by `vr expand`, or that it is itself: a row a position.
+        """The tree by which `vr expand` reached a position, or which begins at it: a row for each position.
 
         In the order of the tree, the root first: position_id, parent_id, step, distance, round, move (SAN), fen, net_q,
         deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. The frame is
@@ -157,7 +157,7 @@ class MinedStore(Store):
         return table
 
     def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, results: bool) -> pd.DataFrame:
-        """The frame with what was asked for as further columns; the attrs stay."""
+        """The frame with the requested columns joined; the attrs stay."""
         import pandas as pd
 
         joined = frame
@@ -192,61 +192,61 @@ def stats(
     ladder: bool = False,
     quiet: bool = True,
 ) -> StoreStats:
-    """What is in a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
+    """The contents of a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
 
-    `labels` asks the net for the policy that labels need, and stores it. `worst` lists that many candidates, largest
+    `labels` computes the net's policy, which labels need, and stores it. `worst` candidates are listed, the largest
     disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name (``slope``, ``l1``,
-    ``l2``, ``results``), and `save_calibration` the curve of net Q, for all that asks the store later. `ladder` adds
+    ``l2``, ``results``), and `save_calibration` the curve of net Q, for all later questions to the store. `ladder` adds
     the screening ladder.
 
-    Returns the `StoreStats`: `figures`, and `lines()`, which are what `vr stats` says. Raises UsageError, and
-    ValueRepairError where nothing is scored that was asked for.
+    Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError, and
+    ValueRepairError if the question has no scored positions.
     """
     from valuerepair.report import stats as text_of
     from valuerepair.report.alpha_table import alpha_table
 
     write = labels or save_alpha is not None or save_calibration
     with opened_store(store, write=write) as opened, opened.snapshot():
-        asked = resolved(opened, question)
-        fit = alpha_table(opened, asked) if fit_alpha or save_alpha else None
+        resolved_question = resolved(opened, question)
+        fit = alpha_table(opened, resolved_question) if fit_alpha or save_alpha else None
         if fit is not None and save_alpha is not None:
-            opened.set_alpha(*opened.pick(asked.net, asked.oracle), fit.saveable(save_alpha))
+            opened.set_alpha(*opened.pick(resolved_question.net, resolved_question.oracle), fit.saveable(save_alpha))
         if save_calibration:
-            opened.save_calibration(asked)
-        figures = text_of.store_figures(opened, asked)
+            opened.save_calibration(resolved_question)
+        figures = text_of.store_figures(opened, resolved_question)
         shown = text_of.stats_lines(figures)
         if figures["scored"] is not None:
-            shown += _of_candidates(opened, asked, figures, labels=labels, worst=worst, quiet=quiet)
+            shown += _of_candidates(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
         if fit is not None:
             figures["alpha_fit"] = {**fit.as_json(), "saved": save_alpha}
             shown += ["", *fit.lines(), *fit.kept(save_alpha)]
-        if asked.calibration == "fitted" or save_calibration:
-            used = opened.calibration(asked)
+        if resolved_question.calibration == "fitted" or save_calibration:
+            used = opened.calibration(resolved_question)
             shown += ["", f"calibration {used.origin}", *used.calibration.lines()]
         if ladder:
             from valuerepair.report.ladder import screen_table
 
-            table = screen_table(opened, asked)
+            table = screen_table(opened, resolved_question)
             figures["ladder"] = table.as_json()
             shown += ["", *table.lines()]
     return text_of.StoreStats(figures, shown)
 
 
 def _of_candidates(
-    store: Store, asked: Question, figures: dict[str, Any], *, labels: bool, worst: int, quiet: bool
+    store: Store, question: Question, figures: dict[str, Any], *, labels: bool, worst: int, quiet: bool
 ) -> list[str]:
-    """Adds what is known of the candidates to the figures, and returns it as text."""
+    """Adds the sections about candidates to the figures, and returns them as text."""
     from valuerepair.judge.labelled import complete
     from valuerepair.report import stats as text_of
 
-    candidates = store.candidates(asked)
+    candidates = store.candidates(question)
     if labels:
         if not len(candidates):
             raise ValueRepairError(
-                f"{store.path}: no candidates at {asked.threshold:g} to label; mine more, or lower --threshold"
+                f"{store.path}: no candidates at {question.threshold:g} to label; mine more, or lower --threshold"
             )
-        figures["asked_of_the_net"] = complete(store, candidates, asked.net, quiet=quiet)
-    sections = text_of.sections(store, candidates, asked.threshold)
+        figures["asked_of_the_net"] = complete(store, candidates, question.net, quiet=quiet)
+    sections = text_of.sections(store, candidates, question.threshold)
     figures |= sections
     shown = text_of.section_lines(sections)
     if worst:
@@ -263,14 +263,14 @@ def show(
     family: bool = False,
     svg: Path | None = None,
 ) -> ShownPosition:
-    """All that a store has of one position: `vr show`.
+    """All facts of a store about one position: `vr show`.
 
     `position` is a FEN, an EPD line, the position_id of one in the store, a `Position` or a `Candidate`. `family` adds
     the tree of positions that `vr expand` reached from its root; `svg` is a file for the board with arrows.
 
     Returns the `ShownPosition`: `facts`, values from the side to move; `lines()` is the board and the facts as text,
-    `as_json()` is what `vr show --json` says. Raises UsageError for an illegal position, ValueRepairError for one that
-    the store does not have.
+    `as_json()` is the output of `vr show --json`. Raises UsageError for an illegal position, ValueRepairError for one
+    that the store does not have.
     """
     from valuerepair.report.family import family_of
     from valuerepair.report.show import ShownPosition, describe
@@ -278,9 +278,9 @@ def show(
     if svg is not None and not os.fspath(svg).lower().endswith(".svg"):
         raise UsageError(f"--svg {os.fspath(svg)}: its name ends in .svg")
     with opened_store(store) as opened:
-        asked = resolved(opened, question)
-        facts = describe(opened, _words_of(position), asked)
-        shown = ShownPosition(facts, family_of(opened, facts["position_id"], asked) if family else None)
+        resolved_question = resolved(opened, question)
+        facts = describe(opened, _words_of(position), resolved_question)
+        shown = ShownPosition(facts, family_of(opened, facts["position_id"], resolved_question) if family else None)
     if svg is not None:
         shown.write_svg(svg)
     return shown
@@ -294,14 +294,14 @@ def similar(
     limit: int = 10,
     candidates_only: bool = False,
 ) -> Similar:
-    """The positions of a store most like one, in material, pawn structure and king placement: `vr similar`.
+    """The positions of a store that are most like one, in material, pawn structure and king placement: `vr similar`.
 
     `position` is a FEN, an EPD line, the position_id of one in the store, a `Position` or a `Candidate`; colours do not
-    matter. `question` says whose values are shown, and with `candidates_only` which positions are looked at.
+    matter. `question` chooses the values to show, and with `candidates_only` the positions to compare.
 
     Returns the `Similar`, whose `neighbours` are the nearest `limit` positions with their distances; `lines()` and
-    `as_json()` are what `vr similar` says. Raises UsageError for an illegal position, ValueRepairError for a
-    position_id that the store does not have and where there is nothing to compare with.
+    `as_json()` are the output of `vr similar`. Raises UsageError for an illegal position, ValueRepairError for an
+    unknown position_id and if there is nothing to compare with.
     """
     from valuerepair.judge.neighbours import SimilarOptions, find_similar
 
@@ -314,8 +314,8 @@ def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterat
     """Checks the file of a store and every row: `vr store check`. Yields each check when it is done.
 
     A `StoreCheck` has its `name`, the number of rows `checked` and `wrong`, and an `example`; `lines()` and `as_json()`
-    are what the command says. Keys, histories and moves are replayed. A file that is damaged is not checked further.
-    `quiet`: no progress on standard error. Raises ValueRepairError for what is no store.
+    are the command's output. Keys, histories and moves are replayed. A damaged file is not checked further. `quiet`: no
+    progress on standard error. Raises ValueRepairError for a file that is not a store.
     """
     from valuerepair.store import check
 
@@ -337,10 +337,10 @@ def merge_stores(
     """Merges stores, for example those of shards, into a new one or `into` one that exists: `vr store merge`.
 
     Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. Where stores contradict each other a rule decides; `strict` fails instead. The result
-    appears whole or not at all; `output` is ``merged.db`` where neither is given. `quiet`: no progress on standard
-    error. Returns what was `Merged`: `rows`, those `added`, and `contradictions`. Raises UsageError for both targets,
-    ValueRepairError for what cannot be merged.
+    the order does not matter. If stores contradict each other a rule decides; `strict` fails instead. The result
+    appears whole or not at all; without a target `output` is ``merged.db``. `quiet`: no progress on standard error.
+    Returns `Merged`: the `rows`, those `added`, and the `contradictions`. Raises UsageError for both targets,
+    ValueRepairError for files that cannot be merged.
     """
     from valuerepair.store.merge import merge
 
@@ -361,16 +361,16 @@ def open_store(path: Path = "valuerepair.db") -> MinedStore:
 
 
 def _words_of(position: object) -> str:
-    """A position as `judge.neighbours.read_query` reads it: the FEN, the position_id, or the text itself."""
+    """A position as a text for `judge.neighbours.read_query`: the FEN, the position_id, or the text itself."""
     return str(getattr(position, "fen", position))
 
 
 def _candidate(row: Mapping[Any, Any]) -> Candidate:
-    taken = ("position_id", "fen", "start_fen", "history_known", "ply", "phase", "net_q", "deep_q", "disagreement",
+    columns = ("position_id", "fen", "start_fen", "history_known", "ply", "phase", "net_q", "deep_q", "disagreement",
              "weight", "labels",
              "source", "game", "net_best", "deep_best", "played", "white", "black", "result", "verdict")  # fmt: skip
     return Candidate(
-        **{name: row[name] for name in taken},
+        **{name: row[name] for name in columns},
         moves=tuple(row["moves"].split()),
         pv=tuple(row["pv"].split()),
         cp=None if math.isnan(row["cp"]) else int(row["cp"]),

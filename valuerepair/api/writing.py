@@ -46,12 +46,11 @@ def write_books(
 ) -> WrittenBooks:
     """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
 
-    `question` says what a candidate is, `options` which of them are written and how, as in ``BookOptions(parents=2)``.
-    With a `split` the book has its part ``train``, and holdout.pgn and holdout.epd the candidates held out. Labels
-    that need the net's policy are completed in the store. Each file appears whole or not at all, the manifest last.
-    `quiet`: no progress on standard error. Returns the `WrittenBooks`: `manifest` says what was written, `lines()` are
-    what `vr books` says. Raises UsageError, and ValueRepairError where nothing is left to write or the folder cannot be
-    written to.
+    `question` defines a candidate, `options` choose candidates and form, as in ``BookOptions(parents=2)``. With a
+    `split` the book has its part ``train``, and holdout.pgn and holdout.epd the held-out candidates. Labels that need
+    the net's policy are completed in the store. Each file appears whole or not at all, the manifest last. `quiet`: no
+    progress on standard error. Returns the `WrittenBooks`: `manifest` describes the files, `lines()` are the output of
+    `vr books`. Raises UsageError, and ValueRepairError if nothing is left to write or the folder is not writable.
     """
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import WrittenBooks, check_books, what_next, write_books
@@ -62,17 +61,17 @@ def write_books(
     check_books(folder)
     held_out, split_file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
     with opened_store(store) as opened:
-        asked = resolved(opened, question)
-        two_scales = opened.two_scales(*opened.pick(asked.net, asked.oracle), asked)
-        lacking = OF_POLICY.intersection(options.labels) and lacks_policy(opened, opened.candidates(asked))
+        resolved_question = resolved(opened, question)
+        two_scales = opened.two_scales(*opened.pick(resolved_question.net, resolved_question.oracle), resolved_question)
+        lacking = OF_POLICY.intersection(options.labels) and lacks_policy(opened, opened.candidates(resolved_question))
     if lacking:
         with opened_store(store, write=True) as opened:
-            complete(opened, opened.candidates(asked), asked.net, quiet=quiet)
+            complete(opened, opened.candidates(resolved_question), resolved_question.net, quiet=quiet)
     with (
         opened_store(store) as opened,
         shown_progress("Writing", None, "positions", quiet=quiet) as progress,
     ):
-        manifest = write_books(opened, folder, asked, options, held_out, progress.advance)
+        manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
         return WrittenBooks(folder, manifest, two_scales, what_next(opened, manifest, folder, split_file))
 
 
@@ -86,22 +85,24 @@ def make_split(
     archives: Iterable[str] = (),
     seed: int = 0,
 ) -> WrittenSplit:
-    """Chooses what training never sees of a store, and writes it to the file `output`: `vr split`.
+    """Chooses the part of a store that training never sees, and writes it to the file `output`: `vr split`.
 
     `games` is the share of games to hold out and `families` that of positions by families of openings and material,
-    drawn by `seed`; `archives` are held out whole, by their names (`choose_split`). The store keeps where the file is.
-    `question`: the candidates to count. Returns the `WrittenSplit`: the `split`, and of each of its `parts` how many
-    positions, games and candidates the store has; its `lines()` are what `vr split` says. Raises UsageError and
-    ValueRepairError.
+    drawn by `seed`; `archives` are held out whole, by their names (`choose_split`). The store keeps the path of the
+    file. `question`: the candidates to count. Returns the `WrittenSplit`: the `split`, and for each of its `parts` the
+    number of positions, games and candidates in the store; its `lines()` are the output of `vr split`. Raises
+    UsageError and ValueRepairError.
     """
     from valuerepair.judge.split import WrittenSplit, choose_split, count_parts, keep_split, write_split
 
     path, file = os.fspath(store), os.fspath(output)
     with opened_store(path) as opened:
-        asked = resolved(opened, question)
+        resolved_question = resolved(opened, question)
         split = choose_split(opened, games=games, families=families, archives=archives, seed=seed)
-        counts = count_parts(opened, split, asked)
-        written = WrittenSplit(file, split, counts, asked.threshold, _after_split(opened, asked, counts, file))
+        counts = count_parts(opened, split, resolved_question)
+        written = WrittenSplit(
+            file, split, counts, resolved_question.threshold, _after_split(opened, resolved_question, counts, file)
+        )
     write_split(file, split)
     try:
         if outputs.is_stream(file):
@@ -113,9 +114,9 @@ def make_split(
     return written
 
 
-def _after_split(store: Store, asked: Question, counts: Mapping[str, PartCount], output: str) -> str | None:
-    """What to do with the candidates of the part ``train``: look around them, or, where that takes another engine or
-    a net that is not at hand, write a book of them."""
+def _after_split(store: Store, question: Question, counts: Mapping[str, PartCount], output: str) -> str | None:
+    """The next command for the candidates of the part ``train``: `vr expand`, or `vr books` if their net or engine is
+    not available."""
     from valuerepair.judge.split import PARTS, TRAIN
     from valuerepair.runs.same_oracle import can_search_again
     from valuerepair.runs.summary import next_command
@@ -123,10 +124,10 @@ def _after_split(store: Store, asked: Question, counts: Mapping[str, PartCount],
 
     if not counts[PARTS[TRAIN]].candidates:
         return None
-    pair = store.pick(asked.net, asked.oracle)
+    pair = store.pick(question.net, question.oracle)
     name = "vr expand" if can_search_again(store, *pair) else "vr books"
-    alpha, calibrated = store.alpha(*pair, asked.alpha), asked.calibration == "fitted"
-    words = (store.path, store.pair_options(*pair), asked.threshold, alpha, asked.q_from)
+    alpha, calibrated = store.alpha(*pair, question.alpha), question.calibration == "fitted"
+    words = (store.path, store.pair_options(*pair), question.threshold, alpha, question.q_from)
     return next_command(name, *words, calibrated=calibrated, split=from_here(output))
 
 
@@ -141,23 +142,24 @@ def export(
     split: Split | Path | None = None,
     part: str = "train",
 ) -> int:
-    """Writes a store's positions as a table, a row each with all that is known of it: `vr export`.
+    """Writes a store's positions as a table, a row with all facts for each: `vr export`.
 
     `format` is ``parquet``, ``jsonl`` or ``csv``, None: by the name of the file `path`, which appears whole or not at
     all; without a path (or with ``-``) it goes to standard output. The table has all positions scored by the
-    `question`'s net and oracle, or its candidates alone, the largest disagreement first; with `labels` their columns,
-    and with a `split` only one `part` of it. Returns the number of rows. Raises UsageError and ValueRepairError.
+    `question`'s net and oracle, or its candidates alone, the largest disagreement first; with `labels` also the labels'
+    columns, and with a `split` only one `part` of it. Returns the number of rows. Raises UsageError and
+    ValueRepairError.
     """
     from valuerepair.judge.labelled import with_labels
     from valuerepair.store import export as tables
 
     file, held_out = _file(path), split_of(split)
     kind = tables.format_of(file, format)
-    # What is wrong with the place of the file is said before a large store is read.
+    # A wrong path of the file is reported before a large store is read.
     _check_place(file, kind, outputs.TABLES[kind])
     with opened_store(store) as opened:
-        asked = resolved(opened, question)
-        rows = opened.candidates(asked) if candidates_only else opened.frame(asked)
+        resolved_question = resolved(opened, question)
+        rows = opened.candidates(resolved_question) if candidates_only else opened.frame(resolved_question)
         frame = _of_part(opened, rows, held_out, part)
         if labels:
             frame = with_labels(opened, frame)
@@ -182,9 +184,9 @@ def export_positions(
     """Writes a store's positions with score, move and result for trainers of other engines' nets: `vr export`.
 
     `format` is ``plain`` or ``bin`` (Stockfish's), or ``text`` (bullet's), None: by the name of `path`; `pawn` is the
-    score of a pawn. The rest is as in `export`; `write_positions` writes a frame. Without a split, a remark says how
-    many of the positions the store's own split holds out. Returns the `WrittenPositions`: what was written, and left
-    out. Raises UsageError and ValueRepairError.
+    score of a pawn. The rest is as in `export`; `write_positions` writes a frame. Without a split, a remark counts the
+    positions that the store's own split holds out. Returns the `WrittenPositions`: the numbers of written and skipped
+    positions. Raises UsageError and ValueRepairError.
     """
     from valuerepair.judge.split import warning_of_held_out
     from valuerepair.training import nnue
@@ -193,8 +195,8 @@ def export_positions(
     kind = nnue.format_of(file, format)
     _check_place(file, kind, outputs.TRAINERS[kind])
     with opened_store(store) as opened:
-        asked = resolved(opened, question)
-        rows = opened.candidates(asked) if candidates_only else opened.frame(asked)
+        resolved_question = resolved(opened, question)
+        rows = opened.candidates(resolved_question) if candidates_only else opened.frame(resolved_question)
         frame = _of_part(opened, rows, held_out, part)
         if held_out is None and (warning := warning_of_held_out(opened, frame["position_id"].to_numpy(np.int64))):
             log.info(warning)
@@ -217,19 +219,19 @@ def write_suite(
 ) -> WrittenSuite:
     """Writes a store's candidates as a suite of EPD to share: `vr export --format epd`.
 
-    With a `split` it has the candidates of its part ``train``, or of another `part` (``held-out``: all that is held
-    out). The file appears whole or not at all; without a path (or with ``-``) it goes to standard output. Returns the
-    `WrittenSuite`, which counts what was written and left out. Raises ValueRepairError and UsageError.
+    With a `split` it has the candidates of its part ``train``, or of another `part` (``held-out``: all held-out ones).
+    The file appears whole or not at all; without a path (or with ``-``) it goes to standard output. Returns the
+    `WrittenSuite`, which counts the written and the skipped positions. Raises ValueRepairError and UsageError.
     """
     from valuerepair.books.suite import write_suite_stream
 
     file, held_out = _file(path), split_of(split)
     _check_place(file, "epd", outputs.SUITE)
     with opened_store(store) as opened:
-        asked = resolved(opened, question)
-        rows = _of_part(opened, opened.candidates(asked), held_out, part)
+        resolved_question = resolved(opened, question)
+        rows = _of_part(opened, opened.candidates(resolved_question), held_out, part)
         with _stream(file, outputs.SUITE) as stream:
-            written = write_suite_stream(opened, rows, asked.threshold, stream)
+            written = write_suite_stream(opened, rows, resolved_question.threshold, stream)
     if file is not None:
         log.info(f"{file}: {written.positions:,} blind spots of {written.net}")
     for line in written.lines():
@@ -253,7 +255,7 @@ def _stream(file: str | None, kind: FileKind) -> Iterator[IO[bytes]]:
 
 
 def _check_place(file: str | None, format: str, kind: FileKind) -> None:
-    """Raises UsageError where a file of this format cannot be written."""
+    """Raises UsageError if a file of this format cannot be written there."""
     if file is not None:
         outputs.check_output(file, kind)
     elif format in ("parquet", "bin"):
@@ -261,7 +263,7 @@ def _check_place(file: str | None, format: str, kind: FileKind) -> None:
 
 
 def _of_part(store: Store, rows: pd.DataFrame, split: Split | None, part: str) -> pd.DataFrame:
-    """The rows of a part of the split; all of them without one."""
+    """The rows of a part of the split; all rows without a split."""
     if split is None:
         return rows
     chosen: pd.DataFrame = rows[split.among(store, rows["position_id"].to_numpy(np.int64), part)]
@@ -273,8 +275,8 @@ def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) ->
 
     `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``calibration``, ...), `source` a store, open
     or by its path, or the file that the kind reads. `options` are those of the kind, as `threshold`, `net`, `oracle`,
-    `alpha`, `weighted`. The figure is matplotlib's, made without pyplot: as the last line of a notebook's cell it is
-    shown. Raises UsageError for another kind, option or ending, ValueRepairError where there is nothing to draw.
+    `alpha`, `weighted`. The figure is matplotlib's, made without pyplot: a notebook shows it as the last line of a
+    cell. Raises UsageError for an unknown kind, option or ending, ValueRepairError if there is nothing to draw.
     """
     from valuerepair.report import figures, style
 
@@ -289,8 +291,8 @@ def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) ->
 def write_plot(kind: str, source: Stored, path: Path, question: Asked = None) -> Drawing:
     """Draws one of the project's figures into a file (.png, .svg or .pdf): `vr plot`.
 
-    `kind` and `source` are those of `plot`; of the `question`, which may be by a share, a kind takes what it shows.
-    Returns the figure and a line that describes it. Raises as `plot`.
+    `kind` and `source` are those of `plot`; a kind uses the fields of the `question` that it shows, and a share of the
+    positions is allowed. Returns the figure and a line that describes it. Raises as `plot`.
     """
     from valuerepair.report import figures, style
 
@@ -298,8 +300,8 @@ def write_plot(kind: str, source: Stored, path: Path, question: Asked = None) ->
     chosen = figures.kind_of(kind)
     if chosen.reads == figures.STORE:
         with opened_store(source) as opened:
-            asked = asdict(resolved(opened, question))
-            options = {name: value for name, value in asked.items() if name in chosen.options}
+            fields = asdict(resolved(opened, question))
+            options = {name: value for name, value in fields.items() if name in chosen.options}
             drawn = figures.drawing(kind, opened, **options)
     else:
         drawn = figures.drawing(kind, source)
@@ -312,8 +314,8 @@ def write_report(
 ) -> WrittenPage:
     """Writes the report on a store, one HTML file that needs no network: `vr report`. It appears whole or not at all.
 
-    `quiet`: no progress on standard error. Returns how many positions and candidates it holds, and its size. Raises
-    ValueRepairError where nothing is scored.
+    `quiet`: no progress on standard error. Returns its numbers of positions and candidates, and its size. Raises
+    ValueRepairError if no position is scored.
     """
     from valuerepair.report import page
 

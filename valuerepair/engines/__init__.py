@@ -1,1 +1,1 @@
-"""Supervised UCI engines: found, started, asked, timed out, restarted, and never left behind."""
+"""Supervised UCI engines: finds, starts, queries and restarts them, with time limits, and leaves none behind."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from valuerepair.errors import UsageError
 
-# Debian and its children put games here, which is not on root's PATH nor on that of services.
+# Debian and its derivatives install games here, which is on the PATH of neither root nor services.
 GAME_FOLDERS = ("/usr/games", "/usr/local/games")
-# Names the Stockfish to take, or says that there is to be none.
+# The path of the Stockfish to use, or `NO_STOCKFISH` to use none.
 STOCKFISH_VARIABLE = "VALUEREPAIR_STOCKFISH"
 NO_STOCKFISH = "none"
 
@@ -19,9 +19,9 @@ NO_STOCKFISH = "none"
 def find_engine(name: str) -> str | None:
     """Absolute path of the engine `name`, or None.
 
-    A name with a slash is a path. Others are sought on PATH, beside the running Python (a virtual environment that
-    is not activated), and in the folders for games. Which one ``stockfish`` is, and whether there is one, the
-    environment may say (`STOCKFISH_VARIABLE`). Raises UsageError for an engine there that does not exist.
+    A name with a slash is a path. Other names are looked up on PATH, beside the running Python (a virtual environment
+    that is not activated), and in the folders for games. `STOCKFISH_VARIABLE` overrides which engine ``stockfish`` is,
+    and whether there is one. Raises UsageError if it names an engine that does not exist.
     """
     chosen = os.environ.get(STOCKFISH_VARIABLE, "") if name == "stockfish" else ""
     if not chosen:
@@ -38,5 +38,5 @@ def _sought(name: str) -> str | None:
         path = Path(name).expanduser()
         return str(path.absolute()) if path.is_file() and os.access(path, os.X_OK) else None
     folders = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent), *GAME_FOLDERS]
-    found = shutil.which(name, path=os.pathsep.join(folders))
-    return str(Path(found).absolute()) if found else None
+    path_found = shutil.which(name, path=os.pathsep.join(folders))
+    return str(Path(path_found).absolute()) if path_found else None

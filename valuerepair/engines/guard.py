@@ -1,13 +1,13 @@
-"""Run as a program, never imported: keeps engines from outliving us, whatever ends us.
+"""Run as a program, never imported: ends the engines when our process ends, however that happens.
 
 Two jobs, both with the standard library only (``python -I -S guard.py ...`` starts in some 15 ms):
 
 ``launch FD PARENT PROGRAM ARG...`` writes its own process id to FD (the reaper's pipe), asks Linux to kill it when
-the thread that started it dies, and becomes the engine. The engine is thus known to the reaper before it exists.
+the thread that started it dies, and becomes the engine. So the reaper knows the engine before it exists.
 
-``reap`` reads ``+pid`` and ``-pid`` lines from standard input. When every writer is gone, that is when our process
-has ended, even by kill -9, it kills the process groups still noted: this also reaches children of wrapper scripts,
-which the kernel's parent-death signal does not.
+``reap`` reads ``+pid`` and ``-pid`` lines from standard input. When every writer is gone, as after our process has
+ended, even by kill -9, it kills the remaining process groups: this also reaches children of wrapper scripts, which the
+kernel's parent-death signal does not.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import os
 import signal
 import sys
 
-CANNOT_RUN = 126  # the exit code shells give a program that is there but cannot be run
+CANNOT_RUN = 126  # the exit code of shells for a program that exists but cannot run
 _PR_SET_PDEATHSIG = 1
 
 
 def launch(pipe: int, parent: int, command: list[str]) -> None:
     """Becomes `command`. Exits with 126 and one line on standard error when that is impossible."""
-    with contextlib.suppress(OSError):  # without a reaper the parent-death signal alone must do
+    with contextlib.suppress(OSError):  # without a reaper there is still the parent-death signal
         os.write(pipe, b"+%d\n" % os.getpid())
     os.close(pipe)
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # Should memory run out, the kernel takes an engine, which is started again, and not us.
+    # If memory runs out, the kernel kills an engine, which we restart, and not us.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("800")
     if os.getppid() != parent:
@@ -45,7 +45,7 @@ def launch(pipe: int, parent: int, command: list[str]) -> None:
 
 
 def reap() -> None:
-    """Notes process groups until standard input ends, then kills those left."""
+    """Records process groups until standard input ends, then kills the remaining ones."""
     groups: set[int] = set()
     for line in sys.stdin.buffer:
         group = int(line[1:])

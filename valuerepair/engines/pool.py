@@ -26,15 +26,15 @@ _PROBE_SECONDS = 60.0
 
 
 T = TypeVar("T")
-# Searches of one position, one after the other in the same hash tables: yields ``go ...`` lines, is sent the report of
-# each, and returns the outcome.
+# Searches of one position, one after the other in the same hash tables: yields ``go ...`` lines, receives the report
+# of each search, and returns the outcome.
 Plan: TypeAlias = Generator[str, SearchReport, T]
 
 
-def single(go: str, take: Callable[[SearchReport], T]) -> Plan[T]:
-    """The plan of one search, whose outcome is what `take` makes of its report."""
+def single(go: str, to_outcome: Callable[[SearchReport], T]) -> Plan[T]:
+    """The plan of one search; `to_outcome` turns its report into the outcome."""
     report = yield go
-    return take(report)
+    return to_outcome(report)
 
 
 class BadAnswer(EngineFailure):
@@ -43,7 +43,7 @@ class BadAnswer(EngineFailure):
 
 @dataclass(slots=True)
 class PoolCounts:
-    """What a pool has done. `nodes` are as the engines counted them, of searches that ended well."""
+    """The work of a pool. `nodes` are those that the engines counted in searches that ended well."""
 
     searched: int = 0
     nodes: int = 0
@@ -54,35 +54,35 @@ class PoolCounts:
 
 
 class TimeLimit:
-    """How long a search may take before the engine counts as hung: `given` seconds, or by the speed seen.
+    """How long a search may take before the engine counts as hung: `given` seconds, or by the speed so far.
 
-    Until three searches have ended, `first` seconds; then ten times what `nodes` take at the slowest speed seen, or
+    Until three searches have ended, `first` seconds; then ten times what `nodes` take at the slowest speed so far, or
     without a node limit ten times the longest search, but never less than a minute: machines get busy. `fixed` is
     time that searches take by their own limit (movetime).
     """
 
     def __init__(self, *, given: float | None, first: float, nodes: int | None = None, fixed: float = 0.0) -> None:
         self._given, self._first, self._nodes, self._fixed = given, first, nodes, fixed
-        self._seen = 0
+        self._searches = 0
         self._slowest = 0.0
 
     def seconds(self, attempt: int) -> float:
-        """The limit of the 1-based attempt; each is given twice the time of the one before."""
+        """The limit of the 1-based attempt; each attempt has twice the time of the previous one."""
         if self._given is not None:
             limit = self._given
-        elif self._seen < 3:
+        elif self._searches < 3:
             limit = self._first
         else:
             limit = max(60.0, 10 * self._slowest) + self._fixed
         return limit * (1 << (attempt - 1))
 
     def learn(self, nodes: int, seconds: float) -> None:
-        """Notes a search that ended. One that stopped far below its node limit (at a mate) does not show the speed."""
+        """Records the end of a search; one that stopped far below its node limit (at a mate) does not show speed."""
         if self._nodes is not None:
             if 2 * nodes < self._nodes:
                 return
             seconds *= max(1.0, self._nodes / nodes)
-        self._seen += 1
+        self._searches += 1
         self._slowest = max(self._slowest, seconds)
 
 
@@ -97,14 +97,14 @@ class _Job(Generic[T]):
 class EnginePool:
     """`workers` engines, each with its own thread; the first starts at once, the others when there is work for them.
 
-    A crash, a hang or a bad answer costs a restart; a position is tried three times in all. An engine that no longer
-    starts is no fault of the position: its future raises ValueRepairError. The first ten incidents are logged.
+    A crash, a hang or a bad answer leads to a restart; a position is tried three times in all. If an engine no longer
+    starts, the future of its position raises ValueRepairError. The first ten incidents are logged.
     """
 
     def __init__(self, setup: EngineSetup, limit: TimeLimit, workers: int, *, probe: str | None = None) -> None:
         """Starts the first engine, and has it search the initial position with the line `probe` (``go nodes 1``).
 
-        Raises EngineFailure when it does not start or does not answer, BadOption when it refuses an option.
+        Raises EngineFailure if it does not start or does not answer, BadOption if it refuses an option.
         """
         self.workers = workers
         self.counts = PoolCounts()
@@ -132,9 +132,9 @@ class EnginePool:
     def submit(self, position: str, plan: Callable[[], Plan[T]], fail: Callable[[str, int], T]) -> Future[T]:
         """Queues the searches of a UCI ``position ...`` line. The future holds what the plan returns.
 
-        A plan may raise BadAnswer, which counts as a failed attempt; each attempt has a new plan. After three of them
-        the future holds what `fail` makes of the last reason and their number. It can be cancelled until its search
-        begins. `plan`, `fail` and callbacks run in the engine's thread: keep them short.
+        A plan may raise BadAnswer, which counts as a failed attempt; each attempt has a new plan. After three failures
+        the future holds the result of `fail` for the last reason and the number of attempts. It can be cancelled until
+        its search begins. `plan`, `fail` and callbacks run in the engine's thread: keep them short.
         """
         future: Future[T] = Future()
         with self._lock:
@@ -144,10 +144,10 @@ class EnginePool:
         return future
 
     def close(self, *, cancel: bool = False) -> None:
-        """Cancels what has not begun, waits for the searches in flight, and ends the engines.
+        """Cancels queued searches, waits for the searches in flight, and ends the engines.
 
-        With `cancel` the searches in flight are abandoned: their futures raise CancelledError. Takes about a second
-        at most then.
+        With `cancel` it abandons the searches in flight: their futures raise CancelledError. That takes at most about a
+        second.
         """
         with self._lock:
             first = not self._closed
@@ -172,7 +172,7 @@ class EnginePool:
                 thread.join()
 
     def _lead(self, first: Future[UciEngine], probe: str | None) -> None:
-        """The first engine's thread: tells the one who makes the pool whether engines start at all."""
+        """The first engine's thread: its future tells the pool's maker whether engines start at all."""
         try:
             engine = self._start(0)
             if probe is not None:
@@ -180,7 +180,7 @@ class EnginePool:
                     engine.search("position startpos", probe, min(_PROBE_SECONDS, self._setup.start_seconds))
                 except EngineTimeout as error:
                     raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
-                engine.clear()  # else the first position is searched with what the probe left, and no other is
+                engine.clear()  # else the first position alone would be searched with the probe's hash tables
         except BaseException as error:
             self._drop(0)
             first.set_exception(error)
@@ -194,7 +194,7 @@ class EnginePool:
                 continue
             try:
                 outcome = self._search(number, job)
-            except BaseException as error:  # whatever it is, it belongs to whoever waits for this future
+            except BaseException as error:  # any error belongs to the caller who waits for this future
                 job.future.set_exception(error)
             else:
                 job.future.set_result(outcome)
@@ -206,7 +206,7 @@ class EnginePool:
             engine = self._engines.get(number) or self._restart(number)
             try:
                 outcome = self._follow(job, engine, attempt)
-                # The hash is cleared now, while our side looks at the outcome, not when the next position comes.
+                # The engine clears its hash now, while we read the outcome, not when the next position comes.
                 engine.clear()
             except EngineFailure as error:
                 reason = str(error)
@@ -286,7 +286,7 @@ class EnginePool:
                 self.counts.bad_answers += 1
             else:
                 self.counts.crashes += 1
-            said = self.counts.crashes + self.counts.hangs + self.counts.bad_answers
-        if said <= _INCIDENTS_SAID:
-            more = "; further restarts are only counted" if said == _INCIDENTS_SAID else ""
+            incidents = self.counts.crashes + self.counts.hangs + self.counts.bad_answers
+        if incidents <= _INCIDENTS_SAID:
+            more = "; further restarts are only counted" if incidents == _INCIDENTS_SAID else ""
             log.info(f"{self.name} {error}; restarted{more}")

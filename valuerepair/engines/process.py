@@ -1,4 +1,4 @@
-"""Child processes that speak in lines: started under a watchdog, sent to, read with a deadline, ended. No UCI here."""
+"""Child processes that speak in lines, under a watchdog: starts, writes to, reads with a deadline, ends. Not UCI."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pathlib import Path
 from valuerepair.engines.guard import CANNOT_RUN
 
 log = logging.getLogger(__name__)
-# The level of every line between `vr` and engines: below all other details.
+# The log level of every line between `vr` and engines: below all other details.
 LINES = 5
 GUARD = str(Path(__file__).with_name("guard.py"))
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20
 _STDERR_KEPT = 4000
-# After a deadline, what already lies in the pipe is still read: we may have been stopped (Ctrl-Z), not the engine.
+# Even after a deadline output that is already in the pipe is read: we may have been stopped (Ctrl-Z), not the engine.
 _LATE_READS = 16
 
 
@@ -46,7 +46,7 @@ def guard_command(*arguments: str) -> list[str]:
 
 
 class Reaper:
-    """The watchdog process of this process, which kills our engines when we are gone (see `guard`).
+    """The watchdog of this process, which kills our engines after our end (see `guard`).
 
     It starts with the first engine and ends with the last. Safe to use from several threads.
     """
@@ -91,7 +91,7 @@ class Reaper:
         return engine
 
     def _open(self) -> int:
-        """A copy of the pipe to a live watchdog; starts one where there is none, or it was killed, or we are a fork."""
+        """A copy of the pipe to a live watchdog; starts one if it is missing or was killed, or if we are a fork."""
         with self._lock:
             if self._owner != os.getpid():
                 self._process, self._engines, self._starting, self._owner = None, set(), 0, os.getpid()
@@ -111,7 +111,7 @@ class Reaper:
             return os.dup(self._process.stdin.fileno())
 
     def forget(self, pid: int | None) -> None:
-        """Says that the engine with this process id, and its group, are gone; None: one that did not start."""
+        """Tells the watchdog that the engine with this process id and its group have ended; None: it did not start."""
         with self._lock:
             if pid is None:
                 self._starting -= 1
@@ -157,7 +157,7 @@ class LineProcess:
         self._errors = b""
         self._late = 0
         self._lock = threading.Lock()
-        self._gone = False
+        self._killed = False
 
     def send(self, *lines: str, seconds: float = 30.0) -> None:
         """Writes lines. Raises EngineExited, or EngineTimeout when the engine does not read for `seconds`."""
@@ -177,7 +177,7 @@ class LineProcess:
                 raise EngineExited(self._how_it_ended()) from None
 
     def read_line(self, deadline: float) -> str:
-        """The next line of standard output, without its end; bytes that are no UTF-8 become U+FFFD.
+        """The next line of standard output, without its end; bytes that are not UTF-8 become U+FFFD.
 
         `deadline` is a time of `time.monotonic`. Raises EngineExited at the end of output and EngineTimeout.
         """
@@ -188,15 +188,15 @@ class LineProcess:
         return line
 
     def _fill(self, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left > 0:
+        remaining = deadline - time.monotonic()
+        if remaining > 0:
             self._late = 0
         elif self._late >= _LATE_READS:
             raise EngineTimeout("no answer in time")
         else:
             self._late += 1
-        ready = self._poll.poll(max(0.0, left) * 1000)
-        if not ready and left <= 0:
+        ready = self._poll.poll(max(0.0, remaining) * 1000)
+        if not ready and remaining <= 0:
             raise EngineTimeout("no answer in time")
         for fd, _ in ready:
             data = os.read(fd, _CHUNK)
@@ -207,16 +207,16 @@ class LineProcess:
             elif not data:
                 raise EngineExited(self._how_it_ended())
             else:
-                self._take(data)
+                self._split(data)
 
-    def _take(self, data: bytes) -> None:
+    def _split(self, data: bytes) -> None:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         self._lines = lines[::-1]
         if len(self._buffer) > _LONGEST_LINE:
             raise EngineFailure("wrote a line of more than a mebibyte")
 
     def _how_it_ended(self) -> str:
-        """Waits a moment for the exit status; says it with the last line of standard error."""
+        """The exit status, for which it waits a moment, and the last line of standard error, in words."""
         try:
             code = self._popen.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
@@ -240,7 +240,7 @@ class LineProcess:
         return f": {text.splitlines()[-1].strip()[:200]}" if text else ""
 
     def close(self, *lines: str, grace: float = 1.0) -> None:
-        """Sends `lines`, waits up to `grace` seconds for the end, then kills whatever is left of the group."""
+        """Sends `lines`, waits up to `grace` seconds for the end, then kills the rest of the group."""
         with contextlib.suppress(EngineFailure):
             self.send(*lines, seconds=grace / 2)
             deadline = time.monotonic() + grace
@@ -255,12 +255,12 @@ class LineProcess:
                         stream.close()
 
     def kill(self) -> None:
-        """Kills the process and its group, and takes its exit status. Does nothing the second time."""
+        """Kills the process and its group, and reads its exit status. Does nothing the second time."""
         with self._lock:
-            if self._gone:
+            if self._killed:
                 return
-            self._gone = True
-            # The group's number stays taken as long as anyone is in it, so this cannot hit a stranger.
+            self._killed = True
+            # The group's number is in use as long as it has a process, so this cannot hit a stranger.
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
             # A process stuck in the kernel (dead network mount) does not die at once: it is not waited for longer.

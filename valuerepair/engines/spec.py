@@ -1,4 +1,4 @@
-"""The text of an engine and of how it searches, ``stockfish:nodes=1000``: of ``--deep`` and of match sides."""
+"""The text of an engine and its search, ``stockfish:nodes=1000``, as in ``--deep`` and in the sides of a match."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """An engine as text, read.
+    """The parsed text of an engine.
 
-    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; of the kind ssh it is the
+    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; for the kind ssh it is the
     host. `weights` is a net's name or file (mcts, lc0), None for the default. `options` are UCI options by name, for
-    mcts parameters of the search. `arguments` are given to the program; of the kind ssh the program is the first of
-    them. `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for as many as are
-    good. `name` is for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
+    mcts parameters of the search. `arguments` are passed to the program; for the kind ssh the first one is the program.
+    `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for a good number. `name` is
+    for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
     """
 
     kind: EngineKind
@@ -49,13 +49,13 @@ class EngineSpec:
 
     @property
     def text(self) -> str:
-        """The text that is read as this spec, ``KIND:SETTING,...``."""
+        """The text of this spec, ``KIND:SETTING,...``."""
         words = ",".join(word.replace(",", "\\,") for word in self.kind.words(self))
         return f"{self.kind}:{words}" if words else self.kind.name
 
 
 def settings_of(text: str) -> list[str]:
-    """The settings of a text, between its commas; a comma inside a value is written ``\\,``."""
+    """The settings of a text, separated by commas; a comma inside a value is written ``\\,``."""
     return [item.replace("\\,", ",").strip() for item in re.split(r"(?<!\\),", text)] if text else []
 
 
@@ -66,14 +66,14 @@ def pairs_of(items: list[str], where: str, example: str) -> list[tuple[str, str]
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
             raise UsageError(f"{where}{item!r} is not NAME=VALUE; {example}")
-        if not value.isprintable():  # a line break in it would be a command of its own to an engine
+        if not value.isprintable():  # after a line break an engine would read another command
             raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")
         pairs.append((name, value))
     return pairs
 
 
 def count(text: str, where: str, most: int = _MOST_NODES) -> int:
-    """A whole number of at least 1, with k or M behind it. Raises UsageError that begins with `where`."""
+    """A whole number of at least 1, optionally with k or M. Raises UsageError that begins with `where`."""
     match = _COUNT.fullmatch(text)
     number = int(match[1]) * _SUFFIX[match[2]] if match else 0
     if not 0 < number <= most:
@@ -102,14 +102,14 @@ def finite(text: str, where: str) -> float:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text begins as a path does."""
+    """Whether a text begins like a path."""
     return text.startswith((os.sep, ".", "~"))
 
 
-def unknown_setting(where: str, name: str, known: Collection[str], of: str = "") -> UsageError:
-    """A setting that there is not, with what may have been meant."""
-    near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+def unknown_setting(where: str, name: str, names: Collection[str], of: str = "") -> UsageError:
+    """The error for an unknown setting, with the one that the user may have meant."""
+    near = difflib.get_close_matches(name, names, 1, 0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
     return UsageError(f"{where}no setting {name!r}{of}; {hint}")
 
 
@@ -120,7 +120,7 @@ def is_setting(item: str) -> bool:
 
 
 def with_setting(spec: EngineSpec, name: str, value: str, others: Collection[str]) -> EngineSpec:
-    """A spec with one of the settings that all engines have. `others` are those of its kind, which messages list.
+    """A spec with one of the settings that all engines have. `others` are the settings of its kind, for messages.
 
     Raises UsageError.
     """

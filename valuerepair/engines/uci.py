@@ -1,4 +1,4 @@
-"""UCI: what an engine says of a search, its options, and one supervised engine with one search after another."""
+"""UCI: an engine's lines about a search, its options, and one supervised engine with one search after another."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProces
 log = logging.getLogger(__name__)
 UCIOK_SECONDS = 20.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
-_RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads no more than 4,300 digits, and engines mean fewer
+_RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads at most 4,300 digits, and engines mean fewer
 _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrq]?\Z")
 _NO_MOVE = ("(none)", "0000")
 _ROUNDED = 3  # engines round win, draw and loss one by one
-_DIGITS = 18  # of a number at most: the store cannot hold larger ones
+_DIGITS = 18  # at most; the store cannot hold larger numbers
 _NUMBERS = ("depth", "seldepth", "multipv", "nodes", "time", "nps")
 
 
 class BadOption(EngineFailure):
-    """The engine has no such option, or not that value of it."""
+    """The engine does not have the option, or does not accept the value."""
 
 
 class GarbledAnswer(EngineFailure):
@@ -44,7 +44,7 @@ class EngineOption:
     choices: tuple[str, ...] = ()
 
     def problem(self, value: str) -> str | None:
-        """Why `value` will not do, or None. Engines pass over bad values without a word."""
+        """Why `value` is invalid, or None. Engines ignore bad values silently."""
         if self.kind == "check" and value not in ("true", "false"):
             return "is true or false"
         if self.kind == "combo" and self.choices and value not in self.choices:
@@ -58,12 +58,12 @@ class EngineOption:
 
 def parse_option(line: str) -> EngineOption | None:
     """An ``option name ... type ...`` line of the handshake, or None."""
-    match = _OPTION.match(" ".join(line.split()))  # runs of blanks would be looked at from each of them
+    match = _OPTION.match(" ".join(line.split()))  # the pattern takes quadratic time for runs of blanks
     if match is None:
         return None
-    rest, *choices = re.split(r"\s+var ", match["rest"])
-    default = re.search(r"\bdefault ?(.*?)(?=\s+(?:min|max) -?\d+|$)", rest)
-    limits = {name: int(number) for name, number in _RANGE.findall(rest)} if match["type"] == "spin" else {}
+    head, *choices = re.split(r"\s+var ", match["rest"])
+    default = re.search(r"\bdefault ?(.*?)(?=\s+(?:min|max) -?\d+|$)", head)
+    limits = {name: int(number) for name, number in _RANGE.findall(head)} if match["type"] == "spin" else {}
     return EngineOption(
         match["name"],
         match["type"],
@@ -78,8 +78,8 @@ def parse_option(line: str) -> EngineOption | None:
 class EngineSetup:
     """How to start an engine.
 
-    `options` must be offered by it; `if_offered` are set where they are. `start_seconds` bounds the time from the
-    handshake to the first ``readyok``, in which nets are loaded.
+    It must offer all `options`; options in `if_offered` are set only if it offers them. `start_seconds` bounds the time
+    from the handshake to the first ``readyok``, in which nets are loaded.
     """
 
     path: str
@@ -107,7 +107,7 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """The end of one search: the last exact score of the first variation, and how much work it took.
+    """The end of one search: the last exact score of the first variation, and the work of the search.
 
     `cp` (centipawns) or `mate` (moves; negative when the side to move is mated; 0 when it is mated already) and `wdl`
     (per mille) are from the side to move. `best_move` is as the engine wrote it, None for ``(none)`` and ``0000``.
@@ -127,12 +127,12 @@ class SearchReport:
 
 
 def parse_info(line: str) -> Info | None:
-    """An `info` line, or None when it is a string, has nothing of use, or is garbled."""
+    """An `info` line, or None if it is a string, has no usable field, or is garbled."""
     words = iter(line.split())
     if next(words, None) != "info":
         return None
     numbers: dict[str, int] = {}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         word = next(words, None)
         while word is not None:
@@ -142,31 +142,31 @@ def parse_info(line: str) -> Info | None:
                 numbers[word] = number
                 word = next(words, None)
             else:
-                word = _take_field(found, word, words)
+                word = _add_field(fields, word, words)
     except (ValueError, StopIteration):
         return None
-    info = Info(numbers, **found)
+    info = Info(numbers, **fields)
     return info if info.numbers or info.scored else None
 
 
-def _take_field(found: dict[str, Any], word: str, words: Iterator[str]) -> str | None:
-    """Takes the field that begins with `word` into `found`, by the names of `Info`; returns the word after it."""
+def _add_field(fields: dict[str, Any], word: str, words: Iterator[str]) -> str | None:
+    """Adds the field that begins with `word` to `fields`, by the names of `Info`; returns the word after it."""
     if word in ("cp", "mate"):
-        found[word] = _whole(next(words))
+        fields[word] = _whole(next(words))
     elif word in ("lowerbound", "upperbound"):
-        found["bounded"] = True
+        fields["bounded"] = True
     elif word == "wdl":
         win, draw, loss = [_whole(next(words)) for _ in range(3)]
         if min(win, draw, loss) < 0 or abs(win + draw + loss - 1000) > _ROUNDED:
             raise ValueError("no shares of a thousand")
-        found["wdl"] = (win, draw, loss)
+        fields["wdl"] = (win, draw, loss)
     elif word == "pv":
         moves: list[str] = []
         following = next(words, None)
         while following is not None and _MOVE.match(following):
             moves.append(following)
             following = next(words, None)
-        found["pv"] = tuple(moves)
+        fields["pv"] = tuple(moves)
         return following
     elif word == "string":
         return None
@@ -174,22 +174,22 @@ def _take_field(found: dict[str, Any], word: str, words: Iterator[str]) -> str |
 
 
 def _whole(word: str) -> int:
-    """Raises ValueError for text that is not a number, and for a number out of any search's reach."""
+    """Raises ValueError for text that is not a number, and for a number beyond the reach of any search."""
     if len(word.lstrip("+-")) > _DIGITS:
         raise ValueError("a number of more than eighteen digits")
     return int(word)
 
 
 class SearchReader:
-    """Takes the lines of one search and makes its report. Only the last lines are ever parsed, at the end."""
+    """Collects the lines of one search and makes its report. Only the last lines are parsed, at the end."""
 
     def __init__(self) -> None:
         self._scored: deque[str] = deque(maxlen=1000)
         self._unscored = ""  # the last line with a node count that came after all scored ones
         self._notes: deque[str] = deque(maxlen=200)
 
-    def take(self, line: str) -> None:
-        """Takes one line that is not `bestmove`; ignores lines that it does not understand."""
+    def add(self, line: str) -> None:
+        """Adds a line other than `bestmove`; ignores lines that it does not understand."""
         if line.startswith("info string "):
             self._notes.append(line[12:])
         elif " score " in line:
@@ -199,9 +199,9 @@ class SearchReader:
             self._unscored = line
 
     def report(self, bestmove: str, elapsed_ms: int, *, unscored: bool = False) -> SearchReport:
-        """The report, given the `bestmove` line. Raises ValueError when there is no move or no score in it all.
+        """The report, given the `bestmove` line. Raises ValueError without a move, or without a score in any line.
 
-        A bound counts as the score only when the engine never gave an exact one. With `unscored` a move will do.
+        A bound counts as the score only if the engine never gave an exact one. With `unscored` no score is needed.
         """
         words = bestmove.split()
         if len(words) < 2 or not (_MOVE.match(words[1]) or words[1] in _NO_MOVE):
@@ -226,7 +226,7 @@ class SearchReader:
         )
 
     def _score(self, latest: dict[str, int]) -> Info | None:
-        """The last exact score, else the last bound. Notes in `latest` the last value of every number on the way."""
+        """The last exact score, else the last bound. Writes the last value of every number to `latest` on the way."""
         bound = None
         for line in (self._unscored, *reversed(self._scored)):
             info = parse_info(line)
@@ -243,9 +243,9 @@ class SearchReader:
 class UciEngine:
     """A running engine, used by the thread that made it, which must outlive it; any thread may `kill` it.
 
-    `start` it first: then `name`, the options it offers (by lower-case name) and the `settings` made are known.
-    A search goes on with the hash tables of those since `clear`: cleared before, its outcome with one thread and a node
-    limit does not depend on what was searched before. Raises EngineFailure from any method; then `kill` it.
+    `start` it first; then `name`, its options (by lower-case name) and the `settings` are known. A search uses the hash
+    tables of the searches since `clear`: after `clear` its outcome with one thread and a node limit does not depend on
+    earlier searches. Raises EngineFailure from any method; then `kill` it.
     """
 
     def __init__(self, setup: EngineSetup) -> None:
@@ -257,7 +257,7 @@ class UciEngine:
         self.pid = self._process.pid
 
     def start(self) -> None:
-        """The handshake: ``uci``, options, ``isready``. Raises EngineFailure; BadOption for an option refused."""
+        """The handshake: ``uci``, options, ``isready``. Raises EngineFailure; BadOption for a refused option."""
         setup = self._setup
         self._process.send("uci")
         seconds = min(UCIOK_SECONDS, setup.start_seconds)
@@ -280,8 +280,8 @@ class UciEngine:
         log.debug("engine %d: %s is ready with %s", self.pid, self.name, chosen or "its defaults")
 
     def _option_lines(self, setup: EngineSetup) -> list[str]:
-        wanted = {k: v for k, v in setup.if_offered.items() if k.lower() in self.offered} | dict(setup.options)
-        for name, value in wanted.items():
+        requested = {k: v for k, v in setup.if_offered.items() if k.lower() in self.offered} | dict(setup.options)
+        for name, value in requested.items():
             option = self.offered.get(name.lower())
             if option is None:
                 close = difflib.get_close_matches(name.lower(), self.offered, 1)
@@ -293,7 +293,7 @@ class UciEngine:
         return [f"setoption name {name} value {value}" for name, value in self.settings.items()]
 
     def ready(self, seconds: float) -> None:
-        """Waits until what `clear` began is done, at most `seconds`: then EngineTimeout."""
+        """Waits until `clear` is done, at most `seconds`; then raises EngineTimeout."""
         if not self._ready:
             self._await("readyok", time.monotonic() + seconds)
             self._ready = True
@@ -301,8 +301,8 @@ class UciEngine:
     def search(self, position: str, go: str, seconds: float, *, unscored: bool = False) -> SearchReport:
         """Sends the ``position ...`` and ``go ...`` lines; the report of the search, or EngineFailure.
 
-        Raises EngineTimeout when there is no best move after `seconds`, and GarbledAnswer when it is garbled or comes
-        without a score; with `unscored` a move will do.
+        Raises EngineTimeout if there is no best move after `seconds`, and GarbledAnswer if it is garbled or comes
+        without a score; with `unscored` no score is needed.
         """
         self.ready(max(seconds, 30.0))
         started = time.monotonic()
@@ -319,12 +319,12 @@ class UciEngine:
         return report
 
     def clear(self) -> None:
-        """Empties the hash tables (``ucinewgame``). It returns at once; the next search waits until that is done."""
+        """Clears the hash tables (``ucinewgame``). It returns at once; the next search waits for the engine."""
         self._process.send("ucinewgame", "isready")
         self._ready = False
 
     def _await(self, word: str, deadline: float, reader: SearchReader | None = None) -> str:
-        """Reads up to the line that begins with `word`. lc0 says ``error TEXT`` and waits on."""
+        """Reads up to the line that begins with `word`. lc0 writes ``error TEXT`` and keeps waiting."""
         while True:
             line = self._process.read_line(deadline).strip()
             first = line.split(" ", 1)[0]
@@ -333,12 +333,12 @@ class UciEngine:
             if first == "error":
                 raise EngineFailure(f"says: {line[:200]}")
             if reader is not None:
-                reader.take(line)
+                reader.add(line)
 
     def kill(self) -> None:
-        """Ends it at once, also in the middle of a search. Searching then raises EngineFailure."""
+        """Ends the engine at once, even in the middle of a search, which then raises EngineFailure."""
         self._process.kill()
 
     def close(self, grace: float = 1.0) -> None:
-        """Ends it: ``quit``, and after `grace` seconds a kill."""
+        """Ends the engine: ``quit``, and after `grace` seconds a kill."""
         self._process.close("stop", "quit", grace=grace)

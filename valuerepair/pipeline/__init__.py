@@ -1,1 +1,1 @@
-"""The whole loop by one command: what to run, how much of it, what is done already, and what came of it."""
+"""The whole loop by one command: the plan of the stages and their sizes, their state, and the result."""

@@ -88,9 +88,9 @@ class NetComparison:
 class RepairOutcome:
     """The result of a repair.
 
-    `repaired` and `control` are the nets' files (no control: None), `judged` their comparisons, on games first, then on
-    families, `rejudged` the figures of a deeper judge (None without one), `matches` the repaired net's matches by
-    opponent as `vr match --json` prints them, `planned` and `took` the seconds, `page` the HTML page of all this.
+    `repaired` and `control` are the nets' files (None without a control), `judged` their comparisons, on games first,
+    then on families, `rejudged` the figures of a deeper judge (None without one), `matches` the repaired net's matches
+    by opponent as `vr match --json` prints them, `planned` and `took` the seconds, `page` the HTML page of all this.
     """
 
     page: Path

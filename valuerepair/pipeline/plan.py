@@ -1,4 +1,4 @@
-"""What a repair consists of: its stages as command lines, how much of each the budget allows, how long each takes."""
+"""The plan of a repair: its stages as command lines, the sizes that the budget allows, and their times."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ STORE, SPLIT = "store.db", "split.json"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
 REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
-# Stand in the words of a match for the numbers that its nets' Q is multiplied by: see `run.q_scales`.
+# Placeholders, in the words of a match, for the numbers that multiply its nets' Q: see `run.q_scales`.
 Q_SCALES = ("Q_SCALE", "OTHER_Q_SCALE")
 
-# Of the time that can be given to work, and what brings no more: see `_most`. Only a book that is played has stages
-# that look around candidates: nets that learned what lies there were no better judges, or worse (docs/proof.md).
+# Shares of the time for work, and the sizes beyond which more brings nothing: see `_most`. Stages look around
+# candidates only for a book that is played: nets that learned those positions judged no better, or worse
+# (docs/proof.md).
 _SHARES = {"positions": 50, "steps": 24, "rejudge": 8, "games": 18}
 _SHARES_NORMAL = {"positions": 30, "expand": 8, "book": 22, "steps": 18, "rejudge": 6, "games": 16}
 _LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "games": 10}
 _MOST = {"book": 2_000, "rejudge": 2_000, "games": 2_000}
-_TRAINED = 0.6  # of the positions, after those kept to judge by and the neighbours of these
+_TRAINED = 0.6  # share of the positions, without the held-out ones and their neighbours
 _TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before, of half of a search of 30 nodes
-_HELD_OUT = 0.3  # of the positions, at most
-_MOST_JUDGED, _HELD = 8192, 0.1  # positions that training is judged by
-_JUDGEMENTS = 2 + 5 + 15  # the old net, on the way, and of the amplitude step
-_PLIES, _BOOK_PLIES = 120, 90  # of a game; some more than there are, as few games are played at once in the end
-# Of what reads the store: how often as long as a command takes to start, anyway and for a thousand positions.
+_HELD_OUT = 0.3  # share of the positions, at most
+_MOST_JUDGED, _HELD = 8192, 0.1  # positions that judge a training
+_JUDGEMENTS = 2 + 5 + 15  # of the old net, during training, and in the amplitude step
+_PLIES, _BOOK_PLIES = 120, 90  # of a game; more than the mean, as few games are played at once in the end
+# The time of a command that reads the store, in start times of a command: fixed, and for a thousand positions.
 _STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
 
 
 class TooLittleTime(UsageError):
-    """A budget that is too small, and how many seconds it takes at the least."""
+    """A budget that is too small, and the seconds that are needed at least."""
 
     def __init__(self, budget: str, seconds: float) -> None:
         super().__init__(
@@ -49,12 +50,12 @@ class TooLittleTime(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A command of `vr`: its `words`, what it works on in words (`size`), and how long that takes (s).
+    """A command of `vr`: its `words`, its amount of work in words (`size`), and its time (s).
 
-    `output` is the file that gets its standard output. `makes` are its other files and folders, all there once it is
-    done; `whole` the one of them that is there only then. `leaves` is what it has besides while it is unfinished. None
-    of these can be there when it is begun anew. `elsewhere` are words that say where it runs, and change nothing of the
-    result. `scaled_by` is the comparison of nets that says which numbers `Q_SCALES` stand for.
+    `output` is the file that gets its standard output. `makes` are its other files and folders, which all exist once it
+    is done; `whole` is one of them that exists only then. `leaves` are further files of an unfinished stage. All these
+    are removed before the stage starts anew. `elsewhere` are words that say where it runs, without effect on the
+    result. `scaled_by` is the comparison of nets that gives the numbers for `Q_SCALES`.
     """
 
     name: str
@@ -78,12 +79,12 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Of all stages."""
+        """The time of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
 
 def plan(settings: Settings, rates: Rates, folder: Path, cluster: str | None = None) -> Plan:
-    """What is to be run, in `folder`, by these rates. Raises TooLittleTime for a budget that is too small."""
+    """The stages to run in `folder`, by these rates. Raises TooLittleTime for a budget that is too small."""
     chosen = replace(settings, sizes=sizes(settings, rates))
     return Plan(chosen, stages(chosen, rates, folder, cluster))
 
@@ -92,41 +93,41 @@ def plan(settings: Settings, rates: Rates, folder: Path, cluster: str | None = N
 
 
 def sizes(settings: Settings, rates: Rates) -> Sizes:
-    """The sizes that the settings give, and for the others what the budget allows.
+    """The sizes of the settings; the budget decides the missing ones.
 
-    Each gets its share of the time that is left once what goes by anyway is taken off, and those before it have what
-    they need: so what one has no use for goes to the next. Raises TooLittleTime for a budget that is too small.
+    In their order, each missing size gets its share of the time that is left after the fixed times and the sizes before
+    it, so that time that one size cannot use goes to the next. Raises TooLittleTime for a budget that is too small.
     """
     shares, cost = dict(_SHARES_NORMAL if settings.normal else _SHARES), _costs(settings, rates)
     if not settings.test_deep:
         del shares["rejudge"]
-    found: dict[str, int | None] = {name: getattr(settings.sizes, name) for name in shares}
+    sizes: dict[str, int | None] = {name: getattr(settings.sizes, name) for name in shares}
     mining, after = _overhead(settings, rates)
     fixed = mining + after
     if settings.store:
-        found["positions"] = rates.positions
+        sizes["positions"] = rates.positions
     if settings.normal:
-        # Of a mixture of more than some hundred games as many positions are judged by, however many there are.
+        # A mixture of more than some hundred games is judged by the same number of positions, however many it has.
         many, more = (_overhead(settings, rates, book=book)[1] for book in (1001, 2001))
         cost["book"] = (more - many) / 1000
         fixed += many - after - 1000 * cost["book"]
     cost["positions"] += (_overhead(settings, rates, positions=1001)[1] - after) / 1000
-    left = seconds_of(settings.budget) - fixed - sum((size or 0) * cost[name] for name, size in found.items())
-    lacking = [name for name in shares if found[name] is None]
-    for at, name in enumerate(lacking):
-        most = int(_most(name, settings, rates, found))
-        part = max(left, 0.0) * shares[name] / sum(shares[each] for each in lacking[at:])
+    remaining = seconds_of(settings.budget) - fixed - sum((size or 0) * cost[name] for name, size in sizes.items())
+    lacking = [name for name in shares if sizes[name] is None]
+    for index, name in enumerate(lacking):
+        most = int(_most(name, settings, rates, sizes))
+        part = max(remaining, 0.0) * shares[name] / sum(shares[other] for other in lacking[index:])
         size = min(int(part / cost[name]), most)
         if name == "rejudge":
             size = size if size >= FEWEST_REJUDGED else 0
         elif size < min(_LEAST[name], most):
             whole = sum(shares.values())
-            given = sum((getattr(settings.sizes, each) or 0) * cost[each] for each in shares)
-            least = fixed + given + max(_LEAST.get(each, 0) * cost[each] * whole / shares[each] for each in lacking)
+            given = sum((getattr(settings.sizes, other) or 0) * cost[other] for other in shares)
+            least = fixed + given + max(_LEAST.get(other, 0) * cost[other] * whole / shares[other] for other in lacking)
             raise TooLittleTime(settings.budget, least)
-        found[name] = size = _round(size) // 2 * 2 if name == "games" else _round(size)
-        left -= size * cost[name]
-    return Sizes(**found)
+        sizes[name] = size = _round(size) // 2 * 2 if name == "games" else _round(size)
+        remaining -= size * cost[name]
+    return Sizes(**sizes)
 
 
 def _round(size: int) -> int:
@@ -135,13 +136,13 @@ def _round(size: int) -> int:
     return size // unit * unit
 
 
-def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int | None]) -> float:
+def _most(name: str, settings: Settings, rates: Rates, sizes: Mapping[str, int | None]) -> float:
     """The size beyond which more brings nothing."""
     if name == "positions":
         return rates.positions
-    positions = found["positions"] or rates.positions
+    positions = sizes["positions"] or rates.positions
     if name == "steps":
-        return max(PASSES * _learned(settings, positions, found.get("book")) / settings.train.batch, _LEAST["steps"])
+        return max(PASSES * _learned(settings, positions, sizes.get("book")) / settings.train.batch, _LEAST["steps"])
     if name == "expand":
         return max(positions * rates.nodes / rates.searches, _LEAST["expand"])
     if name == "rejudge":
@@ -150,14 +151,14 @@ def _most(name: str, settings: Settings, rates: Rates, found: Mapping[str, int |
 
 
 def _learned(settings: Settings, positions: int | None, book: int | None) -> float:
-    """How many positions the repaired net learns from, about: those of the store, or those of a mixture of games."""
+    """About how many positions the repaired net learns from: those of the store, or of a mixture of games."""
     if settings.normal:
         return (book or 0) * _BOOK_PLIES / (settings.train.share or SHARE_OF_GAMES)
     return _TRAINED * (positions or 0)
 
 
 def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
-    """Seconds for one of each; of steps and games for one of each net that is trained."""
+    """Seconds for one unit of each size; for steps and games, for one of each trained net."""
     nets = 2 if settings.control else 1
     return {
         "positions": 0.0 if settings.store else 1 / rates.searches + _evaluated(settings.mine) / rates.net,
@@ -170,12 +171,12 @@ def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
 
 
 def _evaluated(mining: Mining) -> float:
-    """How many positions the net evaluates for each that is mined: itself, and what leads to it beside a game."""
+    """Positions that the net evaluates for each mined one: itself, and the search for it beside a game."""
     return 1 + sum(_TO_FIND.get(kind, 0) * share for kind, share in mining.shares().items())
 
 
 def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int = 1) -> tuple[float, float]:
-    """Seconds that go by with so many positions and lines, and next to nothing of all else: to mine, and after that."""
+    """Seconds to mine, and of the later stages, with these positions and book lines, and next to nothing else."""
     chosen = Sizes(positions=positions, expand=1, book=book, steps=1, games=2)
     mine, *others = stages(replace(settings, sizes=chosen), rates, Path(), None)
     return mine.seconds, sum(stage.seconds for stage in others)
@@ -185,27 +186,27 @@ def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int
 
 
 def stages(settings: Settings, rates: Rates, folder: Path, cluster: str | None) -> tuple[Stage, ...]:
-    """All stages, whose sizes are numbers."""
-    made = _Stages(settings, rates, folder)
-    found = [*made.of_store(cluster), *(made.around() if settings.normal else []), made.of_book()]
+    """All stages; the settings have a number for each size."""
+    builder = _Stages(settings, rates, folder)
+    all_stages = [*builder.of_store(cluster), *(builder.around() if settings.normal else []), builder.of_book()]
     if settings.normal:
-        found += made.of_games()
-    return (*found, *made.of_training(), *made.of_judgement(), *made.of_matches())
+        all_stages += builder.of_games()
+    return (*all_stages, *builder.of_training(), *builder.of_judgement(), *builder.of_matches())
 
 
 class _Stages:
-    """The command lines, all of one folder."""
+    """The command lines of the stages, all in one folder."""
 
     def __init__(self, settings: Settings, rates: Rates, folder: Path) -> None:
         self._settings, self._rates, self._folder = settings, rates, folder
         self._sizes, self._cost = settings.sizes, _costs(settings, rates)
         self._db = ("--db", self._at(STORE))
-        self._asked = ("--threshold", f"{settings.threshold:g}")
+        self._threshold = ("--threshold", f"{settings.threshold:g}")
         self._alpha = ("--alpha", f"{settings.alpha:g}") if settings.by_centipawns else ()
         self._seed = ("--seed", str(settings.seed))
         self._split = ("--split", self._at(SPLIT))
         self._net = ("--net", settings.net)
-        self._of_store = (*self._db, *self._net, *self._asked, *self._alpha)
+        self._of_store = (*self._db, *self._net, *self._threshold, *self._alpha)
         share = settings.train.share
         self._share = () if share is None else ("--share", f"{share:g}")
 
@@ -216,11 +217,11 @@ class _Stages:
         aside = ("--aside", s.mine.aside) if s.mine.aside else ()
         sizes = ("--positions", str(positions), *aside, "--screen", "off")
         mine = ("mine", *s.archives, *self._net, "--deep", s.deep, *sizes)
-        kept = s.split
-        archives = tuple(word for each in kept.archives for word in ("--archive", each))
-        shares = ("--games", f"{kept.games:g}", "--families", f"{kept.families:g}")
+        held_out = s.split
+        archives = tuple(word for archive in held_out.archives for word in ("--archive", archive))
+        shares = ("--games", f"{held_out.games:g}", "--families", f"{held_out.families:g}")
         first = Stage(
-            "mine", (*mine, *self._asked, *self._alpha, *self._seed, *self._db),
+            "mine", (*mine, *self._threshold, *self._alpha, *self._seed, *self._db),
             f"{positions:,} positions, {nodes} each",
             rates.start + rates.read + positions * self._cost["positions"],
             elsewhere=("--cluster", cluster) if cluster else (),
@@ -233,13 +234,13 @@ class _Stages:
             Stage(
                 "split",
                 ("split", *self._of_store, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
-                f"{100 * kept.games:g} % of the games, {100 * kept.families:g} % by family", self._reading("split"),
-                makes=(SPLIT,),
+                f"{100 * held_out.games:g} % of the games, {100 * held_out.families:g} % by family",
+                self._reading("split"), makes=(SPLIT,),
             ),
         ]  # fmt: skip
 
     def around(self) -> list[Stage]:
-        """What lies around the candidates of the part train, for a book that is played."""
+        """The positions around the candidates of the part train, for a book that is played."""
         nodes = self._sizes.expand or 0
         return [
             Stage(
@@ -249,23 +250,23 @@ class _Stages:
         ]  # fmt: skip
 
     def of_book(self) -> Stage:
-        """The book of the part train. Without games to mix with it is for the user: no other stage reads it."""
+        """The book of the part train. Without normal games to mix it is for the user: no other stage reads it."""
         played = ("--expanded", "all", "--order", "shuffled", "--limit", str(self._sizes.book))
-        said = (
+        size = (
             f"{self._sizes.book:,} lines at most"
             if self._settings.normal
             else "all candidates; for you, no stage reads it"
         )
-        asked = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
-        words = ("books", *asked, "-o", self._at("books"))
-        return Stage("books", words, said, self._reading("books"), makes=("books",))
+        options = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
+        words = ("books", *options, "-o", self._at("books"))
+        return Stage("books", words, size, self._reading("books"), makes=("books",))
 
     def of_games(self) -> list[Stage]:
         """Games from the book, and their mixture with normal ones."""
         s, lines = self._settings, self._sizes.book or 0
         play = ("selfplay", self._at("books/book.pgn"), *self._net, "--nodes", str(s.play.book_nodes), *self._seed)
         files = ("--training", self._at("repair-chunks"), *self._split, *self._db, "-o", self._at("repair-games.pgn"))
-        normal = tuple(word for each in s.normal for word in ("--normal", each))
+        normal = tuple(word for path in s.normal for word in ("--normal", path))
         mix = ("mix", "--repair", self._at("repair-chunks"), *normal, *self._share, *self._seed)
         return [
             Stage(
@@ -283,10 +284,10 @@ class _Stages:
         s, rates, steps = self._settings, self._rates, self._sizes.steps or 0
         options = s.train.options(steps)
         learned = _learned(s, self._sizes.positions, self._sizes.book)
-        held = min(_MOST_JUDGED, _HELD * learned)
-        kept = learned / rates.net if options.only == "value" else 0  # what the value head is given, computed once
-        seconds = rates.compile + 4 * rates.start + kept
-        seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * held / rates.judge
+        judged = min(_MOST_JUDGED, _HELD * learned)
+        once = learned / rates.net if options.only == "value" else 0  # the input of the value head, computed once
+        seconds = rates.compile + 4 * rates.start + once
+        seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * judged / rates.judge
         how = [
             word
             for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience")
@@ -296,73 +297,73 @@ class _Stages:
                 else (f"--{name}", f"{getattr(options, name)}")
             )
         ]
-        common = (*self._net, *self._asked, *how, *self._seed)
+        common = (*self._net, *self._threshold, *how, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)
         store = ("--store", self._at(STORE), *self._split, *self._alpha, *policy)
         sources = {REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share)}
         if s.control:
             sources[CONTROL] = s.normal if s.normal else (*store, "--share", "0")
-        said = {REPAIRED: "with candidates", CONTROL: "without candidates"}
+        content = {REPAIRED: "with candidates", CONTROL: "without candidates"}
         return [
             Stage(
                 name, ("train", *source, *common, "-o", self._at(net)),
-                f"{steps:,} steps of {s.train.batch:,}, {said[net]}", seconds, whole=net,
+                f"{steps:,} steps of {s.train.batch:,}, {content[net]}", seconds, whole=net,
                 makes=(net, f"{name}.training.json"), leaves=(f"{name}.checkpoint", f"{name}.unchecked.pb.gz"),
             )
             for net, source in sources.items() for name in (net.removesuffix(".pb.gz"),)
         ]  # fmt: skip
 
     def of_judgement(self) -> list[Stage]:
-        """Nets on what was kept: against the old one, then, of two, one against the other; and a deeper judge."""
-        s, found = self._settings, list[Stage]()
+        """Nets on held-out positions: against the old net, the repaired one against the control; a deeper judge."""
+        s, stages = self._settings, list[Stage]()
         old, repaired, control = s.net, self._at(REPAIRED), self._at(CONTROL)
-        new = _HELD_OUT * (self._sizes.positions or 0) / self._rates.net  # the values of a net on all that is held out
+        new = _HELD_OUT * (self._sizes.positions or 0) / self._rates.net  # a net's values on all held-out positions
         for part in PARTS:
             nets = (old, repaired, control) if s.control else (old, repaired)
-            held = ("--part", part)
-            found.append(
-                Stage(part, self._remeasured(nets, held), f"held-out {part}, against the old net",
+            part_option = ("--part", part)
+            stages.append(
+                Stage(part, self._remeasured(nets, part_option), f"held-out {part}, against the old net",
                       self._reading("games") + (len(nets) - 1) * new, output=f"{part}.json")
             )  # fmt: skip
             if s.control:
-                found.append(
-                    Stage(f"{part}-control", self._remeasured((control, repaired), held),
+                stages.append(
+                    Stage(f"{part}-control", self._remeasured((control, repaired), part_option),
                           f"held-out {part}, against the control", self._reading("games"),
                           output=f"{part}-control.json")
                 )  # fmt: skip
         if s.test_deep and self._sizes.rejudge != 0:
             count = self._sizes.rejudge or 0
-            again = ("--rejudge", _with_net(s.test_deep, old), "--rejudge-positions", str(count))
-            found.append(
-                Stage("rejudge", self._remeasured((old, repaired), again),
+            options = ("--rejudge", _with_net(s.test_deep, old), "--rejudge-positions", str(count))
+            stages.append(
+                Stage("rejudge", self._remeasured((old, repaired), options),
                       f"{count:,} held-out positions, {parse_spec(s.test_deep).limits['nodes']:,} nodes each",
                       self._reading("games") + count * self._cost["rejudge"], output=REJUDGED)
             )  # fmt: skip
-        return found
+        return stages
 
     def _remeasured(self, nets: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-        asked = (*self._db, *self._asked, *self._alpha, *self._split)
-        return ("remeasure", *(word for net in nets for word in ("--net", net)), *asked, *more, "--json")
+        options = (*self._db, *self._threshold, *self._alpha, *self._split)
+        return ("remeasure", *(word for net in nets for word in ("--net", net)), *options, *more, "--json")
 
     def of_matches(self) -> list[Stage]:
-        """Of the repaired net against the old one, and against the control, with its Q on their scale."""
+        """Matches of the repaired net against the old one, and against the control, with their Q on one scale."""
         nodes, games = self._settings.play.match_nodes, self._sizes.games or 0
-        others = [("match-old", self._settings.net, PARTS[0])]
+        opponents = [("match-old", self._settings.net, PARTS[0])]
         if self._settings.control:
-            others.append(("match-control", self._at(CONTROL), f"{PARTS[0]}-control"))
-        found = []
-        for match, other, compared in others:
+            opponents.append(("match-control", self._at(CONTROL), f"{PARTS[0]}-control"))
+        stages = []
+        for match, opponent, compared in opponents:
             sides = tuple(
                 f"net={_side(net)},nodes={nodes},q_scale={scale}"
-                for net, scale in zip((self._at(REPAIRED), other), Q_SCALES, strict=True)
+                for net, scale in zip((self._at(REPAIRED), opponent), Q_SCALES, strict=True)
             )
             words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{match}.pgn"), "--json")
-            found.append(
+            stages.append(
                 Stage(match, words, f"{games:,} games at {nodes:,} nodes",
                       3 * self._rates.start + games * _PLIES / self._rates.moves,
                       output=f"{match}.json", makes=(f"{match}.pgn",), scaled_by=f"{compared}.json")
             )  # fmt: skip
-        return found
+        return stages
 
     def _at(self, name: str) -> str:
         return str(self._folder / name)
@@ -374,7 +375,7 @@ class _Stages:
 
 
 def _with_net(deep: str, net: str) -> str:
-    """The text of a judge that searches with a net, with the net that it would have in `vr mine`."""
+    """The text of a judge; if it searches with a net, with the net that it would have in `vr mine`."""
     judge = parse_spec(deep)
     return f"{deep},weights={_side(net)}" if judge.kind.takes_net and judge.weights is None else deep
 

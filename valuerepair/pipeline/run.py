@@ -1,4 +1,4 @@
-"""Runs a repair stage by stage: what is done is noted; what has changed is done again, with all after it."""
+"""Runs a repair stage by stage: records finished stages, and repeats a changed stage and all stages after it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,12 @@ log = logging.getLogger(__name__)
 NOTES = "stages.json"
 LOCK = "repair.lock"
 _TICK_S = 0.2
-_HOLDER = 40  # bytes for who holds the lock
+_HOLDER = 40  # bytes for the name of the lock's holder
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What is known of a stage: its `command` as it was given, how long it was `expected` to take and has taken (s),
-    and whether it is `done`."""
+    """The record of a stage: its `command`, the `expected` time, the time so far (s), and whether it is `done`."""
 
     name: str
     command: str
@@ -60,10 +59,10 @@ class _Stages(Record):
 
 
 class StageNotes:
-    """The stages that were begun, in their order, as stages.json has them."""
+    """The stages that have started, in their order, as in stages.json."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ValueRepairError for a file that is none of these."""
+        """Raises ValueRepairError if the file is something else."""
         self._path = folder / NOTES
         self.stages: list[Noted] = []
         if self._path.exists():
@@ -73,24 +72,24 @@ class StageNotes:
                 raise ValueRepairError(f"{error}; remove it to begin anew") from None
 
     def of(self, stage: Stage) -> Noted | None:
-        """What is known of the stage."""
-        return next((each for each in self.stages if each.name == stage.name), None)
+        """The record of the stage; None if it has not started."""
+        return next((noted for noted in self.stages if noted.name == stage.name), None)
 
     def note(self, noted: Noted) -> None:
-        """Replaces what is known of the stage, also on disk."""
-        others = [each for each in self.stages if each.name != noted.name]
+        """Replaces the record of the stage, also on disk."""
+        others = [other for other in self.stages if other.name != noted.name]
         self.stages = [*others, noted]
         self._write()
 
     def forget(self, names: Sequence[str]) -> None:
         """Forgets these stages."""
-        self.stages = [each for each in self.stages if each.name not in names]
+        self.stages = [noted for noted in self.stages if noted.name not in names]
         self._write()
 
     def _write(self) -> None:
-        found = {"stages": [asdict(each) for each in self.stages]}
+        content = {"stages": [asdict(noted) for noted in self.stages]}
         with written_whole(self._path, None) as partial:
-            partial.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
@@ -98,7 +97,7 @@ class StageNotes:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair in a folder: its plan, and how far it is. `identities`: what each stage does, wherever the folder is."""
+    """A repair in a folder: its plan and its state. `identities`: the work of each stage, without the folder's path."""
 
     folder: Path
     plan: Plan
@@ -106,7 +105,7 @@ class Repair:
     notes: StageNotes
 
     def begin(self) -> int:
-        """The number of the first stage that is not done as it is now asked for, or whose file was removed."""
+        """The number of the first stage that is not done, or not with this command, or whose file was removed."""
         if not (self.folder / STORE).exists():
             return 0
         for number, stage in enumerate(self.plan.stages):
@@ -118,13 +117,12 @@ class Repair:
         return len(self.plan.stages)
 
     def command(self, stage: Stage) -> str:
-        """The command line, as it can be run alone."""
-        said = shlex.join(["vr", *self.words(stage)])
-        return f"{said} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else said
+        """The command line, which can also be run alone."""
+        command = shlex.join(["vr", *self.words(stage)])
+        return f"{command} > {shlex.quote(str(self.folder / stage.output))}" if stage.output else command
 
     def words(self, stage: Stage) -> list[str]:
-        """The words of the command; in a match with the numbers that put both nets' Q on one scale, if they are
-        known."""
+        """The words of the command; in a match with the numbers that put both nets' Q on one scale, if known."""
         words = [*stage.words, *stage.elsewhere]
         if stage.scaled_by and (numbers := q_scales(self.folder, stage)) is not None:
             for name, number in zip(Q_SCALES, numbers, strict=True):
@@ -132,7 +130,7 @@ class Repair:
         return words
 
     def as_json(self) -> dict[str, Any]:
-        """The plan, JSON-able: a row each stage, in their order; `seconds` are expected."""
+        """The plan, JSON-able: a row for each stage, in their order; `seconds` are expected."""
         begin = self.begin()
         rows = [
             {
@@ -148,22 +146,22 @@ class Repair:
 
     def lines(self) -> list[str]:
         """The plan for a terminal: each stage with its size, its time and its command."""
-        begin, said = self.begin(), []
+        begin, lines = self.begin(), []
         for number, stage in enumerate(self.plan.stages):
             noted = self.notes.of(stage)
             done = number < begin and noted is not None
             took = f"done, {format_duration(noted.seconds)}" if done and noted else format_duration(stage.seconds)
-            said += [f"{stage.name:<17}{stage.size:<58}{took:>12}", f"  {self.command(stage)}"]
-        left = sum(stage.seconds for stage in self.plan.stages[begin:])
+            lines += [f"{stage.name:<17}{stage.size:<58}{took:>12}", f"  {self.command(stage)}"]
+        remaining = sum(stage.seconds for stage in self.plan.stages[begin:])
         what = "in all" if not begin else "still to come"
-        return [*said, f"{'':<17}{what:<58}{format_duration(left):>12}"]
+        return [*lines, f"{'':<17}{what:<58}{format_duration(remaining):>12}"]
 
 
 def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
-    """What the Q of the repaired net and of its opponent are multiplied by in a match to be as steep as each other, on
-    held-out games.
+    """The numbers that multiply the Q of the repaired net and of its opponent in a match, so that both are equally
+    steep on held-out games.
 
-    None where the nets were not compared yet. Raises ValueRepairError where their comparison does not say it.
+    None if the nets were not compared yet. Raises ValueRepairError if their comparison has no such numbers.
     """
     path = folder / stage.scaled_by
     if not path.exists():
@@ -183,15 +181,15 @@ class _Comparison(msgspec.Struct):
 
 
 class _Compared(msgspec.Struct):
-    """What a match needs to know of what `vr remeasure --json` says."""
+    """The part of the output of `vr remeasure --json` that a match needs."""
 
     comparisons: Annotated[list[_Comparison], msgspec.Meta(min_length=1)]
 
 
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
-    """The settings of a folder; where it has none those that are `given`, and for the others the usual ones.
+    """The settings of a folder; of a new folder the `given` ones, and defaults for the others.
 
-    Raises UsageError for what makes no sense, in the file or on the command line.
+    Raises UsageError for invalid settings, in the file or on the command line.
     """
     path = folder / toml.FILE
     if not path.exists():
@@ -199,21 +197,21 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
             raise UsageError(f"{folder}: there is no repair to go on with; give archives of games, and --net")
         deep = given.get("deep") or toml.default_deep()
         if given.get("store"):
-            # What makes no sense is said before the store is opened.
+            # Invalid settings are reported before the store is opened.
             settings = Settings(**given)
             deep = judge_of(settings.store, settings.net, given.get("deep"))
         return Settings(**{"test_deep": toml.default_test_deep(deep), **given, "deep": deep})
-    found = toml.read(path)
-    for line in toml.differing(given, found):
+    stored = toml.read(path)
+    for line in toml.differing(given, stored):
         log.info(line)
-    return found
+    return stored
 
 
 def judge_of(path: str, net: str, deep: str | None) -> str:
-    """The ``--deep`` text of the judge whose values a store has most of for this net.
+    """The ``--deep`` text of the judge that has most values of this net in a store.
 
-    Raises UsageError for a store without values of the net, for another judge than `deep`, and for one that cannot be
-    asked for more.
+    Raises UsageError for a store without values of the net, for another judge than `deep`, and for a judge that cannot
+    search again.
     """
     from valuerepair.runs.same_oracle import stored_spec
     from valuerepair.store.second_looks import oracle_of
@@ -238,10 +236,10 @@ def judge_of(path: str, net: str, deep: str | None) -> str:
 def planned(
     folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False, to_look_at: bool = False
 ) -> Repair:
-    """The plan of a repair, and how far it is. Measures this machine where the folder does not say how fast it is.
+    """The plan and the state of a repair. Measures this machine unless the folder has its rates.
 
-    A plan `to_look_at` may take longer than the budget: where that is too small, it is the shortest one. Raises
-    UsageError and ValueRepairError for what will not run.
+    A plan `to_look_at` may take longer than the budget: if that is too small, it is the shortest one. Raises UsageError
+    and ValueRepairError if something would not run.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder}: is a file, not a folder")
@@ -252,17 +250,18 @@ def planned(
         if not to_look_at:
             raise
         log.info(f"{error}; this is the plan for that")
-        # Of a little more, as sizes are rounded.
+        # A little more, as sizes are rounded.
         settings = replace(settings, budget=f"{ceil(1.05 * error.seconds)}s")
         chosen = plan(settings, speed, folder, cluster)
-    # Commands are the same wherever the folder is, and from wherever it is looked at; a net is by its content.
+    # The identity depends neither on the folder's path nor on the working directory; a net is identified by its
+    # content.
     within, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
     identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in within.stages}
     return Repair(folder, chosen, identities, StageNotes(folder))
 
 
 def digest_of(net: str) -> str:
-    """The beginning of the SHA-256 of a net's file. Raises ValueRepairError where it cannot be read."""
+    """The beginning of the SHA-256 of a net's file. Raises ValueRepairError if it cannot be read."""
     path = locate(net)
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -274,10 +273,10 @@ def digest_of(net: str) -> str:
 
 
 def run(repair: Repair, *, quiet: bool = False) -> None:
-    """Runs the stages that are not done. The same call goes on after anything that ended it.
+    """Runs the stages that are not done. The same call resumes, whatever ended the last one.
 
-    Raises ValueRepairError where a stage fails, whose own message stands on standard error, and where another process
-    is at the same folder; KeyboardInterrupt once an interrupted stage has ended.
+    Raises ValueRepairError if a stage fails, whose own message is on standard error, or if another process works in the
+    same folder; KeyboardInterrupt once an interrupted stage has ended.
     """
     folder = repair.folder
     with ExitStack() as stack:
@@ -303,18 +302,18 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
 
 
 def _check_free(repair: Repair) -> None:
-    """Raises UsageError where the folder has files that no repair made: they would be taken for its own."""
+    """Raises UsageError if the folder has files that no repair made: they would be mistaken for its own."""
     if repair.notes.stages:
         return
-    made = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
-    if there := sorted(name for name in {STORE, PAGE, *made} if name and (repair.folder / name).exists()):
-        raise UsageError(f"{repair.folder}: has {', '.join(there)} of something else; give another folder by -o")
+    stage_files = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
+    if present := sorted(name for name in {STORE, PAGE, *stage_files} if name and (repair.folder / name).exists()):
+        raise UsageError(f"{repair.folder}: has {', '.join(present)} of something else; give another folder by -o")
 
 
 def _check_store(repair: Repair, begin: int) -> None:
-    """Raises UsageError where the store has values of another judge, or of another net: they would be taken for these.
+    """Raises UsageError if the store has values of another judge or net: they would be mistaken for the new ones.
 
-    More positions of the same are welcome.
+    More positions of the same judge and net are welcome.
     """
     if begin > 0 or not (repair.folder / STORE).exists():
         return
@@ -322,7 +321,7 @@ def _check_store(repair: Repair, begin: int) -> None:
     noted = repair.notes.of(stage)
     if noted is None or noted.identity == repair.identities[stage.name]:
         return
-    before, now = (_without_size(shlex.split(each)) for each in (noted.identity, repair.identities[stage.name]))
+    before, now = (_without_size(shlex.split(identity)) for identity in (noted.identity, repair.identities[stage.name]))
     if before != now:
         how = noted.command if before[:-1] != now[:-1] else f"{repair.plan.settings.net} has been replaced since"
         raise UsageError(
@@ -336,7 +335,7 @@ def _without_size(words: list[str]) -> list[str]:
 
 
 def _check_trained(repair: Repair, stage: Stage) -> None:
-    """Raises ValueRepairError where nets are to be compared, and training has written the old one again."""
+    """Raises ValueRepairError if a stage compares nets, and training has written the old net again."""
     repaired = str(repair.folder / REPAIRED)
     if stage.words[0] in ("remeasure", "match") and digest_of(repaired) == digest_of(repair.plan.settings.net):
         raise ValueRepairError(
@@ -346,25 +345,25 @@ def _check_trained(repair: Repair, stage: Stage) -> None:
 
 
 def _begin_anew(repair: Repair, begin: int) -> None:
-    """Removes what is to be made again: all from the first stage on that is asked for otherwise, or after such."""
-    rest = repair.plan.stages[begin:]
-    first = repair.notes.of(rest[0]) if rest else None
+    """Removes the files that will be made again: those of the first changed stage and of all stages after it."""
+    stages = repair.plan.stages[begin:]
+    first = repair.notes.of(stages[0]) if stages else None
     if first is not None and not first.done and first.identity == repair.identities[first.name]:
-        rest = rest[1:]  # it was begun, and goes on
-    for stage in rest:
+        stages = stages[1:]  # it has started, and resumes
+    for stage in stages:
         for name in (*stage.makes, *stage.leaves, *([stage.output] if stage.output else [])):
             path = repair.folder / name
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-    if rest:
-        (repair.folder / PAGE).unlink(missing_ok=True)  # of nets that are made anew
-    repair.notes.forget([stage.name for stage in rest])
+    if stages:
+        (repair.folder / PAGE).unlink(missing_ok=True)  # it shows nets that will be replaced
+    repair.notes.forget([stage.name for stage in stages])
 
 
 def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
-    """Runs a stage to its end, and notes what it took. What it left whole before it could be noted is not run again."""
+    """Runs a stage to its end, and records its time. A stage whose result is whole already is not run again."""
     before = repair.notes.of(stage)
     noted = Noted(stage.name, repair.command(stage), repair.identities[stage.name], stage.seconds)
     if before is not None:
@@ -395,9 +394,8 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     """The exit code, and whether a signal came meanwhile, which is passed on.
 
     The command has a session of its own, so that Ctrl-C reaches it once, through this process; and it holds the lock,
-    so that nobody else begins while it lives. On Linux it dies with this process, also by kill -9. It is all that its
-    words say: defaults from valuerepair.toml and from the environment, which may be others the next time, do not reach
-    it.
+    so that no other repair starts while it lives. On Linux it dies with this process, also by kill -9. Its words are
+    all its settings: defaults from valuerepair.toml and the environment, which may change, do not reach it.
     """
     words = [sys.executable, "-m", "valuerepair", "--config", os.devnull, *repair.words(stage)]
     words += ["-q"] if quiet else []
@@ -422,7 +420,7 @@ def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: M
     passed_on = 0
     with (
         signals.left_to_loop(),
-        open(os.devnull, "wb") as nobody,  # in place of the reaper's pipe: a stage ends its own engines
+        open(os.devnull, "wb") as nobody,  # instead of the reaper's pipe: a stage ends its own engines
         subprocess.Popen(
             guard_command("launch", str(nobody.fileno()), str(os.getpid()), *words),
             stdout=out,

@@ -1,4 +1,4 @@
-"""The settings of a repair, and repair.toml, in which they stand."""
+"""The settings of a repair, and repair.toml, their file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from valuerepair.training.options import Only, TrainOptions
 
 FILE = "repair.toml"
 BUDGET = "1h"
-# The recipe, by what was measured (docs/proof.md). Of a position in training a fiftieth of what `vr mine` judges a
-# candidate by, as more positions help more; the tests are judged by the deep judge, whose errors no net has learned.
+# The recipe, by measurements (docs/proof.md). A position in training gets a fiftieth of the nodes with which `vr mine`
+# judges a candidate, as more positions help more; the test judge is deeper, and no net has learned its errors.
 STOCKFISH_NODES, TEST_NODES = 20_000, 1_000_000
-FEWEST_REJUDGED = 100  # as `vr remeasure --rejudge` has it
-TEST_FACTOR = 10  # the same for judges that have a Q of their own, which are slower
+FEWEST_REJUDGED = 100  # as in `vr remeasure --rejudge`
+TEST_FACTOR = 10  # the factor for judges that have a Q of their own, which are slower
 ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
 
@@ -38,8 +38,8 @@ _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much of each: `positions` to mine; engine nodes to `expand` and lines of the `book`, where games are played
-    from it; `steps` of a training; held-out positions to `rejudge`, 0 for none; `games` of a match. None: by the
+    """The sizes of the stages: `positions` to mine; engine nodes to `expand` and lines of the `book`, if games are
+    played from it; `steps` of a training; held-out positions to `rejudge`, 0 for none; `games` of a match. None: by the
     budget."""
 
     positions: int | None = None
@@ -50,9 +50,9 @@ class Sizes:
     games: int | None = None
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if (number := getattr(self, each.name)) is not None and number < (each.name != "rejudge"):
-                raise UsageError(f"[sizes] {each.name} = {number}: must be at least 1")
+        for size in fields(self):
+            if (number := getattr(self, size.name)) is not None and number < (size.name != "rejudge"):
+                raise UsageError(f"[sizes] {size.name} = {number}: must be at least 1")
         if self.rejudge and self.rejudge < FEWEST_REJUDGED:
             raise UsageError(f"[sizes] rejudge = {self.rejudge}: must be 0, or at least {FEWEST_REJUDGED}")
         if self.games is not None and self.games % 2:
@@ -61,7 +61,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mining:
-    """What is mined: `aside` is the share of positions beside the games, "" for none, or the share of each kind."""
+    """How positions are mined: `aside` is their share beside the games, "" for none, or the share of each kind."""
 
     aside: str = ASIDE
 
@@ -78,7 +78,7 @@ class Mining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutShares:
-    """What is kept from training to judge by: shares of games and of families, and archives whole."""
+    """The positions held out from training: shares of games and of families, and whole archives."""
 
     games: float = 0.15
     families: float = 0.10
@@ -92,9 +92,9 @@ class HeldOutShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings:
-    """How a net is trained. `policy` is the target of the policy head where it learns from the store, "net" for the
-    old policy alone. `share` is of candidates, None: theirs among the sampled positions; with normal games it is of
-    repair games, None: that of `vr mix`."""
+    """How a net is trained. `policy` is the target of the policy head if it learns from the store, "net" for the old
+    policy alone. `share` is the share of candidates, None: their share of the sampled positions; with normal games it
+    is the share of repair games, None: that of `vr mix`."""
 
     policy: str = POLICY
     share: float | None = None
@@ -111,7 +111,7 @@ class TrainSettings:
             raise UsageError("[train] share = 0: is the control; the repair needs candidates")
 
     def options(self, steps: int) -> TrainOptions:
-        """Of so many steps. None ends early; of each training the step is kept that held-out games like best."""
+        """Options for a training of `steps`, which does not end early; it keeps the best step on held-out games."""
         return TrainOptions(
             policy=None if self.only == "value" else self.policy,
             share=self.share,
@@ -126,23 +126,23 @@ class TrainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playing:
-    """How games are played, by the own search: nodes of a move in matches, and from the book where that is played."""
+    """How our own search plays games: nodes of a move in matches, and in games from the book."""
 
     match_nodes: int = 100
     book_nodes: int = 200
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if (number := getattr(self, each.name)) < 1:
-                raise UsageError(f"[play] {each.name} = {number}: must be at least 1")
+        for setting in fields(self):
+            if (number := getattr(self, setting.name)) < 1:
+                raise UsageError(f"[play] {setting.name} = {number}: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that a repair is to do. It mines `archives`, or begins with a copy of `store`. `deep` judges all positions,
-    `test_deep` a part of those that are held out once more, "" for none. `control`: also train a net without candidates
-    and compare it. `normal` are training chunks of ordinary games, without which it learns from the store alone. Raises
-    UsageError, in the words of repair.toml, for what makes no sense."""
+    """The settings of a repair. It mines `archives`, or begins with a copy of `store`. `deep` judges all positions,
+    `test_deep` judges a part of the held-out ones again, "" for none. `control`: also train a net without candidates
+    and compare it. `normal` are training chunks of ordinary games; without them it learns from the store alone. Raises
+    UsageError, in the words of repair.toml, for invalid settings."""
 
     archives: tuple[str, ...] = ()
     store: str = ""
@@ -182,12 +182,12 @@ class Settings:
 
     @property
     def by_centipawns(self) -> bool:
-        """Whether the judge says centipawns, of which alpha makes Q, and has no Q of its own."""
+        """Whether the judge gives centipawns, which alpha converts to Q, instead of a Q of its own."""
         return not parse_spec(self.deep).kind.own_q
 
 
 def _check_judge(option: str, text: str) -> None:
-    """Raises UsageError for a judge whose searches cannot be counted; there need not be one for the tests."""
+    """Raises UsageError for a judge whose searches cannot be counted; the tests may have no judge."""
     if not text and option == "test_deep":
         return
     try:
@@ -201,7 +201,7 @@ def _check_judge(option: str, text: str) -> None:
 
 
 def default_deep() -> str:
-    """The judge that this machine has."""
+    """The text of the judge that this machine has."""
     kind = default_kind()
     nodes = STOCKFISH_NODES if kind is STOCKFISH else kind.default_nodes
     return f"{kind}:nodes={nodes}"
@@ -220,8 +220,8 @@ def default_test_deep(deep: str) -> str:
 
 def seconds_of(budget: str) -> float:
     """Seconds of ``1h``, ``90m``, ``1h30m`` or ``45s``. Raises UsageError."""
-    found = _DURATION.fullmatch(budget)
-    parts = found.groups() if found else ("0", "0", "0")
+    match = _DURATION.fullmatch(budget)
+    parts = match.groups() if match else ("0", "0", "0")
     seconds = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
     if not 0 < seconds < float("inf"):
         raise UsageError(f"--budget {budget}: give a time as 1h, 90m or 1h30m")
@@ -237,7 +237,7 @@ _TABLES: Mapping[str, type[Any]] = {
     "train": TrainSettings,
     "play": Playing,
 }
-_OLD_SIZES = {"confirm"}  # of folders that another version began
+_OLD_SIZES = {"confirm"}  # in folders of another version
 _COMMENTS = {
     "archives": "what is mined",
     "store": "what was mined already; it is copied",
@@ -273,20 +273,20 @@ def write(settings: Settings, path: Path) -> None:
         "# The settings of a repair (vr repair). What stands here counts, whatever the command line says. What is",
         "# changed is run again, with all that depends on it.",
     ]
-    for each in fields(settings):
-        value = getattr(settings, each.name)
-        if each.name not in _TABLES:
-            if each.name not in _EITHER or value:
-                lines.append(_line(each.name, value))
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        if setting.name not in _TABLES:
+            if setting.name not in _EITHER or value:
+                lines.append(_line(setting.name, value))
             continue
-        lines += ["", f"[{each.name}]"]
-        if each.name == "sizes":
+        lines += ["", f"[{setting.name}]"]
+        if setting.name == "sizes":
             lines.append("# By the budget; of a line that is taken out the size is worked out again.")
-        comments = _OF_SPLIT if each.name == "split" else _COMMENTS
+        comments = _OF_SPLIT if setting.name == "split" else _COMMENTS
         lines += [
-            _line(one.name, getattr(value, one.name), comments)
-            for one in fields(value)
-            if getattr(value, one.name) is not None
+            _line(field.name, getattr(value, field.name), comments)
+            for field in fields(value)
+            if getattr(value, field.name) is not None
         ]
     try:
         content = ("\n".join(lines) + "\n").encode()
@@ -299,45 +299,47 @@ def write(settings: Settings, path: Path) -> None:
 
 
 def _line(name: str, value: Any, comments: Mapping[str, str] = _COMMENTS) -> str:
-    # A JSON text, number or list of these is one of TOML, but for the one control character that JSON leaves as it is.
-    said = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    text = f"{name} = {said}"
+    # JSON texts, numbers and lists of them are valid TOML, except for one control character that JSON does not escape.
+    encoded = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )
+    text = f"{name} = {encoded}"
     return f"{text:<32}  # {comments[name]}" if name in comments else text
 
 
 def read(path: Path) -> Settings:
-    """The settings of a file. Raises UsageError, one line, that names the file and the place."""
+    """The settings of a file. Raises UsageError, one line, which names the file and the place."""
     try:
-        found = read_toml(path)
+        tables = read_toml(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueRepairError as error:
         raise UsageError(str(error)) from None
-    if isinstance(sizes := found.get("sizes"), dict) and _OLD_SIZES & sizes.keys():
+    if isinstance(sizes := tables.get("sizes"), dict) and _OLD_SIZES & sizes.keys():
         raise UsageError(
             f"{path}: an older version of vr repair began this folder; give another by -o, or begin with what was "
             f"mined in it: vr repair --store {path.parent / 'store.db'} -o ANOTHER"
         )
     try:
         for name, kind in _TABLES.items():
-            _check_names(kind, found.get(name, {}), f"[{name}]")
-        _check_names(Settings, found, "")
-        if not found.keys() & set(_EITHER):
+            _check_names(kind, tables.get(name, {}), f"[{name}]")
+        _check_names(Settings, tables, "")
+        if not tables.keys() & set(_EITHER):
             raise UsageError("archives: is missing; which games are to be mined?")
-        found = {"deep": default_deep(), **found}
-        if "test_deep" not in found and isinstance(found["deep"], str):
-            found["test_deep"] = default_test_deep(found["deep"])
-        return msgspec.convert(found, Settings)
+        tables = {"deep": default_deep(), **tables}
+        if "test_deep" not in tables and isinstance(tables["deep"], str):
+            tables["test_deep"] = default_test_deep(tables["deep"])
+        return msgspec.convert(tables, Settings)
     except (UsageError, msgspec.ValidationError) as error:
         raise UsageError(f"{path}: {reason(error)}") from None
 
 
-def _check_names(kind: type[Any], given: Any, where: str) -> None:
+def _check_names(kind: type[Any], table: Any, where: str) -> None:
     """Raises UsageError for names that a table does not have."""
-    if not isinstance(given, dict):
+    if not isinstance(table, dict):
         raise UsageError(f"{where}: must be a table")
-    names = [each.name for each in fields(kind)]
-    for name in given:
+    names = [setting.name for setting in fields(kind)]
+    for name in table:
         if name not in names:
             near = get_close_matches(name, names, 1)
             raise UsageError(
@@ -346,7 +348,7 @@ def _check_names(kind: type[Any], given: Any, where: str) -> None:
 
 
 def differing(given: Mapping[str, Any], settings: Settings) -> list[str]:
-    """Where a command line differs from repair.toml, in words, a line each."""
+    """The differences of a command line from repair.toml, in words, one line each."""
     return [
         f"{FILE} says {name} = {json.dumps(getattr(settings, name))}, and that counts; edit it there"
         for name, value in given.items()
