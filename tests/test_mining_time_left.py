@@ -45,7 +45,7 @@ def test_what_searches_still_cost_is_the_estimate_of_kaplan_and_meier(seed: int)
     for so_far in (0, 7_500, 150_000, 600_000):
         beyond = grid > so_far
         here = alive[np.searchsorted(times, so_far, side="right") - 1]
-        assert sizes.left(np.array([so_far]))[0] == pytest.approx(500 * survival[beyond].sum() / here, rel=1e-6)
+        assert sizes.remaining(np.array([so_far]))[0] == pytest.approx(500 * survival[beyond].sum() / here, rel=1e-6)
 
 
 def costs(dice: np.random.Generator, positions: int, *, learning: int, kept: float) -> list[tuple[int, bool]]:

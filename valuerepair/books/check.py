@@ -270,10 +270,10 @@ class _PgnCheck:
             self._fail(number, explain(word))
             return
         written = word
-        prefix, dot, rest = word.partition(".")
+        prefix, dot, move = word.partition(".")
         if dot and len(word) > 1 and (not prefix or (prefix.isascii() and prefix.isdigit())):
             self._move_number(number, prefix)
-            word = rest
+            word = move
         if word in RESULTS:
             entry.result = True
         elif len(word) > 1 and word[0] == ".":
@@ -384,11 +384,11 @@ def epd_board(text: str) -> chess.Board:
     if len(fields) < 4:
         raise Refused("an EPD line has four fields: placement, side to move, castling, e.p. square")
     fields[3] = fields[3].rstrip(";")
-    rest = fields[4] if len(fields) == 5 else ""
-    clocks = _CLOCKS.match(rest)
+    operations = fields[4] if len(fields) == 5 else ""
+    clocks = _CLOCKS.match(operations)
     halfmoves, number = clocks.groups() if clocks else ("0", "1")
     board = start_board(" ".join([*fields[:4], halfmoves, number]))
-    _apply(board, rest[clocks.end() :] if clocks else rest)
+    _apply(board, operations[clocks.end() :] if clocks else operations)
     return board
 
 

@@ -59,7 +59,7 @@ class LineWriter:
     """Turns moves into SAN lines. Consecutive lines reuse their common beginning, so pass them in sorted order."""
 
     def __init__(self) -> None:
-        self._given = ""  # the start as passed, and as python-chess writes it
+        self._start_given = ""  # the start as passed, and as python-chess writes it
         self._start = ""
         self._board = chess.Board()
         self._moves: list[str] = []
@@ -85,8 +85,8 @@ class LineWriter:
         return BookLine(start, tuple(self._sans[first:]), final)
 
     def _go_to(self, start_fen: str, moves: list[str]) -> None:
-        if start_fen != self._given:
-            self._given, self._board = start_fen, _board(start_fen)
+        if start_fen != self._start_given:
+            self._start_given, self._board = start_fen, _board(start_fen)
             self._start = self._board.fen()
             self._moves, self._sans = [], []
             self._first = [0 if self._board.turn == chess.WHITE else 1]
@@ -280,9 +280,9 @@ def _squares(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
 
 def _kinds(boards: Boards, squares: Ints) -> Ints:
     bits = _ONE << squares.astype(np.uint64)
-    there = {name: (boards[:, name] & bits) != 0 for name in (PAWNS, KNIGHTS, SLANTED, STRAIGHT, KINGS)}
-    sliders = np.where(there[SLANTED], np.where(there[STRAIGHT], QUEEN, BISHOP), ROOK)
-    return np.select([there[PAWNS], there[KNIGHTS], there[KINGS]], [PAWN, KNIGHT, KING], sliders)
+    occupied = {name: (boards[:, name] & bits) != 0 for name in (PAWNS, KNIGHTS, SLANTED, STRAIGHT, KINGS)}
+    sliders = np.where(occupied[SLANTED], np.where(occupied[STRAIGHT], QUEEN, BISHOP), ROOK)
+    return np.select([occupied[PAWNS], occupied[KNIGHTS], occupied[KINGS]], [PAWN, KNIGHT, KING], sliders)
 
 
 def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
@@ -300,8 +300,8 @@ def _which(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, numbers: In
     rivals = np.flatnonzero(shared[numbers] & ((listed ^ moves[numbers]) >> 6 & 63 == 0) & (listed != moves[numbers]))
     owners = numbers[rivals]
     origin = _squares(boards[owners], listed[rivals])[0]
-    same = _kinds(boards[owners], origin) == kinds[owners]
-    owners, origin = owners[same], origin[same]
+    same_kind = _kinds(boards[owners], origin) == kinds[owners]
+    owners, origin = owners[same_kind], origin[same_kind]
     unlike = origin ^ _squares(boards[owners], moves[owners])[0]
     words = np.zeros(len(boards), np.int64)
     # As in python-chess: by the file, unless the two differ only in rank.

@@ -121,14 +121,14 @@ def _search(word: str, written: _Squares, target: int, board: chess.Board, ep_sq
     return fitting[0]
 
 
-def _compare_with_the_standard(word: str, board: chess.Board, taken: chess.Move) -> None:
+def _compare_with_the_standard(word: str, board: chess.Board, move_read: chess.Move) -> None:
     san = _SAN_BY_THE_STANDARD.match(word)
     try:
         meant = board.parse_san(san[0]) if san else None
     except ValueError:
         meant = None
-    if meant != taken:
-        raise Refused(f"{word}: lc0 takes it for {board.san(taken)}")
+    if meant != move_read:
+        raise Refused(f"{word}: lc0 takes it for {board.san(move_read)}")
 
 
 _REASONS = (

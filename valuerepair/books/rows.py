@@ -74,15 +74,15 @@ def _surely_go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[
 def _not_repeated(starts: list[str], lines: list[list[str]], last: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """[n] whether each line leads to the position `last` (keys [n]), which occurs at most twice in it."""
     lengths = np.array([len(line) for line in lines])
-    times, there = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.bool_)
+    times, is_last = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.bool_)
     try:
         for ply, (rows, boards) in enumerate(plies(starts, lines)):
             met = keys(boards) == last[rows]
             times[rows] += met
-            there[rows] = met & (lengths[rows] == ply)
+            is_last[rows] = met & (lengths[rows] == ply)
     except ValueError:
         return np.zeros(len(lines), np.bool_)
-    return np.asarray((there & (times < 3)) | (lengths == 0))
+    return np.asarray((is_last & (times < 3)) | (lengths == 0))
 
 
 def can_go_on(fen: str, start_fen: str, moves: str) -> bool:
@@ -150,14 +150,14 @@ def sides(rows: pd.DataFrame, options: BookOptions) -> Sides:
     """
     if "part" not in rows:
         return Sides(rows, rows.iloc[:0], {})
-    held = rows["part"] != PARTS[TRAIN]
+    is_held = rows["part"] != PARTS[TRAIN]
     near: pd.Series[bool] = pd.Series(False, rows.index)
     if options.near_duplicates != "keep":
         keys = pd.Series(near_keys(rows["fen"].tolist()), rows.index)
-        near = ~held & keys.isin(set(keys[held]))
-    book = rows[~held & ~near]
+        near = ~is_held & keys.isin(set(keys[is_held]))
+    book = rows[~is_held & ~near]
     if book.empty:
         raise ValueRepairError(
             f"--split leaves the book empty: none of {len(rows):,} candidates is train, or far from the holdout"
         )
-    return Sides(book, rows[held], {NEAR_HELD: int(near.sum())} if near.any() else {})
+    return Sides(book, rows[is_held], {NEAR_HELD: int(near.sum())} if near.any() else {})

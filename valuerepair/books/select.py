@@ -97,8 +97,8 @@ class _BookSieve:
 def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
     """Keeps the rows with the sign, value, verdict, part and labels that the options ask for."""
     if options.sign != "both":
-        off = sieve.rows["disagreement"]
-        sieve.keep(off > 0 if options.sign == "optimistic" else off < 0, f"not {options.sign}")
+        disagreement = sieve.rows["disagreement"]
+        sieve.keep(disagreement > 0 if options.sign == "optimistic" else disagreement < 0, f"not {options.sign}")
     if options.max_abs_deep_q is not None:
         sieve.keep(sieve.rows["deep_q"].abs() <= options.max_abs_deep_q, f"|deep Q| over {options.max_abs_deep_q:g}")
     if options.confirmed:
@@ -226,9 +226,9 @@ class _ParentAdder:
         self.records: list[dict[Hashable, Any]] = []
         self._options, self._count = options, count
         self._held_materials = set(split.materials if split is not None else ())
-        held = holdout["fen"].tolist()
-        self._held = set(same_positions(held))
-        self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held))
+        held_fens = holdout["fen"].tolist()
+        self._held_keys = set(same_positions(held_fens))
+        self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held_fens))
         keys = same_positions([row["fen"] for row in candidates])
         self._by_key = dict(zip(keys, candidates, strict=True))
 
@@ -242,10 +242,10 @@ class _ParentAdder:
 
     def _add_parent(self, parent: Parent, candidate: dict[Hashable, Any], weight: float) -> None:
         origin = _origin(parent, candidate)
-        if (same := self._by_key.get(parent.key)) is not None:
-            same["book_weight"] += weight
-            same["parent_of"] = ", ".join(filter(None, (same["parent_of"], origin)))
-            self._count.leave_out(OF_PARENT if same["plies_before"] else OF_CANDIDATE)
+        if (known_row := self._by_key.get(parent.key)) is not None:
+            known_row["book_weight"] += weight
+            known_row["parent_of"] = ", ".join(filter(None, (known_row["parent_of"], origin)))
+            self._count.leave_out(OF_PARENT if known_row["plies_before"] else OF_CANDIDATE)
             return
         row = _row(parent, candidate, weight, origin)
         if reason := self._reason_to_leave_out(parent.key, row):
@@ -255,7 +255,7 @@ class _ParentAdder:
         self.records.append(row)
 
     def _reason_to_leave_out(self, key: int, row: dict[Hashable, Any]) -> str:
-        if key in self._held:
+        if key in self._held_keys:
             return HELD
         if row["material_family"] in self._held_materials:
             return HELD_FAMILY

@@ -116,19 +116,19 @@ def _loss(store: Store, rows: pd.DataFrame, looks: pd.DataFrame) -> Floats:
     """
     loss = np.array(looks["second_q"] - looks["after_net_q"], np.float64)
     best = rows["net_best"].tolist()
-    asked = [i for i in np.flatnonzero(np.isnan(loss)).tolist() if isinstance(best[i], str)]
-    if not asked:
+    missing = [i for i in np.flatnonzero(np.isnan(loss)).tolist() if isinstance(best[i], str)]
+    if not missing:
         return loss
-    moves = encode_moves([best[i] for i in asked])
+    moves = encode_moves([best[i] for i in missing])
     fens = rows["fen"].tolist()
-    after = keys(replay(parse_fens([fens[i] for i in asked]), moves, np.arange(len(asked) + 1)))
+    after = keys(replay(parse_fens([fens[i] for i in missing]), moves, np.arange(len(missing) + 1)))
     oracle_id = store.pick(rows.attrs["net"]["sha256"], rows.attrs["oracle"]["digest"])[1]
-    known = searched_scores(store, oracle_id, after)
-    nothing = (None,) * 6
-    scores = np.array([known.get(key, nothing) for key in after.tolist()], np.float64)
+    scores_by_key = searched_scores(store, oracle_id, after)
+    no_score = (None,) * 6
+    scores = np.array([scores_by_key.get(key, no_score) for key in after.tolist()], np.float64)
     alpha, q_from = rows.attrs["alpha"]["value"], rows.attrs["q_from"]
     q = values.deep_q(scores, alpha, q_from)
-    loss[asked] = rows["deep_q"].to_numpy(np.float64)[asked] + q
+    loss[missing] = rows["deep_q"].to_numpy(np.float64)[missing] + q
     return loss
 
 
@@ -216,8 +216,8 @@ def read_suite(path: str | os.PathLike[str], *, alpha: float | None = None, thre
     gave a Q itself; `threshold` overrides the line's. The defaults are 170 and 0.55. Raises UsageError for a missing
     file, ValueRepairError for one without any such line.
     """
-    [source, *others] = find_sources([os.fspath(path)])
-    if others:
+    [source, *more] = find_sources([os.fspath(path)])
+    if more:
         raise UsageError(f"{path}: give one EPD file, not a folder")
     with Stream(source, most=MOST_BYTES) as stream:
         block = LineSplitter(source).feed(stream.read(MOST_BYTES), last=True)
@@ -290,7 +290,7 @@ class SharedSpots:
 
     @property
     def itself(self) -> bool:
-        """The spots are the net's own."""
+        """Whether the spots are the net's own."""
         return self.of_sha256 is not None and self.sha256.startswith(self.of_sha256)
 
 
@@ -359,10 +359,10 @@ def measure_suite(
             name, key = net.identity.name, net.identity.key
         q = np.full(len(rows), np.nan)
         q[np.setdiff1d(np.arange(len(rows)), list(failed))] = answers.q
-        off = q - rows["deep_q"].to_numpy(np.float64)
-        off_before = (rows["net_q"] - rows["deep_q"]).to_numpy(np.float64)  # of the net that the suite is of
-        wrong = is_candidate(off, rows["threshold"].to_numpy(np.float64))
-        shared = wrong & ~(np.sign(off) * np.sign(off_before) < 0)
+        error = q - rows["deep_q"].to_numpy(np.float64)
+        old_error = (rows["net_q"] - rows["deep_q"]).to_numpy(np.float64)  # of the suite's net
+        wrong = is_candidate(error, rows["threshold"].to_numpy(np.float64))
+        shared = wrong & ~(np.sign(error) * np.sign(old_error) < 0)
         rows = rows.assign(**{f"net_{number}": name, f"q_{number}": q, f"shared_{number}": shared})
         shares += _by_group(rows, name, key, shared, wrong & ~shared)
     return MeasuredSuite(suite.path, rows, shares, suite.left_out)
@@ -373,15 +373,15 @@ def _by_group(
 ) -> list[SharedSpots]:
     """One net on the positions of each net, judge and threshold that the lines name."""
     games = np.unique(_games(rows), return_inverse=True)[1]
-    said = []
+    spots = []
     columns = [rows[column].tolist() for column in ("net", "net_sha256", "judge", "threshold")]
     groups = list(zip(*columns, strict=True))
     for group in dict.fromkeys(groups):
         of, of_sha256, judge, threshold = group
-        at = np.array([each == group for each in groups], np.bool_)
-        rate = weighted(shared[at], np.ones(int(at.sum())), games[at])
-        said.append(SharedSpots(name, key, of, of_sha256, judge, threshold, rate, int(opposite[at].sum())))
-    return said
+        in_group = np.array([other == group for other in groups], np.bool_)
+        rate = weighted(shared[in_group], np.ones(int(in_group.sum())), games[in_group])
+        spots.append(SharedSpots(name, key, of, of_sha256, judge, threshold, rate, int(opposite[in_group].sum())))
+    return spots
 
 
 def _games(rows: pd.DataFrame) -> list[str]:

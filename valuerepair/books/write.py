@@ -143,9 +143,9 @@ def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None
     lines: list[BookLine | None] = [None] * len(rows)
     if options.form == "moves":
         for first in range(0, len(rows), _LINES_AT_ONCE):
-            some = [i for i in range(first, min(first + _LINES_AT_ONCE, len(rows))) if starts[i] == STARTPOS_FEN]
+            chunk = [i for i in range(first, min(first + _LINES_AT_ONCE, len(rows))) if starts[i] == STARTPOS_FEN]
             for i, line in zip(
-                some, plain_lines([texts[i].split() for i in some], [fens[i] for i in some]), strict=True
+                chunk, plain_lines([texts[i].split() for i in chunk], [fens[i] for i in chunk]), strict=True
             ):
                 if line is not None:
                     lines[i] = line
@@ -208,7 +208,7 @@ def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
 
 
 def _of_held_part(row: dict[Hashable, Any]) -> bool:
-    """The split holds the row out; a parent has no part."""
+    """Whether the split holds the row out; a parent has no part."""
     return isinstance(row.get("part"), str) and row["part"] != PARTS[TRAIN]
 
 
@@ -335,7 +335,7 @@ class Manifest:
         return json.dumps(manifest | at_top, indent=2, ensure_ascii=False) + "\n"
 
     def summary(self, directory: str) -> list[str]:
-        """What was written, in lines for a terminal."""
+        """The contents of the files, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
         q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
         lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
@@ -355,11 +355,11 @@ class Manifest:
         return [f"{name}: {line}" for name, figures in self.diversity.items() for line in described(figures)]
 
     def _parent_lines(self) -> list[str]:
-        asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
-        if not asked:
+        expected, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
+        if not expected:
             return []
         reasons = "".join(f", {reason} {n:,}" for reason, n in left_out.items())
-        return [f"parents: {written:,} written of {asked:,}{reasons}"]
+        return [f"parents: {written:,} written of {expected:,}{reasons}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ class WrittenBooks:
     next_steps: Sequence[str]
 
     def lines(self) -> list[str]:
-        """What was written and what to do next."""
+        """The contents of the files, and what to do next."""
         remark = [self.remark] if self.remark else []
         return [*remark, *self.manifest.summary(self.directory), *self.next_steps]
 
@@ -387,9 +387,9 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     if manifest.net["history_fill"] == ENGINE_FILL:
         pair = store.pair_options(*store.pick(sha256, manifest.oracle["digest"]))
-        asked = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
+        words = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
         calibrated = manifest.calibration is not None
-        export = next_command("vr export", *asked, calibrated=calibrated, expanded=manifest.expanded, split=split)
+        export = next_command("vr export", *words, calibrated=calibrated, expanded=manifest.expanded, split=split)
         return [
             f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
             f"next: {export} -o candidates.plain",
@@ -398,7 +398,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
     if (fill := manifest.net["history_fill"]) in FILLS and fill != "fen_only":
         words += ["--set", f"history_fill={fill}"]
-    # At temperature 0 an entry that is there twice gives the same game twice.
+    # At temperature 0 two copies of an entry give the same game twice.
     if any(file.positions > file.distinct for file in manifest.files.values()):
         words += ["--temperature 0.5"]
     games, chunks = "selfplay.pgn", "book-chunks"

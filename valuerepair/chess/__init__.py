@@ -1,1 +1,1 @@
-"""The ground of chess that every room stands on: boards as kernels, positions, origins, values, records, progress."""
+"""The chess that all other packages use: boards as kernels, positions, origins, values, records, progress."""

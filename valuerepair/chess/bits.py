@@ -1,7 +1,7 @@
 """Bit operations and attacks of pieces, as kernels.
 
-One slider's attacks by hyperbola quintessence and a table for ranks; those of many at once by parallel prefix fills
-(Kogge-Stone), 16 operations a direction whatever their number.
+One slider's attacks by hyperbola quintessence and a table for ranks; the attacks of many sliders at once by parallel
+prefix fills (Kogge-Stone), 16 operations a direction for any number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.jit import kernel
 
-# uint64 with an integer literal becomes int64 under + and &, so every constant met by a bitboard is a uint64.
+# uint64 with an integer literal becomes int64 under + and &, so every constant for bitboards is a uint64.
 ZERO, ONE = np.uint64(0), np.uint64(1)
 ALL = np.uint64(2**64 - 1)
 NOT_FILE_A, NOT_FILE_H = np.uint64(0xFEFEFEFEFEFEFEFE), np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -155,9 +155,9 @@ _FILES, _RANKS = _SQUARES % 8, _SQUARES // 8
 
 
 def _others(line: NDArray[np.int64]) -> Table:
-    """[64] the other squares of each square's line, where `line` [64] is the number of that."""
-    same = (line[:, None] == line) & ~np.eye(64, dtype=np.bool_)
-    return np.asarray(np.where(same, ONE << _SQUARES.astype(np.uint64), ZERO).sum(1, dtype=np.uint64))
+    """[64] the other squares of each square's line; `line` [64] is the number of the line."""
+    same_line = (line[:, None] == line) & ~np.eye(64, dtype=np.bool_)
+    return np.asarray(np.where(same_line, ONE << _SQUARES.astype(np.uint64), ZERO).sum(1, dtype=np.uint64))
 
 
 FILE, DIAGONAL, ANTIDIAGONAL = _others(_FILES), _others(_RANKS - _FILES), _others(_RANKS + _FILES)
@@ -195,10 +195,10 @@ CASTLING_KEY: Table = _castling_keys()
 
 def _castling_kept() -> NDArray[np.int64]:
     """[64] rights (mover's side) that survive a move from or to a square."""
-    kept = np.full(64, 15, np.int64)
+    rights = np.full(64, 15, np.int64)
     for square, lost in ((4, 3), (7, 1), (0, 2), (60, 12), (63, 4), (56, 8)):
-        kept[square] = 15 - lost
-    return kept
+        rights[square] = 15 - lost
+    return rights
 
 
 CASTLING_KEPT: NDArray[np.int64] = _castling_kept()

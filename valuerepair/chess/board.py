@@ -1,8 +1,7 @@
 """Boards as numba kernels: parsing, legal moves, making moves, check, keys, FEN.
 
 A batch of n boards is one array uint64[n, ROW]; its layout is private to this package (`rows`). Moves are the 16-bit
-moves of `valuerepair.chess.positions` in absolute squares. Rules are those of standard chess; python-chess is their
-oracle.
+moves of `valuerepair.chess.positions` in absolute squares. The rules are standard chess, as in python-chess.
 Every function releases the GIL while it computes and may be called from several threads.
 """
 
@@ -101,7 +100,7 @@ def keys(boards: Boards) -> NDArray[np.uint64]:
 
 
 def in_check(boards: Boards) -> NDArray[np.bool_]:
-    """bool[n]: the side to move is in check."""
+    """bool[n]: whether the side to move is in check."""
     out = np.empty(len(boards), np.bool_)
     all_checks(owned(boards, np.uint64), out)
     return out
@@ -130,7 +129,7 @@ def men(boards: Boards) -> NDArray[np.int64]:
 
 
 def white_to_move(boards: Boards) -> NDArray[np.bool_]:
-    """bool[n]: it is White's move."""
+    """bool[n]: whether White is to move."""
     return np.asarray(boards[:, STATE] >> BLACK_SHIFT & np.uint64(1) == 0)
 
 
@@ -145,7 +144,7 @@ def has_legal_move(boards: Boards) -> NDArray[np.bool_]:
 
 
 def insufficient_material(boards: Boards) -> NDArray[np.bool_]:
-    """bool[n]: neither side can ever mate (bare kings, one minor piece, or bishops on squares of one colour)."""
+    """bool[n]: whether neither side can ever mate (bare kings, one minor piece, or bishops on squares of one colour)."""
     out = np.empty(len(boards), np.bool_)
     all_dead(owned(boards, np.uint64), out)
     return out
@@ -191,7 +190,7 @@ def perft(board: Boards, depth: int) -> int:
 
 
 def status_error(fen: str) -> str | None:
-    """Why a FEN is no legal position of standard chess, in words for a user; None when it is one.
+    """Why a FEN is not a legal position of standard chess, in words for a user; None if it is.
 
     By python-chess's ``Board.status()``.
     """
@@ -246,7 +245,7 @@ def read_arrays(
     numbers: NDArray[np.int32],
     rows: Boards,
 ) -> tuple[int, int]:
-    """Fills the rows from a PGN reader's arrays; returns as `read_fens`."""
+    """Fills the rows from a PGN reader's arrays; returns the same as `read_fens`."""
     for r in range(len(rows)):
         for column in range(ROW):
             rows[r, column] = ZERO
@@ -316,7 +315,7 @@ def play(rows: Boards, moves: Moves, offsets: Offsets) -> tuple[int, int]:
 def count_leaves(rows: Boards, r: int, depth: int, moves: Moves) -> int:
     """Perft: the number of move sequences of `depth` >= 1 plies from row r; rows r.. and moves are its stack.
 
-    Moves of the last ply are counted, not made. Those before are made in a loop: a recursion passes arrays slowly.
+    Moves of the last ply are counted, not made. Earlier moves are made in a loop: a recursion passes arrays slowly.
     """
     if depth == 1:
         return count_legal(rows, r)

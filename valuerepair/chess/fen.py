@@ -13,7 +13,7 @@ from valuerepair.chess.rows import KEY, KINGS, NUMBER_SHIFT, PAWNS, RIGHTS, ROW,
 
 Bytes = NDArray[np.uint8]
 
-# What is wrong with a row; the kernels return the index.
+# The faults of a row; the kernels return the index.
 REASONS = (
     "",
     "it needs at least placement, side to move, castling and en passant",
@@ -48,15 +48,15 @@ REASONS = (
 LETTERS: Bytes = np.frombuffer(b"PNBRQKpnbrqk", np.uint8).copy()
 BACK_RANKS = np.uint64(0xFF000000000000FF)
 SPACE, SLASH, DASH, ZERO_DIGIT, NEWLINE = 32, 47, 45, 48, 10
-FEN_ROOM = 100  # bytes the longest FEN and a newline fit in
+FEN_ROOM = 100  # bytes, enough for the longest FEN and a newline
 
 
 @kernel
 def complete(rows: Boards, r: int, black: int, rights: int, ep: int, rule50: int, number: int) -> int:
-    """Finishes a row whose men stand as White sees them (us = White); returns what is wrong, 0 for nothing.
+    """Finishes a row whose men are placed from White's side (us = White); returns the fault, 0 for none.
 
-    `rights` are absolute (KQkq from bit 0); those whose king or rook is not at home are dropped. `ep` is the file + 1
-    and dropped where no pawn can just have moved two squares to that file.
+    `rights` are absolute (KQkq from bit 0); rights whose king or rook is not at home are dropped. `ep` is the file + 1,
+    dropped if no pawn can just have moved two squares to that file.
     """
     us, them, kings = rows[r, US], rows[r, THEM], rows[r, KINGS]
     if popcount(us & kings) != 1 or popcount(them & kings) != 1:
@@ -95,7 +95,7 @@ def key_from_scratch(rows: Boards, r: int) -> np.uint64:
 
 @kernel
 def opponent_in_check(rows: Boards, r: int) -> bool:
-    """Whether the side that is not to move stands in check: no position of a game."""
+    """Whether the side that is not to move is in check, which is impossible in a game."""
     turn_over(rows, r)
     king = lowest(rows[r, US] & rows[r, KINGS])
     attacked = attackers(rows, r, king, rows[r, US] | rows[r, THEM]) != ZERO
@@ -113,7 +113,7 @@ def skip(text: Bytes, at: int, end: int, blanks: bool) -> int:
 
 @kernel
 def read_placement(text: Bytes, at: int, end: int, rows: Boards, r: int) -> int:
-    """Puts the men of a FEN's first field on row r, White as us; returns what is wrong."""
+    """Puts the men of a FEN's first field on row r, White as us; returns the fault."""
     rank, file = 7, 0
     while at < end:
         letter = np.int64(text[at])
@@ -142,7 +142,7 @@ def read_placement(text: Bytes, at: int, end: int, rows: Boards, r: int) -> int:
 
 @kernel
 def read_castling(text: Bytes, at: int, end: int) -> int:
-    """The rights (KQkq from bit 0) of a FEN's third field, -1 if it is none. Rook files (HAha) mean the same."""
+    """The rights (KQkq from bit 0) of a FEN's third field, -1 if it is wrong. Rook files (HAha) mean the same."""
     if end - at == 1 and text[at] == DASH:
         return 0
     rights = 0
@@ -160,7 +160,7 @@ def read_castling(text: Bytes, at: int, end: int) -> int:
 
 @kernel
 def read_ep(text: Bytes, at: int, end: int, black: int) -> int:
-    """The file + 1 of a FEN's fourth field, 0 for none, -1 if it is neither."""
+    """The file + 1 of a FEN's fourth field, 0 for none, -1 if it is wrong."""
     if end - at == 1 and text[at] == DASH:
         return 0
     file: int = np.int64(text[at]) - 96

@@ -1,8 +1,8 @@
 """Compilation of the kernels, and a cache on disk that notices every change of their sources.
 
-Numba's own ``cache=True`` looks at the file of the cached function only: a caller goes on with the old code of a
-function that changed in another module. So all compiled kernels lie in a folder named by a hash of all kernel
-sources; a change anywhere compiles everything anew, and folders of other versions are dropped when they grow old.
+Numba's own ``cache=True`` checks only the file of the cached function: a caller keeps the old code of a function that
+changed in another module. So all compiled kernels are in a folder named by a hash of all kernel sources; any change
+recompiles everything, and old folders of other versions are removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numba.core import event
 from valuerepair import files
 
 PACKAGE = Path(__file__).parents[1]
-# Every module that defines a kernel or a table that kernels read, relative to the package. A test holds it complete.
+# Every module that defines a kernel or a table for kernels, relative to the package. A test keeps the list complete.
 KERNEL_SOURCES = (
     "chess/*.py", "archives/chunk_boards.py", "archives/evaluation_dump.py", "archives/pgn.py", "archives/select.py",
     "archives/split.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/records.py",
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_config: Any = numba.config  # its settings are made when Numba is imported, so type checkers do not know them
+_config: Any = numba.config  # its settings are created at import, so type checkers do not know them
 _types: Any = numba.types
 
 
@@ -51,14 +51,14 @@ def source_key(package: Path = PACKAGE) -> str:
 
 
 def cache_root() -> Path:
-    """Where the folders of compiled kernels lie: ``$NUMBA_CACHE_DIR``, else ``kernels`` in the cache folder."""
+    """The parent of the folders of compiled kernels: ``$NUMBA_CACHE_DIR``, else ``kernels`` in the cache folder."""
     if _config.CACHE_DIR:
         return Path(_config.CACHE_DIR)
     return files.cache_root() / "kernels"
 
 
 def open_cache(root: Path, key: str) -> Path | None:
-    """The folder of `key` below `root`, made if needed; None if it cannot be written (then there is no cache)."""
+    """The folder of `key` below `root`, made if needed; None, for no cache, if it is not writable."""
     folder = root / key[:32]
     try:
         fresh = not folder.exists()
@@ -75,10 +75,10 @@ def open_cache(root: Path, key: str) -> Path | None:
 def _drop_old(root: Path, keep: Path) -> None:
     """Removes folders of other versions that no process has opened for a month."""
     oldest = time.time() - KEEP_DAYS * 86400
-    for other in root.iterdir():
-        ours = len(other.name) == 32 and not set(other.name) - set("0123456789abcdef")
-        if ours and other != keep and other.stat().st_mtime < oldest:
-            shutil.rmtree(other, ignore_errors=True)
+    for folder in root.iterdir():
+        is_cache = len(folder.name) == 32 and not set(folder.name) - set("0123456789abcdef")
+        if is_cache and folder != keep and folder.stat().st_mtime < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 try:
@@ -95,7 +95,7 @@ class KernelLocator:
     """
 
     def __init__(self, path: str, line: int, folder: Path) -> None:
-        self._py_file = path  # Numba names it in a warning
+        self._py_file = path  # for Numba's warnings
         self._line, self._folder = line, folder
 
     @classmethod
@@ -130,7 +130,7 @@ class CompilingNotice(event.Listener):
     """
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._patience_s, self._depth, self._began, self._spent, self._said = patience_s, 0, 0.0, 0.0, False
+        self._patience_s, self._depth, self._began, self._spent, self._logged = patience_s, 0, 0.0, 0.0, False
 
     def on_start(self, event: object) -> None:
         if not self._depth:
@@ -138,13 +138,13 @@ class CompilingNotice(event.Listener):
         self._depth += 1
 
     def on_end(self, event: object) -> None:
-        """A kernel is compiled; kernels that call it may still be compiling."""
+        """Called when a kernel is compiled; kernels that call it may still be compiling."""
         self._depth -= 1
         spent = self._spent + time.monotonic() - self._began
         if not self._depth:
             self._spent = spent
-        if spent >= self._patience_s and not self._said:
-            self._said = True
+        if spent >= self._patience_s and not self._logged:
+            self._logged = True
             level = logging.WARNING if sys.stderr.isatty() else logging.DEBUG
             log.log(level, "compiling for this machine; only the first time, up to a minute or two")
 
@@ -155,17 +155,17 @@ _event.register("numba:compile", NOTICE)
 
 
 def kernel(function: F) -> F:
-    """Compiles a function on its first call: no GIL, C division, cached on disk where a folder can be written.
+    """Compiles a function on its first call: no GIL, C division, cached on disk if a folder is writable.
 
     It must not make arrays (Numba would refuse to compile it). In exchange it does not count references to its
-    arguments, which made the search twice as fast. `allocating_kernel` is for functions that make arrays, and for
-    callers that get an array back.
+    arguments, which made the search twice as fast. `allocating_kernel` is for functions that make arrays or receive an
+    array from another kernel.
     """
     return _compiled(function)
 
 
 def inlined_kernel(function: F) -> F:
-    """A `kernel` that is inlined in every caller: passing on the arrays of a forest costs more than a small step."""
+    """A `kernel` that is inlined in every caller: passing the arrays of a forest costs more than a small step."""
     return _compiled(function, inlined=True)
 
 
@@ -175,7 +175,7 @@ def allocating_kernel(function: F) -> F:
 
 
 def _compiled(function: F, *, allocates: bool = False, inlined: bool = False) -> F:
-    # Older versions of Numba ignore settings that they do not know.
+    # Older versions of Numba ignore unknown settings.
     before = _config.CACHE_DIR, getattr(_config, "CACHE_LOCATOR_CLASSES", "")
     _config.CACHE_DIR = str(CACHE_FOLDER or "")
     _config.CACHE_LOCATOR_CLASSES = f"{__name__}.KernelLocator,UserProvidedCacheLocator" if CACHE_FOLDER else ""

@@ -92,7 +92,7 @@ def drop(rows: Boards, r: int, bit: np.uint64, kind: int, side: int) -> None:
 
 @kernel
 def moved(board: np.uint64, keep: np.uint64, origin: np.uint64, goal: np.uint64) -> np.uint64:
-    """A bitboard after a move: what it held on `origin` stands on `goal`; of the rest, the squares `keep` remain."""
+    """A bitboard after a move: its bit on `origin` moves to `goal`; of its other bits, those in `keep` remain."""
     result: np.uint64 = (board & keep) | (board >> origin & ONE) << goal
     return result
 
@@ -216,7 +216,7 @@ def same_position(rows: Boards, a: int, b: int) -> bool:
 
 @kernel
 def mark_repetition(rows: Boards, first: int, r: int) -> None:
-    """Sets how often the position of row r occurred in rows first..r-1, the game before it, and how far back.
+    """Writes how often the position of row r occurred in rows first..r-1, the game before it, and how far back.
 
     As lc0's ComputeLastMoveRepetitions: only positions 4, 6, ... plies back and within the half-move clock.
     """
@@ -236,7 +236,7 @@ def mark_repetition(rows: Boards, first: int, r: int) -> None:
 
 @kernel
 def insufficient_material(rows: Boards, r: int) -> bool:
-    """Neither side can mate by any series of moves: bare kings, one minor piece, or bishops of one square colour."""
+    """Whether no series of moves can mate: bare kings, one minor piece, or bishops of one square colour."""
     if rows[r, PAWNS] or rows[r, STRAIGHT]:
         return False
     if popcount(rows[r, US] | rows[r, THEM]) < 4:

@@ -1,7 +1,7 @@
 """Legal moves and check as kernels, by pin and check masks.
 
 Moves inside kernels are the 16-bit moves of `valuerepair.chess.positions` with mover-relative squares; XOR with `FLIP`
-turns those of Black into absolute ones.
+converts Black's moves to absolute squares.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ B1_D1, C1_TO_E1 = np.uint64(0x0E), np.uint64(0x1C)
 
 @kernel
 def attackers(rows: Boards, r: int, square: int, occupied: np.uint64) -> np.uint64:
-    """Their pieces that attack `square` when the board is occupied so; men taken off `occupied` do not attack."""
-    found = KNIGHT[square] & rows[r, KNIGHTS]
-    found |= pawn_attacks_up(ONE << np.uint64(square)) & rows[r, PAWNS]
-    found |= KING[square] & rows[r, KINGS]
-    found |= bishop_attacks(square, occupied) & rows[r, SLANTED]
-    found |= rook_attacks(square, occupied) & rows[r, STRAIGHT]
-    result: np.uint64 = found & rows[r, THEM] & occupied
+    """Their pieces that attack `square` with these squares `occupied`; men outside `occupied` do not attack."""
+    attacking = KNIGHT[square] & rows[r, KNIGHTS]
+    attacking |= pawn_attacks_up(ONE << np.uint64(square)) & rows[r, PAWNS]
+    attacking |= KING[square] & rows[r, KINGS]
+    attacking |= bishop_attacks(square, occupied) & rows[r, SLANTED]
+    attacking |= rook_attacks(square, occupied) & rows[r, STRAIGHT]
+    result: np.uint64 = attacking & rows[r, THEM] & occupied
     return result
 
 
@@ -132,18 +132,18 @@ def put_pawns(out: Moves, n: int, targets: np.uint64, step: int) -> int:
 
 @kernel
 def danger(rows: Boards, r: int) -> np.uint64:
-    """The squares that their men attack, also through our king: where it may not go."""
+    """The squares that their men attack, also through our king, which must not move there."""
     them, king = rows[r, THEM], rows[r, US] & rows[r, KINGS]
     free = ~(rows[r, US] | them) | king
-    found = KING[lowest(them & rows[r, KINGS])] | knight_attacks(them & rows[r, KNIGHTS])
-    found |= pawn_attacks_down(them & rows[r, PAWNS]) | slanted_attacks(them & rows[r, SLANTED], free)
-    result: np.uint64 = found | straight_attacks(them & rows[r, STRAIGHT], free)
+    attacked = KING[lowest(them & rows[r, KINGS])] | knight_attacks(them & rows[r, KNIGHTS])
+    attacked |= pawn_attacks_down(them & rows[r, PAWNS]) | slanted_attacks(them & rows[r, SLANTED], free)
+    result: np.uint64 = attacked | straight_attacks(them & rows[r, STRAIGHT], free)
     return result
 
 
 @kernel
 def castling_goals(rows: Boards, r: int, attacked: np.uint64) -> np.uint64:
-    """G1, C1, both or none: where our king may castle to, given the squares they attack (`danger`)."""
+    """G1, C1, both or none: the squares that our king may castle to, given the squares they attack (`danger`)."""
     rights, occupied = rows[r, STATE] & RIGHTS, rows[r, US] | rows[r, THEM]
     goals: np.uint64 = ZERO
     if rights & ONE and not (occupied & F1_G1 or attacked & E1_TO_G1):
@@ -218,7 +218,7 @@ def count_pawn_moves(rows: Boards, r: int, pawns: np.uint64, allowed: np.uint64)
 
 @kernel
 def slider_targets(rows: Boards, r: int, square: int, occupied: np.uint64) -> np.uint64:
-    """What our slider on `square` attacks."""
+    """The squares that our slider on `square` attacks."""
     bit = ONE << np.uint64(square)
     targets: np.uint64 = ZERO
     if bit & rows[r, SLANTED]:
@@ -273,15 +273,15 @@ def legal(rows: Boards, r: int, out: Moves, n: int) -> int:
 @kernel
 def is_legal(rows: Boards, r: int, move: int, buffer: Moves) -> bool:
     """Whether a mover-relative move is legal on row r; `buffer` has room for MAX_MOVES."""
-    known = False
+    is_listed = False
     for i in range(legal(rows, r, buffer, 0)):
-        known |= np.int64(buffer[i]) == move
-    return known
+        is_listed |= np.int64(buffer[i]) == move
+    return is_listed
 
 
 @kernel
 def count_legal(rows: Boards, r: int) -> int:
-    """The number of legal moves of row r, which is what `legal` writes, by counting bits."""
+    """The number of legal moves of row r, as `legal` writes them, by counting bits."""
     us, occupied = rows[r, US], rows[r, US] | rows[r, THEM]
     king = lowest(us & rows[r, KINGS])
     pinned, checking = pinned_and_checkers(rows, r, king)

@@ -1,8 +1,8 @@
 """The position record, its columnar batch, and how moves are written in it.
 
-A position keeps where its known history begins (``start_fen``) and every move from there, so that the net sees
-the real previous boards, repetitions count, and a book can replay the game. In a batch all of that is columns:
-moves of all rows lie in one flat ``uint16`` array, cut by ``offsets``.
+A position keeps the start of its known history (``start_fen``) and every move from there, so that the net sees
+the real previous boards, repetitions count, and a book can replay the game. In a batch these fields are columns:
+the moves of all rows are in one flat ``uint16`` array, cut by ``offsets``.
 
 Moves are ``from + 64 * to + 4096 * promotion`` with squares a1 = 0 .. h8 = 63 and promotion 0 = none, 1 = knight,
 2 = bishop, 3 = rook, 4 = queen. Castling is the king's own move (e1g1), never king-takes-rook.
@@ -30,7 +30,7 @@ _SQUARES = tuple(f + r for r in "12345678" for f in _FILES)
 Moves = NDArray[np.uint16]
 
 
-@cache  # of at most some 20,000 texts: others raise, and are not cached
+@cache  # at most some 20,000 texts: others raise, and are not cached
 def encode_move(uci: str) -> int:
     """One UCI move (``e2e4``, ``a7a8q``, castling ``e1g1``) as its 16-bit number.
 
@@ -47,7 +47,7 @@ def encode_move(uci: str) -> int:
     return origin + 64 * target + 4096 * promotion
 
 
-@cache  # as many as there are to encode
+@cache  # at most one for each text of `encode_move`
 def decode_move(move: int) -> str:
     """The UCI text of a 16-bit move; the inverse of `encode_move`."""
     return _SQUARES[move & 63] + _SQUARES[move >> 6 & 63] + PROMOTIONS[move >> 12]
@@ -64,19 +64,19 @@ def decode_moves(moves: Moves) -> tuple[str, ...]:
 
 
 def cuts_of(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[n + 1]: where each of n consecutive pieces of these lengths begins, and where the last one ends."""
+    """int64[n + 1]: the start of each of n consecutive pieces of these lengths, and the end of the last one."""
     cuts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=cuts[1:])
     return cuts
 
 
 def cut_out(moves: Moves, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Moves, NDArray[np.int64]]:
-    """The n pieces ``moves[begin[i]:end[i]]`` as one array, and where each begins in it, int64[n + 1]."""
+    """The n pieces ``moves[begin[i]:end[i]]`` as one array, and the start of each in it, int64[n + 1]."""
     pieces = [moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
     return np.concatenate(pieces) if pieces else np.empty(0, np.uint16), cuts_of(end - begin)
 
 
-# Without the word `moves` by itself: a program that gets such a line after ``position fen`` would play them.
+# Without the separate word `moves`: after ``position fen`` a program would play the moves of the line.
 _HISTORY = re.compile(r'\bc\d\s+"history (?:startpos|fen ([^":]+)): ([^"]+)"')
 
 
@@ -122,7 +122,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PositionBatch:
-    """n positions as columns; each is what the field of the same name is in `Position`, with its `Origin`.
+    """n positions as columns, which have the names and meanings of the fields of `Position`, with its `Origin`.
 
     | column        | type                                                          |
     |---------------|---------------------------------------------------------------|
@@ -228,7 +228,7 @@ def boards(fens: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def piece_counts(men: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """[n] men on each of the [n, 8, 8] boards, kings and pawns among them."""
+    """[n] men on each of the [n, 8, 8] boards, including kings and pawns."""
     return np.asarray((men != ord(".")).sum((1, 2)))
 
 

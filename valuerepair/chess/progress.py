@@ -25,7 +25,7 @@ _WITHOUT_ETA = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 _STAGE = "{desc}, {elapsed}{postfix}"
 _TICK_S = 1.0
 _RATE_TICK_S = 1.0
-_RATE_WINDOW = 60  # ticks, or units where these take longer
+_RATE_WINDOW = 60  # ticks, or units that take longer than a tick
 
 
 class RecentRate:
@@ -39,12 +39,12 @@ class RecentRate:
         if done > 0 and (not self._points or now - self._points[-1][0] >= _RATE_TICK_S):
             self._points.append((now, done))
 
-    def seconds(self, left: float) -> float | None:
-        """Seconds for `left` more units; None until a second after the first unit, and while there is no progress."""
+    def seconds(self, units: float) -> float | None:
+        """Seconds for `units` more; None until a second after the first unit, and while there is no progress."""
         if len(self._points) < 2 or self._points[-1][1] <= self._points[0][1]:
             return None
         (then, before), (now, done) = self._points[0], self._points[-1]
-        return left * (now - then) / (done - before)
+        return units * (now - then) / (done - before)
 
 
 class Progress:
@@ -128,8 +128,8 @@ class Progress:
     def _words(self) -> str:
         """The time left, if known, and the note."""
         seconds = None if self._own_eta or not self.total else self._rate.seconds(self.total - self.done)
-        left = "" if seconds is None else f"{format_duration(seconds)} left"
-        return ", ".join(words for words in (left, self._note) if words)
+        time_left = "" if seconds is None else f"{format_duration(seconds)} left"
+        return ", ".join(words for words in (time_left, self._note) if words)
 
     def _tick(self, stopped: threading.Event) -> None:
         """Updates the line of a stage, during which the caller's thread is busy."""
@@ -204,9 +204,9 @@ def remarks_to(write: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def without_remarks(room: str) -> Iterator[None]:
-    """Silences the log messages below WARNING of a room (``oracles``), for what is opened only to look at it."""
-    logger = logging.getLogger(f"valuerepair.{room}")
+def without_remarks(package: str) -> Iterator[None]:
+    """Silences the log messages below WARNING of a package (``oracles``), when it is opened only for inspection."""
+    logger = logging.getLogger(f"valuerepair.{package}")
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

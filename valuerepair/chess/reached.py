@@ -25,7 +25,7 @@ from valuerepair.chess.rows import Boards
 def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatch, NDArray[np.int64]]:
     """Each position after the moves `added` [n], except where the game is then over, and its row in `batch`, int64[m].
 
-    The moves become part of the history. Origins name the game that was left, without what was played or recorded.
+    The moves become part of the history. Origins name the game that was left, without its moves and evaluations.
     """
     lines = [
         np.concatenate([batch.moves[begin:end], more])
@@ -79,16 +79,16 @@ def _third(
     begin: Boards, moves: Sequence[Moves], clocks: NDArray[np.int64], reached: NDArray[np.uint64]
 ) -> NDArray[np.bool_]:
     """[n] whether a position occurred twice before, since the last capture or pawn move."""
-    before = [
+    earlier = [
         (i, moves[i][: len(moves[i]) - back])
         for i, clock in enumerate(clocks.tolist())
         for back in range(4, min(clock, len(moves[i])) + 1, 2)
     ]
-    if not before:
+    if not earlier:
         return np.zeros(len(moves), np.bool_)
-    row = np.array([i for i, _ in before], np.int64)
-    offsets = np.cumsum([0, *(len(line) for _, line in before)], dtype=np.int64)
-    boards = replay(begin[row], np.concatenate([line for _, line in before]), offsets)
-    same = keys(boards) == reached[row]
-    times: NDArray[np.int64] = np.bincount(row[same], minlength=len(moves))
+    row = np.array([i for i, _ in earlier], np.int64)
+    offsets = np.cumsum([0, *(len(line) for _, line in earlier)], dtype=np.int64)
+    boards = replay(begin[row], np.concatenate([line for _, line in earlier]), offsets)
+    is_same = keys(boards) == reached[row]
+    times: NDArray[np.int64] = np.bincount(row[is_same], minlength=len(moves))
     return times >= 2

@@ -1,7 +1,7 @@
-"""How a board lies in memory: a row of ten uint64, seen from the side to move.
+"""The layout of a board in memory: a row of ten uint64, seen from the side to move.
 
-For Black the ranks are upside down, so our pawns always move up and no kernel asks for a colour. After a move the row
-is turned over.
+For Black the ranks are upside down, so our pawns always move up and kernels need no colour. After a move the row is
+turned over.
 
 | column | what                                                                  |
 |--------|-----------------------------------------------------------------------|

@@ -1,7 +1,7 @@
-"""How long pieces of unequal work still take, games and searches, by how large they are. (Equal ones: `RecentRate`.)
+"""The time left for pieces of unequal work, games and searches, by their sizes. (For equal pieces: `RecentRate`.)
 
-Time by count is wrong for games that run side by side: the short ones end first, what is done of the others is not
-counted, and at the end workers stand idle. So the running games count, too: each is at least as long as it is by now.
+Time by count is wrong for games that run side by side: short games end first, the progress of the others is not
+counted, and at the end workers are idle. So the running games count, too: each is at least as long as it is by now.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _FUTURES = 128
-_MOST_ENDED = 500  # the latest ended games count: play may get slower or faster, and memory has an end
-_ROUNDS_PLACED = 4  # games a worker that are placed one by one; before them only the whole work matters
+_MOST_ENDED = 500  # only the latest ended games count: play may get slower or faster, and memory is limited
+_ROUNDS_PLACED = 4  # games a worker that are placed one by one; for those before only their total work matters
 _SHARE_ENDED = 0.1
 # Lengths of games before many are known: deciles of a lognormal distribution (sigma 0.5). They weigh two games.
 _TYPICAL = np.array([0.388, 0.525, 0.629, 0.727, 0.828, 0.940, 1.070, 1.236, 1.484, 2.008])
@@ -27,7 +27,7 @@ _TYPICAL /= _TYPICAL.mean()
 _TYPICAL_WEIGHTS = np.full(10, 0.2)
 _SCALINGS = 5
 _USUAL_SHARE = 0.75  # nets' batches are full, or nearly
-_NOISE = 0.05  # plies of equal games differ in time by about as much
+_NOISE = 0.05  # the relative difference in time of plies of equal games
 
 
 class Remaining(NamedTuple):
@@ -39,7 +39,7 @@ class Remaining(NamedTuple):
 
 
 class PieceSizes:
-    """How large pieces of work are: `sizes` [n], seen or supposed, with `weights`; how far those `under_way` have come.
+    """The sizes of pieces of work: `sizes` [n], measured or assumed, with `weights`; the progress of those `under_way`.
 
     A piece under way adds 1 to the weights of the larger sizes, which share it in proportion (the estimate of Kaplan
     and Meier in the form of Efron, "The two sample problem with censored data", 1967). None is larger than the largest.
@@ -53,39 +53,39 @@ class PieceSizes:
         for begin, count in zip(larger[::-1].tolist(), counts[::-1].tolist(), strict=True):
             if begin < len(weights):
                 weights[begin:] *= 1 + count / weights[begin:].sum()
-        # Of all sizes from each on: their weight, and their weighted sum.
+        # For each size, over it and all larger sizes: their weight, and their weighted sum.
         self._weight, self._sum = (np.append(w[::-1].cumsum()[::-1], 0) for w in (weights, weights * self._sizes))
         self.mean = float(self._sum[0] / self._weight[0])
         self.deviation = float(np.sqrt(weights @ (self._sizes - self.mean) ** 2 / self._weight[0]))
 
-    def left(self, so_far: Floats) -> Floats:
-        """[n] what pieces that have come so far still take on average."""
+    def remaining(self, so_far: Floats) -> Floats:
+        """[n] the mean remaining work of pieces with this progress."""
         larger = self._sizes.searchsorted(so_far, "right")
         within = larger < len(self._sizes)
         larger = np.minimum(larger, len(self._sizes) - 1)
         return np.where(within, self._sum[larger] / self._weight[larger] - so_far, 0.0)
 
     def drawn(self, so_far: Floats, rng: np.random.Generator) -> Floats:
-        """[futures, n] whole sizes of pieces that have come so far, none as far as the largest size."""
+        """[futures, n] drawn whole sizes of pieces with this progress, which is below the largest size."""
         larger = self._weight[self._sizes.searchsorted(so_far, "right")]
         beyond = larger * rng.random((_FUTURES, len(so_far)))
-        # The last size with more weight from it on than is beyond.
-        found = len(self._sizes) - self._weight[:-1][::-1].searchsorted(beyond, "right") - 1
-        return np.asarray(self._sizes[found.clip(0, len(self._sizes) - 1)])
+        # The last size that has, with all larger sizes, more weight than `beyond`.
+        index = len(self._sizes) - self._weight[:-1][::-1].searchsorted(beyond, "right") - 1
+        return np.asarray(self._sizes[index.clip(0, len(self._sizes) - 1)])
 
 
 class Turns:
-    """Games that begin in their order, as many at once as there are workers, wherever they are handed over.
+    """Games that begin in their order, one for each worker at once, whoever hands them over.
 
     `shared` games share a machine: while n games run, each takes (1 - s) + s n / jobs of the time that it takes while
-    all `jobs` run. s is 0 on a device that is never full and 1 on one core; it is the share by which the games that
-    have ended took the same time for each ply. Other games have a worker each (s is 0).
+    all `jobs` run. s is 0 on a device that is never full and 1 on one core; it is the share with which the ended games
+    took the same time for each ply. Other games have a worker each (s is 0).
     """
 
     def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic, *, shared: bool = False) -> None:
         self._jobs, self._now = jobs, now
         self._shares = np.linspace(0, 1, 9) if shared else np.zeros(1)
-        # For each share: how long a game that has run all the time would have taken while all `jobs` ran.
+        # For each share: the time so far of a game that runs from the start, as if all `jobs` had always run.
         self._clocks = np.zeros(len(self._shares))
         self._time = now()
         self._waiting: deque[int] = deque()
@@ -94,14 +94,14 @@ class Turns:
         self._plies: deque[int] = deque(maxlen=_MOST_ENDED)
 
     def comes(self, number: int) -> None:
-        """The game with this number is next: it begins now, or waits for its turn."""
+        """Adds the game with this number: it begins now, or waits for its turn."""
         if len(self._began) < self._jobs:
             self._began[number] = self._read_clocks()
         else:
             self._waiting.append(number)
 
     def ended(self, number: int, plies: int = 0) -> None:
-        """A game is over, of which `plies` were searched. One that did not have its turn does not count."""
+        """Records the end of a game with `plies` searched. A game that did not have its turn does not count."""
         now, began = self._read_clocks(), self._began.pop(number, None)
         if began is None:
             self._waiting = deque(waiting for waiting in self._waiting if waiting != number)
@@ -113,11 +113,11 @@ class Turns:
 
     @property
     def running(self) -> int:
-        """Games that have begun and are not over."""
+        """The number of games that have begun and are not over."""
         return len(self._began)
 
     def remaining(self, games_left: int) -> Remaining | None:
-        """How long until `games_left` games are over; None as `games_remaining`."""
+        """The time until `games_left` games are over; None as in `games_remaining`."""
         now, number = self._read_clocks(), self._likeliest_share()
         ended = [seconds[number] for seconds in self._ended]
         running = [(now - began)[number] for began in self._began.values()]
@@ -132,7 +132,7 @@ class Turns:
         return self._clocks
 
     def _likeliest_share(self) -> int:
-        """The number of the share; the usual one while games have always run beside equally many others."""
+        """The index of the likeliest share; the usual one while the number of running games was always the same."""
         plies = np.array(self._plies, np.float64)
         searched = plies > 0
         if len(self._shares) == 1 or searched.sum() < 2:
@@ -143,28 +143,28 @@ class Turns:
 
 
 def games_remaining(
-    jobs: int, ended: Sequence[float], left: int, running: Sequence[float], share: float = 0.0
+    jobs: int, ended: Sequence[float], games_left: int, running: Sequence[float], share: float = 0.0
 ) -> Remaining | None:
-    """How long until all of the games `left`, the running ones among them, are over, of which `jobs` run at once.
+    """The time until `games_left` games are over, including the running ones; `jobs` run at once.
 
-    `ended` are the seconds that games lasted, `running` those that each of the others has lasted so far, both as if
-    `jobs` games had run all the time: while n run, each takes 1 - `share` + `share` n / `jobs` of that. None before a
-    game has ended, and while fewer have than a tenth of those that run: of hundreds that began together, the first few
-    to end say how early a game may be over, and nothing about the others. In each future the waiting games go to the
-    worker that is free first.
+    `ended` are the seconds of ended games, `running` those of each running game so far, both as if `jobs` games had
+    always run: while n run, each takes 1 - `share` + `share` n / `jobs` of that. None until a game has ended, and while
+    fewer games have ended than a tenth of the running ones: of hundreds that began together, the first few to end show
+    how early a game may be over, and nothing about the others. In each future the waiting games go to the worker that
+    is free first.
     """
-    if left <= 0:
+    if games_left <= 0:
         return Remaining(0.0, 0.0, 0.0)
     if not ended or len(ended) < _SHARE_ENDED * len(running):
         return None
-    ages = np.sort(np.maximum(running, 0.0))[::-1][:left]
+    ages = np.sort(np.maximum(running, 0.0))[::-1][:games_left]
     sizes, rng = _game_sizes(np.maximum(ended, 1e-6), ages), np.random.default_rng(0)
     free = np.zeros((_FUTURES, max(jobs, len(ages))))
     free[:, : len(ages)] = sizes.drawn(ages, rng) - ages
-    waiting = left - len(ages)
+    waiting = games_left - len(ages)
     placed = min(waiting, _ROUNDS_PLACED * free.shape[1])
-    others = waiting - placed
-    work = others * sizes.mean + math.sqrt(others) * sizes.deviation * rng.standard_normal((_FUTURES, 1))
+    unplaced = waiting - placed
+    work = unplaced * sizes.mean + math.sqrt(unplaced) * sizes.deviation * rng.standard_normal((_FUTURES, 1))
     free += work / free.shape[1]
     rows = np.arange(_FUTURES)
     for lengths in sizes.drawn(np.zeros(placed), rng).T:

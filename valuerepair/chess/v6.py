@@ -1,4 +1,4 @@
-"""lc0's training record, version 6 (lc0 src/trainingdata/trainingdata_v6.h): what self-play writes for each move.
+"""lc0's training record, version 6 (lc0 src/trainingdata/trainingdata_v6.h), which self-play writes for each move.
 
 A training chunk is a gzip stream of such records, one a move of one game, in order, without a header. Everything is
 seen from the side to move of the record's position.
@@ -6,9 +6,9 @@ seen from the side to move of the record's position.
 - `planes`: the 104 history planes of the net's input; byte k of a plane is rank k + 1 of the mover's board, and the
   bits within a byte are those of lc0's bitboards in reverse, so that ``np.unpackbits`` of the bytes gives files a to h.
 - `probabilities`: the search's share of visits of each move, in the order of `POLICY_MOVES`; -1 for illegal ones.
-- ``orig_*`` is the net's own value of the position (NaN where lc0 did not have it any more), ``root_*`` the mean of the
-  search, ``best_*`` and ``played_*`` the values of the best child and of the one that was played, ``result_*`` the
-  game's. q is W - L in [-1, 1], d the probability of a draw, m the plies left.
+- ``orig_*`` is the net's own value of the position (NaN if lc0 no longer had it), ``root_*`` the mean of the search,
+  ``best_*`` and ``played_*`` the values of the best and of the played child, ``result_*`` the game's. q is W - L in
+  [-1, 1], d the probability of a draw, m the plies left.
 - `invariance_info`: the bits below.
 """
 
@@ -56,8 +56,8 @@ RECORD = np.dtype(
     ]
 )
 HISTORY_PLANES = 104
-REPEATED_PLANE = 12  # ones where the position occurred before
-# The fields behind the planes, which lie together at the end of a record.
+REPEATED_PLANE = 12  # ones if the position occurred before
+# The fields after the planes, which are together at the end of a record.
 FACTS = np.dtype([(name, RECORD[name]) for name in (RECORD.names or ())[4:]])
 
 # Bits of invariance_info. The first three are the symmetry that canonical input formats are seen through.

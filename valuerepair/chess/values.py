@@ -24,7 +24,7 @@ from valuerepair.intervals import resampled
 
 DEFAULT_ALPHA = 170.0
 AUTO_MIN_POSITIONS = 300
-# More rows would improve an automatic alpha by less than they cost in time.
+# More rows would cost time and hardly improve an automatic alpha.
 _AUTO_FIT_ROWS = 100_000
 ALPHA_BOUNDS = (10.0, 10_000.0)
 # The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.
@@ -41,8 +41,8 @@ Floats = NDArray[np.float64]
 
 _GRID_POINTS = 97
 _BOOTSTRAP_ROWS = 50_000
-_CELL_POINTS = 17  # of the grid that is laid over the best cell of the one before
-_LOG_STEP = 1e-6  # of the last one: alpha is as exact as that
+_CELL_POINTS = 17  # of each grid over the best cell of the previous one
+_LOG_STEP = 1e-6  # of the last grid: the relative precision of alpha
 _NORMAL = 1.959964  # the normal distribution's quantile of a 95 % interval
 
 
@@ -89,7 +89,7 @@ class AlphaFit:
 
     @property
     def at_bound(self) -> bool:
-        """True when the minimum lies at an end of `ALPHA_BOUNDS`: the scores do not determine an alpha."""
+        """Whether the minimum lies at an end of `ALPHA_BOUNDS`: the scores do not determine an alpha."""
         low, high = ALPHA_BOUNDS
         return not low * 1.01 < self.alpha < high / 1.01
 
@@ -126,10 +126,10 @@ def wdl_to_q(wdl: ArrayLike) -> Floats:
 def deep_q(scores: ArrayLike, alpha: float, q_from: Literal["cp", "wdl"] = "cp") -> Floats:
     """Q [...] of deep searches by their raw `scores` [..., 6]: cp, mate, W, D, L and own Q, as the store has them.
 
-    NaN (or None) stands for what the engine did not give.
+    NaN (or None) is a value that the engine did not give.
 
-    A mate is ±1. An engine's own Q is taken as it is. The rest comes from `cp` by the logistic or from `wdl`, as
-    `q_from` says; a row without that score is NaN: the other one is on another scale and never stands in for it.
+    A mate is ±1. An engine's own Q is used unchanged. Other rows come from `cp` by the logistic or from `wdl`, as
+    `q_from` says; a row without that score is NaN: the other score is on another scale and never replaces it.
     Raises ValueError for another `q_from`.
     """
     if q_from not in ("cp", "wdl"):
@@ -153,17 +153,17 @@ def fit_alpha(
     """The alpha for which the deep Q, ``tanh(cp / (2 alpha))``, is nearest to the net's Q.
 
     Minimises the weighted mean of ``|net_q - Q|`` (l1) or of its square (l2) over log alpha within `ALPHA_BOUNDS`: on a
-    grid, because l1 may have several minima, and then on ever finer ones over its best cell. `net_q`, `cp` and
+    grid, because l1 may have several minima, and then on ever finer grids over its best cell. `net_q`, `cp` and
     `weights` (default 1) are [n]. Rows whose cp is NaN (mates among them, whose Q does not depend on alpha) or whose
-    net_q is NaN are left out. Centipawns are not capped: the logistic saturates, so a tablebase score of 15,000 weighs
+    net_q is NaN are skipped. Centipawns are not capped: the logistic saturates, so a tablebase score of 15,000 weighs
     no more than any other row.
 
-    The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, or of the games where
-    `game` [n] numbers them, drawn from `seed`; above 50,000 rows it is made from 50,000 of them, or from as many games
-    as have no more, and narrowed in log alpha by the root of the ratio. With `bootstrap` 0, and where fewer than two
-    games are within so many, it is NaN.
+    The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, or of the games if
+    `game` [n] numbers them, drawn from `seed`; above 50,000 rows it is made from 50,000 of them, or from games with at
+    most 50,000 rows, and narrowed in log alpha by the root of the ratio. With `bootstrap` 0, or if fewer than two games
+    fit into 50,000 rows, it is NaN.
 
-    Raises ValueRepairError when fewer than two rows with a score other than 0 are left.
+    Raises ValueRepairError if fewer than two rows with a score other than 0 are left.
     """
     if norm not in ("l1", "l2"):
         raise ValueError(f"norm is 'l1' or 'l2', not {norm!r}")
@@ -209,7 +209,7 @@ def slope_of(net_q: Floats, deep_q: Floats, weights: Floats, game: NDArray[np.in
     By weighted least squares through 0, because values are from the side to move: +Q for one side is -Q for the other.
     A net that learns these deep Q multiplies its old Q, on the whole, by this slope. The interval is the normal one,
     from the sums of each game's residuals (Liang and Zeger, Biometrika 73, 13, 1986). All arguments are [n]; rows with
-    NaN are left out.
+    NaN are skipped.
     """
     usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weights > 0)
     x, y, w = net_q[usable], deep_q[usable], weights[usable]
@@ -226,18 +226,18 @@ def fit_alpha_to_slope(net_q: Floats, cp: Floats, mate: Floats, weights: Floats,
     keeps its scale.
 
     Unlike in `fit_alpha`, mates count (`mate` in moves), because a net learns them, too. All are [n], NaN for a missing
-    score. The interval is the normal one in log alpha, with sums by `game`. The fit is `at_bound` where no alpha within
+    score. The interval is the normal one in log alpha, with sums by `game`. The fit is `at_bound` if no alpha within
     `ALPHA_BOUNDS` has this slope.
     """
     usable = ~np.isnan(net_q) & ~(np.isnan(cp) & np.isnan(mate)) & (weights > 0)
-    x, w, of = net_q[usable], weights[usable], game[usable]
+    x, w, games = net_q[usable], weights[usable], game[usable]
     # A mate is beyond all centipawns: its Q is 1 for every alpha.
     score = np.where(np.isnan(mate[usable]), cp[usable], mate_to_q(mate[usable]) * np.inf)
     scores, which = np.unique(score, return_inverse=True)
-    mass, wanted = np.bincount(which, w * x, len(scores)), float(w @ (x * x))
+    mass, target = np.bincount(which, w * x, len(scores)), float(w @ (x * x))
 
     def excess(log_alpha: float) -> float:
-        return float(mass @ np.tanh(scores / (2 * np.exp(log_alpha)))) - wanted
+        return float(mass @ np.tanh(scores / (2 * np.exp(log_alpha)))) - target
 
     low, high = (float(bound) for bound in np.log(ALPHA_BOUNDS))
     if excess(low) < 0 or excess(high) > 0:
@@ -250,7 +250,7 @@ def fit_alpha_to_slope(net_q: Floats, cp: Floats, mate: Floats, weights: Floats,
     residual = float((w @ (x - q) ** 2 / max(w.sum(), 1e-300)) ** 0.5)
     step = 1e-3
     steepness = (excess(low - step) - excess(low + step)) / (2 * step)
-    half = _NORMAL * _root_of_squares(w * x * (q - x), of) / steepness if steepness > 0 else np.nan
+    half = _NORMAL * _root_of_squares(w * x * (q - x), games) / steepness if steepness > 0 else np.nan
     low, high = (alpha * float(np.exp(sign * half)) for sign in (-1, 1))
     return AlphaFit(alpha, low, high, "slope", int(np.isfinite(score).sum()), residual)
 
@@ -264,7 +264,7 @@ def _root_of_squares(rows: Floats, game: NDArray[np.int64]) -> float:
 def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float]:
     """(alpha, weighted mean loss) at the minimum."""
     total = w.sum()
-    # Engines give whole centipawns, most of them often.
+    # Engines give whole centipawns, and most values occur often.
     scores, which = np.unique(y, return_inverse=True)
     error = np.empty_like(x)
 
@@ -304,11 +304,11 @@ def _interval(
     if len(x) > _BOOTSTRAP_ROWS:
         sizes = np.bincount(unit)
         order = rng.permutation(len(sizes))
-        some = order[: np.searchsorted(np.cumsum(sizes[order]), _BOOTSTRAP_ROWS, "right")]
-        if len(some) < 2:
+        chosen = order[: np.searchsorted(np.cumsum(sizes[order]), _BOOTSTRAP_ROWS, "right")]
+        if len(chosen) < 2:
             return float("nan"), float("nan")
-        part = len(some) / len(sizes)
-        rows = np.isin(unit, some)
+        part = len(chosen) / len(sizes)
+        rows = np.isin(unit, chosen)
         x, y, w, unit = x[rows], y[rows], w[rows], np.unique(unit[rows], return_inverse=True)[1]
     count = int(unit.max()) + 1
     drawn = np.empty((resamples + 1, len(x)), np.float32)

@@ -56,9 +56,11 @@ def apart(session: Session, reference: Session, input_format: int) -> Bound:
     """The largest differences of Q and of a legal prior between two sessions of one net; NaN if either has NaN."""
     batch = positions()
     planes = encode(batch, input_format=input_format)
-    ours, theirs = session.run(planes), reference.run(planes)
-    priors = [legal_priors(batch, raw.policy, input_format)[2].astype(np.float64) for raw in (ours, theirs)]
-    return Bound(float(np.abs(ours.q.astype(np.float64) - theirs.q).max()), float(np.abs(priors[0] - priors[1]).max()))
+    answer, expected = session.run(planes), reference.run(planes)
+    priors = [legal_priors(batch, raw.policy, input_format)[2].astype(np.float64) for raw in (answer, expected)]
+    return Bound(
+        float(np.abs(answer.q.astype(np.float64) - expected.q).max()), float(np.abs(priors[0] - priors[1]).max())
+    )
 
 
 def check(session: Session, reference: Path, input_format: int) -> None:
@@ -70,11 +72,11 @@ def check(session: Session, reference: Path, input_format: int) -> None:
 
     bound, name = BOUNDS[session.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
     try:
-        off = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
+        apart_by = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
     except ValueRepairError as error:  # not a number, or another shape
         raise ValueRepairError(f"{name}: {error}; use --device cpu") from None
-    if not (off.q <= bound.q and off.prior <= bound.prior):  # NaN fails too
+    if not (apart_by.q <= bound.q and apart_by.prior <= bound.prior):  # NaN fails too
         raise ValueRepairError(
-            f"{name}: Q is up to {off.q:.2g} and priors are up to {off.prior:.2g} from the CPU's (at most "
+            f"{name}: Q is up to {apart_by.q:.2g} and priors are up to {apart_by.prior:.2g} from the CPU's (at most "
             f"{bound.q:g}); use --device cpu"
         )

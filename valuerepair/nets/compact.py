@@ -1,4 +1,4 @@
-"""A net whose input is bitboards and whose policy is the logits of legal moves, to send less over the bus to a GPU.
+"""A net with bitboards as input and the logits of legal moves as policy, to send less over the bus to a GPU.
 
 A position's planes are 28 KiB and its policy 7 KiB; its bitboards are 0.9 KiB and the logits of its legal moves some
 hundred bytes. A few nodes are added around the net's own graph: `Cast` and `Gather` look each byte up in a table of its
@@ -49,22 +49,22 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
     opset = max((int(o.get(2, 0)) for o in opsets if not o.get(1)), default=0)
     if opset < MIN_OPSET:
         raise ValueError(f"its opset {opset} is older than {MIN_OPSET}")
-    others = ((at, part) for at, part in model if at != om.GRAPH_FIELD)
-    kept = (om.number(at, part) if isinstance(part, int) else om.field(at, part) for at, part in others)
-    return b"".join([*kept, om.field(om.GRAPH_FIELD, inside)])
+    other_parts = ((at, part) for at, part in model if at != om.GRAPH_FIELD)
+    unchanged = (om.number(at, part) if isinstance(part, int) else om.field(at, part) for at, part in other_parts)
+    return b"".join([*unchanged, om.field(om.GRAPH_FIELD, inside)])
 
 
 def _wrapped(graph: bytes, tensors: Tensors) -> bytes:
     """The GraphProto with the nodes before and behind its own."""
     replaced = {(om.INPUT_FIELD, tensors.planes), (om.OUTPUT_FIELD, tensors.policy)}
-    kept = []
+    unchanged = []
     for at, part in fields(graph):
         assert isinstance(part, bytes), "every field of a GraphProto is a message or a text"
         if at == om.WEIGHT_FIELD and (DATA_LOCATION, EXTERNAL) in fields(part):
             raise ValueError("its weights are in another file")
         if at in (om.INPUT_FIELD, om.OUTPUT_FIELD) and (at, _name(part)) in replaced:
             continue
-        kept.append(om.field(at, part))
+        unchanged.append(om.field(at, part))
     rows = tensors.fixed_batch or "batch"
     element = np.dtype(tensors.dtype).name
     inputs = (
@@ -75,9 +75,9 @@ def _wrapped(graph: bytes, tensors: Tensors) -> bytes:
     return b"".join(
         [
             *_unpacking(tensors, element),
-            *kept,
+            *unchanged,
             om.node("GatherElements", [tensors.policy, MOVES], [LOGITS], axis=1),
-            *(om.field(om.INPUT_FIELD, given) for given in inputs),
+            *(om.field(om.INPUT_FIELD, content) for content in inputs),
             om.field(om.OUTPUT_FIELD, om.value(LOGITS, (rows, "moves"), element)),
         ]
     )

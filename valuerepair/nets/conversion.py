@@ -77,12 +77,12 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> 
         if heads != Heads():
             raise UsageError(f"{net.path}: an ONNX file has the heads it was made with; give the .pb.gz to choose")
         return net.path
-    for what, wanted, available in (
+    for what, head, available in (
         ("value", heads.value, net.header.value_heads),
         ("policy", heads.policy, net.header.policy_heads),
     ):
-        if wanted not in available:
-            raise UsageError(f"--heads {wanted}: {net.path} has no such {what} head; it has {', '.join(available)}")
+        if head not in available:
+            raise UsageError(f"--heads {head}: {net.path} has no such {what} head; it has {', '.join(available)}")
     precision = "-f16" if half else ""
     target = cache_folder("onnx") / f"{net.sha256}-{VERSION}{heads.variant}{precision}.onnx"
     if target.exists():
@@ -108,14 +108,16 @@ def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> No
     command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}", *options]
     log.debug("%s", shlex.join(command))
     try:
-        done = signals.run(command, timeout=CONVERSION_LIMIT_S)
+        process = signals.run(command, timeout=CONVERSION_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"{source}: `lc0 leela2onnx` did not finish in {CONVERSION_LIMIT_S} s") from None
     except OSError as error:
         raise ValueRepairError(f"{lc0}: cannot be run: {error.strerror}") from None
-    if done.returncode != 0 or target.stat().st_size == 0:
-        errors = [line for line in (done.stderr + done.stdout).splitlines() if "xception" in line or "rror" in line]
-        reason = errors[-1].strip() if errors else f"exit code {done.returncode}"
+    if process.returncode != 0 or target.stat().st_size == 0:
+        errors = [
+            line for line in (process.stderr + process.stdout).splitlines() if "xception" in line or "rror" in line
+        ]
+        reason = errors[-1].strip() if errors else f"exit code {process.returncode}"
         raise ValueRepairError(f"{source}: `lc0 leela2onnx` failed: {reason}")
 
 
@@ -157,19 +159,19 @@ def _one_activation(graph: bytes) -> bytes | None:
     copied = {name.replace(right, wrong): om.renamed(part, right, wrong) for name, part in activation(right).items()}
     if copied.keys() == activation(wrong).keys():
         return None
-    kept = b""
+    repaired = b""
     for number, part in parts:
         name = om.node_name(part) if number == om.NODE_FIELD else ""
         if name in activation(wrong):
             continue
         if name == f"{wrong}ffn/dense2/w":
             weights = om.node_inputs(part)[1]
-            given = om.node_inputs(nodes[f"{right}ffn/dense2/w"])[0].replace(right, wrong)
-            kept += b"".join(om.field(om.NODE_FIELD, node) for node in copied.values())
-            kept += om.node("MatMul", [given, weights], [name], name=name)
+            input_name = om.node_inputs(nodes[f"{right}ffn/dense2/w"])[0].replace(right, wrong)
+            repaired += b"".join(om.field(om.NODE_FIELD, node) for node in copied.values())
+            repaired += om.node("MatMul", [input_name, weights], [name], name=name)
         else:
-            kept += om.field(number, part)
-    return kept
+            repaired += om.field(number, part)
+    return repaired
 
 
 def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
@@ -180,16 +182,16 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
     positions = canary.positions()
     planes = encode(positions, input_format=input_format)
     try:
-        theirs = lc0_q(net.path, planes, heads)
+        expected = lc0_q(net.path, planes, heads)
     except ValueRepairError as error:
         log.info(f"{net.path.name}: its conversion is not checked: {error}")
         return
-    ours = Session(onnx, CPU, 1, net.sha256).run(planes).q
-    worst = int(np.abs(ours - theirs).argmax())
-    if not np.abs(ours - theirs).max() <= MOST_APART:  # NaN fails too
+    q = Session(onnx, CPU, 1, net.sha256).run(planes).q
+    worst = int(np.abs(q - expected).argmax())
+    if not np.abs(q - expected).max() <= MOST_APART:  # NaN fails too
         raise ValueRepairError(
-            f"{net.path}: lc0 converts it to another net: Q of {positions.fen[worst]} is {ours[worst]:.4f} as ONNX and "
-            f"{theirs[worst]:.4f} in lc0's own backend; a newer lc0 may do better, or give an .onnx file"
+            f"{net.path}: lc0 converts it to another net: Q of {positions.fen[worst]} is {q[worst]:.4f} as ONNX and "
+            f"{expected[worst]:.4f} in lc0's own backend; a newer lc0 may do better, or give an .onnx file"
         )
 
 
@@ -211,13 +213,13 @@ def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) ->
     command = [sys.executable, "-c", _LC0_Q]
     try:
         request = json.dumps([str(net.absolute()), options, positions])
-        done = signals.run(command, text=request, timeout=CONVERSION_LIMIT_S)
-        return np.array(json.loads(done.stdout), np.float64)
+        process = signals.run(command, text=request, timeout=CONVERSION_LIMIT_S)
+        return np.array(json.loads(process.stdout), np.float64)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"lc0's backend did not finish in {CONVERSION_LIMIT_S} s") from None
     except OSError as error:
         raise ValueRepairError(f"lc0's backend cannot be run ({error.strerror or error})") from None
     except ValueError:
-        errors = done.stderr.strip().splitlines()
-        reason = errors[-1] if done.returncode > 0 and errors else f"exit code {done.returncode}"
+        errors = process.stderr.strip().splitlines()
+        reason = errors[-1] if process.returncode > 0 and errors else f"exit code {process.returncode}"
         raise ValueRepairError(f"lc0's backend cannot compute it ({reason})") from None

@@ -25,7 +25,7 @@ class Heads:
 
 
 def parse_heads(text: str) -> Heads:
-    """``q``, ``soft`` or ``q,soft``: a head that is not named is the usual one. Raises UsageError."""
+    """``q``, ``soft`` or ``q,soft``: the default head for a missing name. Raises UsageError."""
     value, policy = Heads().value, Heads().policy
     for word in text.split(","):
         if word in VALUE_HEADS:

@@ -128,7 +128,7 @@ class Net:
 
     @property
     def on_cpu(self) -> bool:
-        """The CPU computes it."""
+        """Whether the CPU computes it."""
         return self.session.on_cpu
 
     @property
@@ -247,10 +247,10 @@ def open_net(
     value_head: str = Heads().value,
     policy_head: str = Heads().policy,
 ) -> Net:
-    """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, pulled the first time.
+    """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, downloaded the first time.
 
     `device` is one of `devices.DEVICES`; `threads` the cores to use (default: all that this process may use); `batch`
-    the rows a run (default: measured once, then cached); `history_fill` is that of lc0; `value_head` and
+    the rows of a run (default: measured once, then cached); `history_fill` is lc0's option; `value_head` and
     `policy_head` choose among several heads of a net (`heads.py`). The identity includes the heads and the precision
     of the device. A device other than the CPU must agree with the CPU on a few positions (see `canary`); otherwise
     ``auto`` uses the CPU. Raises ValueRepairError or UsageError with one line for the user.
@@ -309,9 +309,9 @@ class NetDescription:
 
 
 def describe_net(net: str | None = None) -> NetDescription:
-    """What a net is: planes, heads, tower, SHA-256: `vr nets describe`. `net` is a name or file, None the default.
+    """The facts of a net: planes, heads, tower, SHA-256: `vr nets describe`. `net` is a name or file, None the default.
 
-    Raises UsageError for a name that is not known, ValueRepairError for what is no net.
+    Raises UsageError for an unknown name, ValueRepairError for a file that is not a net.
     """
     return NetDescription(describe(locate(net)))
 

@@ -111,10 +111,10 @@ def canonical_transform(rows: Boards, r: int) -> int:
         return transform
     queens, rooks, bishops = slanted & straight, straight & ~slanted, slanted & ~straight
     for board in (us | them, us, kings, queens, rooks, rows[r, KNIGHTS], bishops):
-        seen = transformed(board, transform)
-        other = transposed(seen)
-        if seen != other:
-            return transform if seen < other else transform | TRANSPOSE
+        board_seen = transformed(board, transform)
+        reflected = transposed(board_seen)
+        if board_seen != reflected:
+            return transform if board_seen < reflected else transform | TRANSPOSE
     return transform
 
 
@@ -141,14 +141,14 @@ def board_masks(rows: Boards, r: int, turned: bool, masks: Masks, n: int, base: 
 def auxiliary_masks(state: np.uint64, form: int, masks: Masks, n: int) -> None:
     """Writes planes 104-111 of a row of that state to masks[n]."""
     black, file = state >> BLACK_SHIFT & ONE, state >> EP_SHIFT & RIGHTS
-    ours, our_long = state & ONE, state >> ONE & ONE
-    theirs, their_long = state >> np.uint64(2) & ONE, state >> np.uint64(3) & ONE
+    our_short, our_long = state & ONE, state >> ONE & ONE
+    their_short, their_long = state >> np.uint64(2) & ONE, state >> np.uint64(3) & ONE
     if form == CLASSICAL:
-        masks[n, AUXILIARY], masks[n, AUXILIARY + 1] = ALL * our_long, ALL * ours
-        masks[n, AUXILIARY + 2], masks[n, AUXILIARY + 3] = ALL * their_long, ALL * theirs
+        masks[n, AUXILIARY], masks[n, AUXILIARY + 1] = ALL * our_long, ALL * our_short
+        masks[n, AUXILIARY + 2], masks[n, AUXILIARY + 3] = ALL * their_long, ALL * their_short
     else:  # the rooks they are castled with
         masks[n, AUXILIARY] = our_long | their_long << np.uint64(56)
-        masks[n, AUXILIARY + 1] = ours << np.uint64(7) | theirs << np.uint64(63)
+        masks[n, AUXILIARY + 1] = our_short << np.uint64(7) | their_short << np.uint64(63)
         masks[n, AUXILIARY + 2] = masks[n, AUXILIARY + 3] = ZERO
     masks[n, AUXILIARY + 4] = ALL * black
     if form >= CANONICAL:
@@ -163,7 +163,7 @@ def write_masks(
 ) -> np.float32:
     """Writes all planes of row `last` to masks[n], bit 8 * rank + file being the value on that square.
 
-    Rows first..last are the known game, each made from the one before, with repetitions marked in those needed.
+    Rows first..last are the known game, each made from the row before, with repetitions marked where needed.
     `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; the factor for
     it is returned: the half-move clock, divided by 100 in formats that require it.
 
@@ -175,14 +175,14 @@ def write_masks(
     while slot < HISTORY:
         r = max(at, first)
         file = ep_file(rows, r)
-        theirs = rows[r, STATE] & RIGHTS
+        rights = rows[r, STATE] & RIGHTS
         if turned:
-            theirs = (theirs >> np.uint64(2) | theirs << np.uint64(2)) & RIGHTS
-        if canonical and (theirs != state & RIGHTS or (at != last and file >= 0)):
+            rights = (rights >> np.uint64(2) | rights << np.uint64(2)) & RIGHTS
+        if canonical and (rights != state & RIGHTS or (at != last and file >= 0)):
             break
         repeated = rows[r, REPETITION] != ZERO
         if repeats_only and slot > 0 and not repeated:
-            # Before the known history lc0 would look at the first position for ever; that is no repetition.
+            # Before the known history lc0 would repeat the first position forever; that is not a repetition.
             if at < first or clock(rows, r) == 0:
                 break
             turned ^= at > first
@@ -235,7 +235,7 @@ def unpack_row(masks: Masks, n: int, rule50: np.float32, out: Planes, row: int) 
 
 @kernel
 def unpack_rows(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None:
-    """`unpack_row` for all rows."""
+    """As `unpack_row`, for all rows."""
     for n in range(len(masks)):
         unpack_row(masks, n, rule50[n], out, n)
 
@@ -300,10 +300,9 @@ def encode(
 
 
 def unpack_masks(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None:
-    """Writes the planes of bitboards uint64[n, 112], as `write_masks` makes them, to out[:n], float32[>=n, 112, 8, 8].
+    """Writes the planes of bitboards uint64[n, 112] by `write_masks` to out[:n], float32[>=n, 112, 8, 8].
 
-    `rule50` float32[n] is what plane 109 is multiplied by. `out` must be C-contiguous. Raises ValueError for arrays
-    that do not fit.
+    `rule50` float32[n] multiplies plane 109. `out` must be C-contiguous. Raises ValueError for arrays that do not fit.
     """
     n = len(masks)
     fits = masks.shape == (n, PLANES) and rule50.shape == (n,) and out.shape[1:] == (PLANES, 8, 8) and len(out) >= n
@@ -318,6 +317,6 @@ def unpack_masks(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None
 def is_initial(boards: Boards) -> NDArray[np.bool_]:
     """bool[n]: the standard starting position, White to move, all castling rights; clocks do not count."""
     start = parse_fens([STARTPOS_FEN])[0]
-    same = (boards[:, :STATE] == start[:STATE]).all(axis=1)
-    result: NDArray[np.bool_] = same & ((boards[:, STATE] ^ start[STATE]) & SAME_POSITION == ZERO)
+    same_pieces = (boards[:, :STATE] == start[:STATE]).all(axis=1)
+    result: NDArray[np.bool_] = same_pieces & ((boards[:, STATE] ^ start[STATE]) & SAME_POSITION == ZERO)
     return result

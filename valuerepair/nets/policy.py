@@ -1,4 +1,4 @@
-"""lc0's 1858 policy outputs: which is which move, and the priors of a position's legal moves.
+"""lc0's 1858 policy outputs: the move of each, and the priors of a position's legal moves.
 
 Indices are seen from the side to move. First come all queen and knight moves on an empty board by from- and
 to-square (1792), then 66 promotions to queen, rook and bishop; a promotion to a knight is the plain move, castling
@@ -34,7 +34,7 @@ Logits = NDArray[np.float32]  # [n, POLICY_SIZE]
 
 # [64 from, 64 to]: index of the plain move, -1 where neither queen nor knight goes.
 PLAIN_INDEX = np.full((64, 64), -1, np.int64)
-# [8 from file, 8 to file, 5]: index of the promotion (2 bishop, 3 rook, 4 queen), -1 where there is none.
+# [8 from file, 8 to file, 5]: index of the promotion (2 bishop, 3 rook, 4 queen), -1 for impossible ones.
 PROMOTION_INDEX = np.full((8, 8, 5), -1, np.int64)
 for _index, _move in enumerate(POLICY_MOVES.tolist()):
     if _promotion := _move >> 12:
@@ -100,7 +100,7 @@ def softmax_rows(
 def policy_indices(
     boards: Boards, moves: Moves, offsets: NDArray[np.int64], input_format: int = CLASSICAL
 ) -> NDArray[np.int64]:
-    """int64: where in the 1858 outputs the legal moves stand; moves as from `valuerepair.chess.board.legal_moves`.
+    """int64: the indices of legal moves in the 1858 outputs; moves as from `valuerepair.chess.board.legal_moves`.
 
     Raises ValueError for an unknown format.
     """

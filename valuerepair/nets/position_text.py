@@ -118,18 +118,18 @@ def read_positions(source: str, moves: Sequence[str] = ()) -> Iterator[Position]
     file and for one without positions.
     """
     if source == "-":
-        yield from _some(read_lines(_lines(sys.stdin), "standard input", moves), source)
+        yield from _not_empty(read_lines(_lines(sys.stdin), "standard input", moves), source)
     elif Path(source).is_file():
         with open(source, encoding="utf-8", errors="replace") as lines:
-            yield from _some(read_lines(_lines(lines), source, moves), source)
+            yield from _not_empty(read_lines(_lines(lines), source, moves), source)
     elif source and " " not in source and source != "startpos":
         raise UsageError(f"position {source!r}: neither a FEN nor a file that is there")
     else:
         yield read_argument(source or "startpos", moves)
 
 
-def _some(positions: Iterator[Position], source: str) -> Iterator[Position]:
-    """The positions. Raises ValueRepairError if there is none."""
+def _not_empty(positions: Iterator[Position], source: str) -> Iterator[Position]:
+    """The positions. Raises ValueRepairError without any."""
     empty = True
     for position in positions:
         empty = False
@@ -139,7 +139,7 @@ def _some(positions: Iterator[Position], source: str) -> Iterator[Position]:
 
 
 def _lines(text: TextIO) -> Iterator[str]:
-    """The lines; an endless line comes in pieces, which are no positions."""
+    """The lines; an endless line comes in pieces, which are not positions."""
     return iter(lambda: text.readline(_MOST_LINE), "")
 
 

@@ -1,4 +1,4 @@
-"""Which devices really run here: each must compute a small convolution, the canary.
+"""The devices that really run here: each must compute a small convolution, the canary.
 
 `onnxruntime.get_available_providers()` lists what the package was built with. ONNX Runtime drops a provider whose
 libraries are missing, with a warning, and computes on the CPU instead; the canary runs on one provider alone.
@@ -127,7 +127,7 @@ def _needed(cuda: int) -> str:
 
 
 def _has_cuda_libraries(cuda: int) -> bool:
-    """The largest package of the extra is installed. CUDA may come from elsewhere too; the canary shows that."""
+    """Whether the largest package of the extra is installed. CUDA may come from elsewhere, too; the canary shows it."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return bool(importlib.metadata.version(f"nvidia-cudnn-cu{cuda}"))
     return False
@@ -153,7 +153,7 @@ def preload_libraries(provider: str) -> None:
         onnxruntime.preload_dlls()
 
 
-def new_session(model: str | bytes, options: Any, wanted: Sequence[str | tuple[str, dict[str, str]]]) -> Any:
+def new_session(model: str | bytes, options: Any, providers: Sequence[str | tuple[str, dict[str, str]]]) -> Any:
     """An onnxruntime.InferenceSession of a file or of bytes.
 
     ONNX Runtime warns when it drops a provider, and continues. The callers check the session's provider and raise, so
@@ -163,7 +163,7 @@ def new_session(model: str | bytes, options: Any, wanted: Sequence[str | tuple[s
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return onnxruntime.InferenceSession(model, options, providers=wanted)
+        return onnxruntime.InferenceSession(model, options, providers=providers)
 
 
 def quiet_options(threads: int) -> Any:

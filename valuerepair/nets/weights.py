@@ -192,7 +192,7 @@ def _width(weights: dict[int, int | bytes]) -> int:
 def fields(message: bytes) -> Iterator[Field]:
     """The fields of a protobuf message, in order, with every occurrence of a repeated one.
 
-    Raises IndexError, struct.error or ValueError for bytes that are no message.
+    Raises IndexError, struct.error or ValueError for bytes that are not a message.
     """
     at, end = 0, len(message)
     while at < end:
@@ -226,5 +226,5 @@ def read_varint(message: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
-        if shift >= 70:  # no number of a protobuf is longer; a run of megabytes would take hours
+        if shift >= 70:  # no number in a protobuf is longer; megabytes of bytes would take hours
             raise ValueError("its protobuf is damaged")

@@ -57,7 +57,7 @@ class Pace:
             return None
         sizes = search_sizes(self._costs, under_way, self._whole)
         unseen = max(waiting + searching - len(under_way), 0)
-        nodes = unseen * sizes.mean + float(sizes.left(np.array(under_way)).sum())
+        nodes = unseen * sizes.mean + float(sizes.remaining(np.array(under_way)).sum())
         return nodes * elapsed / spent
 
     def _tells(self, searching: int, under_way: Sequence[int]) -> bool:
