@@ -44,31 +44,31 @@ class NetLines(Protocol):
         """[n] the moves to a node, empty if there is no such node."""
 
 
-def parse_shares(asked: float | str | Mapping[str, float]) -> dict[Kind, float]:
+def parse_shares(shares: float | str | Mapping[str, float]) -> dict[Kind, float]:
     """The share of each kind: ``0.5`` means the default mixture, ``aside:0.25,search:0.1`` gives each share.
 
     Raises UsageError for an unknown kind, a share that is not above 0, and shares of more than 1 in total.
     """
-    if isinstance(asked, str):
-        parts = [part.strip().partition(":") for part in asked.split(",")]
+    if isinstance(shares, str):
+        parts = [part.strip().partition(":") for part in shares.split(",")]
         try:
             if len(parts) == 1 and not parts[0][1]:
                 return parse_shares(float(parts[0][0]))
             if len({kind for kind, _, _ in parts}) < len(parts):
-                raise UsageError(f"--aside {asked}: gives a kind twice")
+                raise UsageError(f"--aside {shares}: gives a kind twice")
             return parse_shares({kind: float(share) for kind, _, share in parts})
         except ValueError:
-            old = "; --aside without a value was what --aside aside:1 is now" if ":" not in asked else ""
-            raise UsageError(f"--aside {asked}: {_EXAMPLES}{old}") from None
-    if isinstance(asked, bool):
-        raise UsageError(f"--aside {asked}: {_EXAMPLES}; what True was before is aside:1 now")
-    if not isinstance(asked, Mapping):
-        return parse_shares({kind: float(asked) * part for kind, part in MIXTURE.items()})
-    if unknown := [kind for kind in asked if kind not in BESIDE]:
+            old = "; --aside without a value was what --aside aside:1 is now" if ":" not in shares else ""
+            raise UsageError(f"--aside {shares}: {_EXAMPLES}{old}") from None
+    if isinstance(shares, bool):
+        raise UsageError(f"--aside {shares}: {_EXAMPLES}; what True was before is aside:1 now")
+    if not isinstance(shares, Mapping):
+        return parse_shares({kind: float(shares) * part for kind, part in MIXTURE.items()})
+    if unknown := [kind for kind in shares if kind not in BESIDE]:
         raise UsageError(f"--aside {unknown[0]}: there are the kinds {', '.join(BESIDE)}; {_EXAMPLES}")
-    if not all(0 < share <= 1 for share in asked.values()) or math.fsum(asked.values()) > 1 + 1e-9:
+    if not all(0 < share <= 1 for share in shares.values()) or math.fsum(shares.values()) > 1 + 1e-9:
         raise UsageError(f"--aside: shares lie above 0, and together they are at most 1; {_EXAMPLES}")
-    return {kind: float(asked[kind]) for kind in BESIDE if kind in asked}
+    return {kind: float(shares[kind]) for kind in BESIDE if kind in shares}
 
 
 def drawn_kinds(keys: U64, shares: Shares, seed: int) -> NDArray[np.int64]:

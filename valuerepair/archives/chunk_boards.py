@@ -119,18 +119,18 @@ def settle(rows: Boards, r: int, black: int, rights: int, clock: int) -> None:
 def move_between(rows: Boards, a: int, b: int) -> int:
     """The mover-relative move that explains the squares that changed from row a to row b; -1 if no move does."""
     after = mirrored(rows[b, THEM])
-    left, came = rows[a, US] & ~after, after & ~rows[a, US]
-    if popcount(left) == 1 and popcount(came) == 1:
-        goal, promotion = lowest(came), 0
-        if goal >= 56 and left & rows[a, PAWNS]:
-            promotion = kind_at(rows, b, mirrored(came))
+    vacated, entered = rows[a, US] & ~after, after & ~rows[a, US]
+    if popcount(vacated) == 1 and popcount(entered) == 1:
+        goal, promotion = lowest(entered), 0
+        if goal >= 56 and vacated & rows[a, PAWNS]:
+            promotion = kind_at(rows, b, mirrored(entered))
             if promotion == 0 or promotion == 5:
                 return -1
-        return lowest(left) | goal << 6 | promotion << 12
-    if popcount(left) == 2 and popcount(came) == 2 and left & rows[a, KINGS] & _E1:
-        if came & _G1:
+        return lowest(vacated) | goal << 6 | promotion << 12
+    if popcount(vacated) == 2 and popcount(entered) == 2 and vacated & rows[a, KINGS] & _E1:
+        if entered & _G1:
             return 4 | 6 << 6
-        if came & _C1:
+        if entered & _C1:
             return 4 | 2 << 6
     return -1
 
@@ -138,10 +138,10 @@ def move_between(rows: Boards, a: int, b: int) -> int:
 @kernel
 def play_legal(rows: Boards, a: int, r: int, move: int, buffer: Moves) -> bool:
     """Plays the mover-relative move from row a to row r; returns False and changes nothing if it is not legal."""
-    known = is_legal(rows, a, move, buffer)
-    if known:
+    legal = is_legal(rows, a, move, buffer)
+    if legal:
         make(rows, a, r, move)
-    return known
+    return legal
 
 
 @kernel
@@ -182,12 +182,12 @@ def rewind(rows: Boards, base: int, count: int, moves: Index, black: int) -> Non
         origin, goal = moves[k] & 63, moves[k] >> 6 & 63
         ended = ~(CASTLING_KEPT[origin] & CASTLING_KEPT[goal])
         rights = ((rights >> 2 | rights << 2) & 15 | ended) & home_rights(rows, base + k)
-        pawn, taken = ONE << np.uint64(origin) & rows[base + k, PAWNS], ONE << np.uint64(goal) & rows[base + k, THEM]
-        clock = 0 if pawn or taken or clock < 1 else clock - 1
+        pawn, captured = ONE << np.uint64(origin) & rows[base + k, PAWNS], ONE << np.uint64(goal) & rows[base + k, THEM]
+        clock = 0 if pawn or captured or clock < 1 else clock - 1
     settle(rows, oldest, (black + count - 1) & 1, rights, clock)
     origin, goal = moves[count - 1] & 63, moves[count - 1] >> 6 & 63
-    pawn, taken = ONE << np.uint64(origin) & rows[oldest, PAWNS], ONE << np.uint64(goal) & rows[oldest, THEM]
-    if (origin ^ goal) & 7 and pawn and not taken:
+    pawn, captured = ONE << np.uint64(origin) & rows[oldest, PAWNS], ONE << np.uint64(goal) & rows[oldest, THEM]
+    if (origin ^ goal) & 7 and pawn and not captured:
         set_ep(rows, oldest, goal & 7)
 
 
@@ -281,7 +281,7 @@ def rebuild(
     Output: `rows` [n + SCRATCH, ROW] with the boards, `wrong` [n] indices in REASONS, and the history of record i: it
     begins at starts[start[i]] and plays moves[begin[i]:end[i]], in absolute squares; `moves` needs room for 8 n.
     """
-    n, at, found = len(planes), 0, 0
+    n, at, starts_written = len(planes), 0, 0
     buffer, back = np.empty(MAX_MOVES, np.uint16), np.empty(HISTORY + 1, np.int64)
     base, on = n, n + HISTORY
     for i in range(n):
@@ -301,16 +301,16 @@ def rebuild(
             count = history(planes, i, rows, base, back, buffer) if boards_known[i] else 1
             if count == 1 and ep_files[i] == EP_UNKNOWN:
                 fit_en_passant(rows, i, offered[i])
-            copy_row(rows, base + count - 1 if count > 1 else i, starts, found)
-            begin[i], start[i] = at, found
+            copy_row(rows, base + count - 1 if count > 1 else i, starts, starts_written)
+            begin[i], start[i] = at, starts_written
             for k in range(count - 1, 0, -1):
                 moves[at] = back[k] ^ FLIP * (np.int64(black[i]) + k & 1)
                 at += 1
-            found += 1
+            starts_written += 1
         end[i] = at
         if count_legal(rows, i) != offered[i]:
             wrong[i] = OTHER_MOVES
-    return found
+    return starts_written
 
 
 @allocating_kernel
@@ -339,6 +339,6 @@ def forcing_moves(rows: Boards, picked: Index, moves: Moves, out: NDArray[np.boo
         r = picked[j]
         move = np.int64(moves[r]) ^ FLIP * black_to_move(rows, r)
         origin, goal = move & 63, move >> 6 & 63
-        taken = rows[r, THEM] >> np.uint64(goal) & ONE
+        captured = rows[r, THEM] >> np.uint64(goal) & ONE
         pawn = rows[r, PAWNS] >> np.uint64(origin) & ONE
-        out[j] = bool(taken or (pawn and (origin ^ goal) & 7) or move >> 12)
+        out[j] = bool(captured or (pawn and (origin ^ goal) & 7) or move >> 12)

@@ -177,9 +177,9 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 def _chunk(source: Source, member: TarMember, options: SampleOptions, rows: Rows) -> ChunkRecords | None:
     """The complete records of a chunk; if they cannot be used, counts the reason and returns None."""
     data, broken = _unpack(member.content)
-    count, rest = divmod(len(data), v6.RECORD.itemsize)
-    if broken or rest:
-        how = broken or f"{rest:,} bytes behind the last whole record"
+    count, behind = divmod(len(data), v6.RECORD.itemsize)
+    if broken or behind:
+        how = broken or f"{behind:,} bytes behind the last whole record"
         rows.truncated.append((_where(source, member), f"{how} ({count:,} whole records)"))
     reason = _bad_records(data, count) or (
         OTHER_KIND if options.recorded is not None and options.recorded.kind != CHUNKS else None
@@ -305,10 +305,10 @@ class _Decoded:
     def _castling(self) -> NDArray[np.uint8]:
         """[n, 4] KQkq from the mover: 0 for no right, 1 for a right with the rook at home, 2 for other rights."""
         names = ("castling_us_oo", "castling_us_ooo", "castling_them_oo", "castling_them_ooo")
-        given = np.stack([self.facts[name] for name in names], 1)
+        recorded = np.stack([self.facts[name] for name in names], 1)
         at_home = np.array([128, 1, 128, 1], np.uint8)
-        usual = np.where((self.format >= 2)[:, None], at_home, 1)
-        return np.where(given == 0, 0, np.where(given == usual, 1, 2)).astype(np.uint8)
+        at_usual_home = np.where((self.format >= 2)[:, None], at_home, 1)
+        return np.where(recorded == 0, 0, np.where(recorded == at_usual_home, 1, 2)).astype(np.uint8)
 
     def _ep_files(self) -> Index:
         """[n] en-passant files, -1 for none; `EP_UNKNOWN` for standard formats, which do not record them."""

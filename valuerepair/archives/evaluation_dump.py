@@ -47,13 +47,13 @@ class DumpBlock(LineBlock):
         """The positions drawn from the block, what was left out, and why; called in any thread."""
         rows = Rows(self.source)
         entries = _entries(self, rows, header_reject(b"", options) if options.filters_headers else None)
-        boards, kept = _boards(entries.fens, rows)
-        rows.parsed = rows.looked_at = len(kept)
-        if len(kept) < len(entries.fens):
-            rows.numbers, rows.offsets = [rows.numbers[i] for i in kept], [rows.offsets[i] for i in kept]
-        rows.headers, rows.results = [{}] * len(kept), [None] * len(kept)
-        if kept:
-            _fill(rows, boards, entries.take(kept), options)
+        boards, legal = _boards(entries.fens, rows)
+        rows.parsed = rows.looked_at = len(legal)
+        if len(legal) < len(entries.fens):
+            rows.numbers, rows.offsets = [rows.numbers[i] for i in legal], [rows.offsets[i] for i in legal]
+        rows.headers, rows.results = [{}] * len(legal), [None] * len(legal)
+        if legal:
+            _fill(rows, boards, entries.take(legal), options)
         return rows
 
 
@@ -128,8 +128,8 @@ def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:
         reasons.setdefault(i, _CHESS960)
     for i, reason in sorted(reasons.items()):
         rows.rejected.append(rejected_line(reason, rows.offsets[i], rows.numbers[i]))
-    kept = [i for i in range(len(fens)) if i not in reasons]
-    return boards[kept], kept
+    legal = [i for i in range(len(fens)) if i not in reasons]
+    return boards[legal], legal
 
 
 def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions) -> None:
@@ -180,7 +180,11 @@ def _score(evaluation: object) -> tuple[int | None, int | None]:
 def _scored(entry: dict[str, Any]) -> list[dict[str, Any]]:
     """Those evaluations of a position that have a score."""
     evaluations = entry.get("evals")
-    return [one for one in evaluations if _score(one) != (None, None)] if isinstance(evaluations, list) else []
+    return (
+        [evaluation for evaluation in evaluations if _score(evaluation) != (None, None)]
+        if isinstance(evaluations, list)
+        else []
+    )
 
 
 def _best(entry: dict[str, Any]) -> dict[str, Any]:
@@ -259,8 +263,8 @@ def play_line(rows: Boards, moves: Moves) -> int:
         turn = FLIP * black_to_move(rows, 0)
         move = np.int64(moves[i]) ^ turn
         origin, goal = move & 63, move >> 6 & 63
-        own = rows[0, US] >> np.uint64(goal) & rows[0, STRAIGHT] >> np.uint64(goal) & ONE
-        if own and rows[0, KINGS] >> np.uint64(origin) & ONE:
+        own_rook = rows[0, US] >> np.uint64(goal) & rows[0, STRAIGHT] >> np.uint64(goal) & ONE
+        if own_rook and rows[0, KINGS] >> np.uint64(origin) & ONE:
             move = origin | (6 if goal > origin else 2) << 6
         if not is_legal(rows, 0, move, buffer):
             return i

@@ -28,7 +28,7 @@ def whole_of(value: object) -> int | None:
 
 
 def fits(recorded: Recorded) -> bool:
-    """No number of the evaluation is too large for an engine."""
+    """Whether no number of the evaluation is too large for an engine."""
     numbers = (recorded.cp, recorded.mate, recorded.depth, recorded.seldepth, recorded.nodes, recorded.time_ms)
     return all(number is None or -_MOST < number < _MOST for number in numbers)
 
@@ -45,7 +45,7 @@ STANDARD_VARIANTS = (
 )  # fmt: skip
 _HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
 # To the last quote of the line: many archives have names in quotes, unescaped, where the Rust reader stops. One tag a
-# line, at its beginning: a line of megabytes of beginnings of tags would be read over from each of them.
+# line, at its beginning: a line of megabytes of beginnings of tags would take quadratic time.
 _TAG = re.compile(r'^[^\S\n\ufeff]*\ufeff?[^\S\n]*\[\s*(\w+)\s+"([^\n]*)"\s*\]', re.MULTILINE)
 _LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")
 
@@ -86,8 +86,8 @@ def header_reject(text: bytes, options: SampleOptions) -> str | None:
         if min(r for r in ratings if r is not None) < options.min_elo:
             return f"Elo below {options.min_elo}"
     if options.player is not None:
-        wanted = options.player.casefold()
-        if not any(wanted in headers.get(tag, "").casefold() for tag in ("White", "Black")):
+        name = options.player.casefold()
+        if not any(name in headers.get(tag, "").casefold() for tag in ("White", "Black")):
             return "other players"
     if options.result is not None:
         result = game_result(headers, text)
@@ -116,7 +116,7 @@ def variant_reject(headers: Mapping[str, str]) -> str | None:
 
 
 def _castles_960(fen: str) -> bool:
-    """The FEN has castling rights that standard chess does not have: other letters, or king or rook not at home."""
+    """Whether the FEN has castling rights that standard chess lacks: other letters, or king or rook not at home."""
     fields = fen.split()
     if len(fields) < 3 or fields[2] == "-":
         return False

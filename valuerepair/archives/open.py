@@ -110,7 +110,7 @@ class Stream:
         except OSError as error:
             raise ValueRepairError(f"{source.path}: {error.strerror or error}") from None
         self._raw = raw
-        self._given = 0
+        self._returned = 0
         # There may be millions of chunks, one game each.
         if not counts_as_chunk(source.path):
             log.debug("reading %s", source.path)
@@ -119,7 +119,7 @@ class Stream:
         """Fills `target` and returns the number of bytes, which is below its size only at the end of the stream."""
         filled, room = 0, len(target)
         if self._most is not None:
-            room = min(room, self._most - self._given)
+            room = min(room, self._most - self._returned)
         while filled < room:
             try:
                 count = self._decoder.readinto(target[filled:room])
@@ -129,7 +129,7 @@ class Stream:
             if count == 0:
                 break
             filled += count
-        self._given += filled
+        self._returned += filled
         if filled == room < len(target):
             self._look_for_more()
         return filled
@@ -147,7 +147,7 @@ class Stream:
                     self.broken = self._broke(f"there are more than the {self._most:,} bytes asked for")
 
     def _broke(self, why: str) -> str:
-        used = f"; the {self._given:,} bytes before were used" if self._given else ""
+        used = f"; the {self._returned:,} bytes before were used" if self._returned else ""
         return f"{why} (at byte {self._raw.count:,} of the file){used}"
 
     def __enter__(self) -> Stream:
@@ -282,10 +282,10 @@ class _Members:
                 return len(out)
 
     def _next_member(self) -> bool:
-        rest = self._member.unused_data.lstrip(b"\0") or self._raw.read(READ_SIZE).lstrip(b"\0")
-        if not rest:
+        data = self._member.unused_data.lstrip(b"\0") or self._raw.read(READ_SIZE).lstrip(b"\0")
+        if not data:
             return False
-        self._member, self._data = self._new(), rest
+        self._member, self._data = self._new(), data
         return True
 
 
@@ -302,7 +302,7 @@ SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen values after it
 
 
 class ZstdOutline:
-    """Follows the frames of compressed bytes, fed in order; `whole`: the bytes end where a frame ends."""
+    """Follows the frames of compressed bytes, fed in order; `whole`: the bytes end at the end of a frame."""
 
     def __init__(self) -> None:
         self._head = b""  # bytes of a header not yet complete
@@ -324,10 +324,10 @@ class ZstdOutline:
                 at += step
                 continue
             need = self._header_size() - len(self._head)
-            taken = data[at : at + need]
-            self._head += taken
-            at += len(taken)
-            if len(taken) == need and len(self._head) == self._header_size():
+            part = data[at : at + need]
+            self._head += part
+            at += len(part)
+            if len(part) == need and len(self._head) == self._header_size():
                 self._read_header()
 
     def _header_size(self) -> int:
@@ -388,12 +388,12 @@ def unpacked(head: bytes) -> bytes:
 
 
 def named_as_chunk(name: str) -> bool:
-    """The name is one that lc0 gives to chunks."""
+    """Whether lc0 gives this name to chunks."""
     return _CHUNK_NAME.fullmatch(name) is not None
 
 
 def counts_as_chunk(path: str | Path) -> bool:
-    """A file in a folder is a training chunk, by its name or, without a telling name, by its content."""
+    """Whether a file in a folder is a training chunk, by its name or, without a telling name, by its content."""
     name = os.path.basename(path)
     if named_as_chunk(name) or _NO_INNER_ENDING.fullmatch(name) is None:
         return named_as_chunk(name)
@@ -425,7 +425,7 @@ class TarError(ValueError):
 
 
 def looks_like_tar(head: bytes) -> bool:
-    """`head`, the first 512 bytes, begins a tar archive: POSIX and GNU archives both have ``ustar`` there."""
+    """Whether `head`, the first 512 bytes, begins a tar archive: POSIX and GNU archives both have ``ustar`` there."""
     return head[257:262] == b"ustar"
 
 
@@ -461,13 +461,13 @@ def members(read: Read, most: int) -> Iterator[TarMember]:
 
 
 def _skip(read: Read, count: int) -> int:
-    done = 0
-    while done < count:
-        data = read(min(count - done, 1 << 20))
+    skipped = 0
+    while skipped < count:
+        data = read(min(count - skipped, 1 << 20))
         if not data:
             break
-        done += len(data)
-    return done
+        skipped += len(data)
+    return skipped
 
 
 def _number(field: bytes) -> int | None:

@@ -64,13 +64,13 @@ def speed(text: str) -> str | None:
 
 
 def matches(text: str, wanted: str) -> bool | None:
-    """The tag fits one of the wanted classes or literal controls (joined by commas); None if the tag is unknown."""
-    own = speed(text)
-    if own is None:
+    """Whether the tag fits a wanted class or literal control (joined by commas); None if the tag is unknown."""
+    tag_speed = speed(text)
+    if tag_speed is None:
         return None
     parts = [part.strip() for part in wanted.split(",")]
     literal = (parse_time_control(part) for part in parts if part not in SPEEDS)
-    return own in parts or (text != "-" and parse_time_control(text) in literal)
+    return tag_speed in parts or (text != "-" and parse_time_control(text) in literal)
 
 
 RESULTS = ("1-0", "0-1", "1/2-1/2", "decisive")
@@ -88,7 +88,7 @@ class SampleOptions:
     min_ply, max_ply: half-moves since move 1, inclusive. They apply to games; bare FENs have no ply.
     min_elo: both players have at least this rating. result, time_control (a class such as ``blitz``, several joined
       by commas, or the literal ``180+2``), player (part of either name, any case): by the game's headers.
-    no_check: the side to move is not in check. quiet: nor is the move played a capture or a promotion.
+    no_check: the side to move is not in check. quiet: the move played is not a capture or a promotion either.
     min_pieces, max_pieces: men on the board, kings and pawns included, inclusive.
     recorded: only positions with a recorded evaluation of this kind; None: all positions.
     every_evaluation: positions keep the evaluations in comments, of any one kind a game; otherwise only evaluations of
@@ -98,7 +98,7 @@ class SampleOptions:
     max_bytes: at most n unpacked bytes of each archive; the rest counts as broken off. None: all.
     seed: the same seed gives the same positions, with any number of (parsing) `threads`.
 
-    Raises UsageError for values that make no sense.
+    Raises UsageError for invalid values.
     """
 
     per_game: int | None = 1
@@ -149,7 +149,7 @@ class SampleOptions:
 
     @property
     def filters_headers(self) -> bool:
-        """There is a filter by headers."""
+        """Whether there is a filter by headers."""
         return any(getattr(self, name) is not None for name in HEADER_FILTERS)
 
 

@@ -108,8 +108,8 @@ def _movetext_begin(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The number of tokens of the main line in data[at:end] that stand where moves stand, and the flags."""
-    found, noted, depth = 0, 0, 0
+    """The number of tokens in the places of moves in the main line of data[at:end], and the flags."""
+    count, flags, depth = 0, 0, 0
     result, line_start, blank = False, False, False
     while at < end:
         byte = data[at]
@@ -125,13 +125,13 @@ def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
             at = _pass_line(data, at, end) if byte == PERCENT else at + 3
             continue
         if blank:
-            noted |= BLANK_LINE
+            flags |= BLANK_LINE
         line_start, blank = False, False
         if byte == OPEN_BRACE:
             while at < end and data[at] != CLOSE_BRACE:
                 at += 1
             if at == end:
-                noted |= OPEN_COMMENT
+                flags |= OPEN_COMMENT
             at += 1
         elif byte == SEMICOLON:
             at = _pass_line(data, at, end)
@@ -142,7 +142,7 @@ def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
             token = at
             while at < end and not _DELIMITS[data[at]]:
                 if data[at] == 0:
-                    noted |= NUL_BYTE
+                    flags |= NUL_BYTE
                 at += 1
             if at == token:  # a control character: it ends a token and is not one itself
                 at += 1
@@ -154,28 +154,27 @@ def _count_moves(data: Bytes, at: int, end: int) -> tuple[int, int]:
                 continue
             token = _pass_number(data, token, at)
             if _begins_move(data, token, at):
-                found += 1
-                noted |= MOVES_AFTER_RESULT if result else 0
-                noted |= NULL_MOVE if _is_null_move(data, token, at) else 0
-    return found, noted | (OPEN_VARIATION if depth > 0 else 0)
+                count += 1
+                flags |= MOVES_AFTER_RESULT if result else 0
+                flags |= NULL_MOVE if _is_null_move(data, token, at) else 0
+    return count, flags | (OPEN_VARIATION if depth > 0 else 0)
 
 
 @kernel
 def census(data: Bytes, starts: Starts, ends: Starts, moves: Starts, flags: Starts, bodies: Starts) -> None:
-    """Counts the moves of the main line of each game data[starts[i]:ends[i]] and notes what is odd in its text.
+    """Counts the moves of the main line of each game data[starts[i]:ends[i]] and flags oddities of its text.
 
-    Writes the number of tokens that stand where moves stand (legal or not), the flags above, and where the movetext
-    begins.
+    Writes the number of tokens in the places of moves (legal or not), the flags above, and the start of the movetext.
     """
     for g in range(len(starts)):
         body, tags = _movetext_begin(data, starts[g], ends[g])
-        found, noted = _count_moves(data, body, ends[g])
-        moves[g], flags[g], bodies[g] = found, noted | tags, body
+        count, text_flags = _count_moves(data, body, ends[g])
+        moves[g], flags[g], bodies[g] = count, text_flags | tags, body
 
 
 @kernel
 def _pass_number(data: Bytes, at: int, end: int) -> int:
-    """Where a token continues behind its move number (``12.``); castling written with zeros is no number."""
+    """Where a token continues after its move number (``12.``); castling written with zeros is not a number."""
     if data[at] == 48 and at + 1 < end and data[at + 1] == 45:
         return at
     while at < end and (48 <= data[at] <= 57 or data[at] == 46):
@@ -185,7 +184,7 @@ def _pass_number(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def _begins_move(data: Bytes, at: int, end: int) -> bool:
-    """The token begins as a move does: with a letter or a figurine, a zero (castling), or ``--`` (a null move)."""
+    """Whether the token begins like a move: with a letter or a figurine, a zero (castling), or ``--`` (a null move)."""
     if at == end:
         return False
     byte = data[at]
@@ -200,7 +199,7 @@ def _begins_move(data: Bytes, at: int, end: int) -> bool:
 
 @kernel
 def _is_null_move(data: Bytes, at: int, end: int) -> bool:
-    """``--`` or ``Z0``."""
+    """Whether the token is ``--`` or ``Z0``."""
     if end - at < 2:
         return False
     return bool((data[at] == 45 and data[at + 1] == 45) or (data[at] == 90 and data[at + 1] == 48))
@@ -243,7 +242,7 @@ def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
 
 
 def _only_moves(movetext: bytes) -> bool:
-    """Every word of the main line that has letters is a move."""
+    """Whether every word of the main line that has letters is a move."""
     movetext = _ASIDE.sub(b" ", movetext)
     removed = 1
     while removed:  # the innermost variations first
@@ -411,8 +410,8 @@ class GameBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Readable:
-    """The games (indices in the block) that are worth parsing, how many moves the text of each holds, and where its
-    movetext begins."""
+    """The games (indices in the block) to parse, the number of moves in the text of each, and the start of its
+    movetext."""
 
     games: list[int]
     counts: Index
@@ -420,14 +419,14 @@ class _Readable:
 
 
 def _readable(block: GameBlock, rows: Rows, recorded: RecordedOptions | None) -> _Readable:
-    """Rejects texts that are no readable game of standard chess, or that lack the recorded evaluation that is wanted.
+    """Rejects texts that are not readable games of standard chess, or that lack the wanted recorded evaluation.
 
     Repairs two faults in the block: empty lines between moves, and texts that are not UTF-8.
     """
     joined = b"".join(block.games)
     counts, flags, bodies = _census(block.games, joined)
     ascii_only = joined.isascii()
-    kept: list[int] = []
+    readable: list[int] = []
     for i, flag in enumerate(flags.tolist()):
         reason = variant_reject(read_headers(block.games[i])) if flag & HAS_START else None
         if reason is None and flag & ~(HAS_TAGS | HAS_START):
@@ -445,8 +444,8 @@ def _readable(block: GameBlock, rows: Rows, recorded: RecordedOptions | None) ->
             continue
         if not ascii_only:
             block.games[i], bodies[i] = _as_utf8(block.games[i], int(bodies[i]))
-        kept.append(i)
-    return _Readable(kept, counts[kept], bodies[kept])
+        readable.append(i)
+    return _Readable(readable, counts[readable], bodies[readable])
 
 
 def _as_utf8(text: bytes, body: int) -> tuple[bytes, int]:
@@ -679,22 +678,22 @@ def _recorded(parsed: _Parsed, moves: Index) -> list[Recorded | None]:
     if len(kinds) == 1 and kinds[0] is not None:
         return _recorded_as(parsed, moves, kinds[0])
     evaluations: list[Recorded | None] = [None] * len(moves)
-    number = np.array([kinds.index(wanted) for wanted in parsed.wanted])[parsed.game_of_move[moves]]
-    for i, wanted in enumerate(kinds):
+    number = np.array([kinds.index(kind) for kind in parsed.wanted])[parsed.game_of_move[moves]]
+    for i, kind in enumerate(kinds):
         rows = np.flatnonzero(number == i)
-        if wanted is not None and len(rows):
-            for row, evaluation in zip(rows.tolist(), _recorded_as(parsed, moves[rows], wanted), strict=True):
+        if kind is not None and len(rows):
+            for row, evaluation in zip(rows.tolist(), _recorded_as(parsed, moves[rows], kind), strict=True):
                 evaluations[row] = evaluation
     return evaluations
 
 
-def _recorded_as(parsed: _Parsed, moves: Index, wanted: RecordedOptions) -> list[Recorded | None]:
+def _recorded_as(parsed: _Parsed, moves: Index, kind: RecordedOptions) -> list[Recorded | None]:
     """The evaluations of one kind."""
     white = parsed.chunk.turn[parsed.at(moves)].tolist()
-    signs = [wanted.sign(side) for side in white]
+    signs = [kind.sign(side) for side in white]
     comments: list[str | None] = parsed.chunk.comments
-    if wanted.kind != EVAL:
-        recorded = read_comments(wanted.kind, [comments[m] for m in moves.tolist()], signs)
+    if kind.kind != EVAL:
+        recorded = read_comments(kind.kind, [comments[m] for m in moves.tolist()], signs)
         names = [parsed.headers[g] for g in parsed.game_of_move[moves].tolist()]
         return [
             r and replace(r, by=headers.get("White" if side else "Black", ""))

@@ -21,7 +21,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A game that was left out: why, and where it begins. `source` is None if it is the source of the block."""
+    """A game that was left out: the reason, and its start. `source` is None if it is the source of the block."""
 
     reason: str
     offset: int
@@ -62,7 +62,7 @@ class Rows:
 
     @property
     def bare(self) -> bool:
-        """These are positions without a game and without known history."""
+        """Whether these are positions without a game and without known history."""
         return self.played is None and not len(self.moves)
 
     def count(self, report: ReadReport) -> None:
@@ -142,7 +142,7 @@ class ReadReport:
 
     @property
     def adds_up(self) -> bool:
-        """Every game and every position is counted once (true at the end of a run)."""
+        """Whether every game and every position is counted once (true at the end of a run)."""
         games = self.parsed + sum(self.rejected.values()) + self.not_sampled
         positions = sum(self.rejected_positions.values()) + self.not_drawn + self.duplicates + self.positions
         return self.games == games and self.looked_at == positions

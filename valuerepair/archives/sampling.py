@@ -74,23 +74,23 @@ def sample(
 
 
 def read_games(
-    wanted: Mapping[str, Collection[int]], recorded: RecordedOptions | None, report: ReadReport
+    games_by_archive: Mapping[str, Collection[int]], recorded: RecordedOptions | None, report: ReadReport
 ) -> Iterator[PositionBatch]:
     """All positions of the wanted games in which a move was played, in batches of whole games, in order.
 
-    `wanted` maps archives, named as in the `source` of a store's games, to the numbers of games, from 1; archives that
-    are not PGN yield nothing. With `recorded`, only positions with such an evaluation, and the evaluation with them.
+    `games_by_archive` maps archives, named as in the `source` of a store's games, to the numbers of games, from 1;
+    archives that are not PGN yield nothing. With `recorded`, only positions that have the wanted evaluation, with it.
     All other games are skipped without parsing.
 
     Raises UsageError for a missing file.
     """
     options = SampleOptions(per_game=None, min_ply=0, recorded=recorded)
-    sources = [Source(name, name) for name in wanted]
+    sources = [Source(name, name) for name in games_by_archive]
     for source in sources:
         if not os.path.isfile(source.path):
             raise UsageError(f"{source.path}: no such file")
     sources = [source for source in sources if _has_games(source)]
-    numbers = {name: np.array(sorted(games), np.int64) for name, games in wanted.items()}
+    numbers = {name: np.array(sorted(games), np.int64) for name, games in games_by_archive.items()}
     with closing(_blocks(sources, options, report, None, numbers)) as blocks:
         for rows in _parse(blocks, options):
             rows.count(report)
@@ -138,12 +138,12 @@ def _beside(
     with closing(drawn) as batches:
         for batch in _growing(batches):
             moved, _, lost = beside(batch, options.shares_beside, options.seed, net)
-            wanted = seen.add(moved.key) | stood_in_game(moved)
+            is_new = seen.add(moved.key) | stood_in_game(moved)
             report.rejected_positions.update(+lost)
-            report.duplicates += int((~wanted).sum())
-            report.positions -= len(batch) - int(wanted.sum())
-            report.without_history -= int((~batch.history_known).sum() - (~moved.history_known[wanted]).sum())
-            yield moved.take(np.flatnonzero(wanted))
+            report.duplicates += int((~is_new).sum())
+            report.positions -= len(batch) - int(is_new.sum())
+            report.without_history -= int((~batch.history_known).sum() - (~moved.history_known[is_new]).sum())
+            yield moved.take(np.flatnonzero(is_new))
 
 
 def _growing(batches: Iterator[PositionBatch]) -> Iterator[PositionBatch]:
@@ -158,7 +158,7 @@ def _growing(batches: Iterator[PositionBatch]) -> Iterator[PositionBatch]:
 
 
 def _has_games(source: Source) -> bool:
-    """The archive is PGN, by its beginning. Others may be large, and nothing would be read from them."""
+    """Whether the archive is PGN, by its beginning; others may be large, and nothing would be read from them."""
     if holds_chunks(source):
         return False
     with Stream(source) as stream:
@@ -274,7 +274,7 @@ def _text_blocks(
                 yield block
                 block = GameBlock(piece.source)
             report.bytes_read -= games.unfinished
-            yield Place(source + 1) if piece.last else Place(source, games.given, games.games)
+            yield Place(source + 1) if piece.last else Place(source, games.end_offset, games.games)
             report.bytes_read += games.unfinished
 
 
@@ -408,7 +408,7 @@ _DEPTH_IN_EPD = re.compile(rb"[\s;]acd\s+[1-9]")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FirstEvaluation:
     """A kind of `options.KINDS`, whether its first evaluation has a depth, and the archive of that evaluation."""
 
     kind: str
@@ -424,12 +424,12 @@ def depth_of(paths: Sequence[str], kind: str) -> bool | None:
     for source in find_sources(paths):
         if source.path == "-":
             return None
-        if not holds_chunks(source) and (found := _in_text(source, kind)):
-            return found.depth
+        if not holds_chunks(source) and (first := _in_text(source, kind)):
+            return first.depth
     return None
 
 
-def detect(paths: Sequence[str]) -> Found:
+def detect(paths: Sequence[str]) -> FirstEvaluation:
     """The kind of the first recorded evaluation in the archives.
 
     Raises UsageError for standard input, which cannot be searched in advance, and ValueRepairError without evaluations.
@@ -440,28 +440,30 @@ def detect(paths: Sequence[str]) -> Found:
             kinds = ", ".join(KINDS)
             raise UsageError(f"--deep recorded: say what comes from standard input: recorded:kind=K, K one of {kinds}")
         if holds_chunks(source):
-            return Found(CHUNKS, False, source.path)
-        if found := _in_text(source):
-            return found
+            return FirstEvaluation(CHUNKS, False, source.path)
+        if first := _in_text(source):
+            return first
     what = "; ".join(kind.what for kind in KINDS.values())
     raise ValueRepairError(f"{_names(sources)}: no recorded evaluation in the first {MOST >> 20} MiB; known are {what}")
 
 
-def _in_text(source: Source, wanted: str | None = None) -> Found | None:
-    """The first evaluation of a text archive (any kind, or the wanted one); None without any."""
+def _in_text(source: Source, kind_wanted: str | None = None) -> FirstEvaluation | None:
+    """The first evaluation of a text archive (of any kind, or of `kind_wanted`); None without any."""
     lines = False
     for i, text in enumerate(_pieces(source)):
         if i == 0:
             if looks_like_dump(text):
-                return Found(DUMP, True, source.path) if wanted in (None, DUMP) else None
+                return FirstEvaluation(DUMP, True, source.path) if kind_wanted in (None, DUMP) else None
             lines = looks_like_epd(text)
         if lines:
-            if wanted in (None, EPD) and (score := _EPD_SCORE.search(text)):
-                return Found(EPD, _DEPTH_IN_EPD.search(_line_at(text, score.start() + 1)) is not None, source.path)
-        elif found := kind_in(text, wanted):
-            kind, at = found
+            if kind_wanted in (None, EPD) and (score := _EPD_SCORE.search(text)):
+                return FirstEvaluation(
+                    EPD, _DEPTH_IN_EPD.search(_line_at(text, score.start() + 1)) is not None, source.path
+                )
+        elif mark := kind_in(text, kind_wanted):
+            kind, at = mark
             depth = kind != EVAL or _DEPTH_IN_EVAL.match(text, at) is not None
-            return Found(kind, depth, source.path)
+            return FirstEvaluation(kind, depth, source.path)
     return None
 
 
@@ -472,11 +474,11 @@ def _line_at(text: bytes, at: int) -> bytes:
 
 def _pieces(source: Source) -> Iterator[bytes]:
     """The first `MOST` bytes of an archive in overlapping pieces."""
-    rest = b""
+    overlap = b""
     with Stream(source) as stream:
         for _ in range(MOST // _PIECE):
             data = stream.read(_PIECE)
-            yield rest + data
+            yield overlap + data
             if len(data) < _PIECE:
                 return
-            rest = data[-_OVERLAP:]
+            overlap = data[-_OVERLAP:]

@@ -67,12 +67,12 @@ class Splitter:
 
     @property
     def unfinished(self) -> int | None:
-        """How many of the bytes fed so far belong to a game that has not ended; None inside an overlong game."""
+        """The number of bytes fed so far that belong to an unfinished game; None inside an overlong game."""
         return None if self._inside else len(self._carry)
 
     @property
-    def given(self) -> int:
-        """The offset in the stream at which the games returned so far end."""
+    def end_offset(self) -> int:
+        """The offset in the stream of the end of the games returned so far."""
         return self._offset - len(self._carry)
 
     def feed(self, buffer: Bytes, length: int, *, last: bool = False, cut: bool = False) -> list[SplitGames]:
@@ -92,14 +92,14 @@ class Splitter:
         end = begin + len(self._carry) + length
         base = self._offset - len(self._carry) - begin
         self._offset += length
-        found = self._cut(buffer, begin, end, base, last)
-        if cut and found:
-            found[-1] = replace(found[-1], unfinished=True)
-        return found
+        games = self._cut(buffer, begin, end, base, last)
+        if cut and games:
+            games[-1] = replace(games[-1], unfinished=True)
+        return games
 
     def _cut(self, data: Bytes, begin: int, end: int, base: int, last: bool) -> list[SplitGames]:
         words = data[: len(data) & ~7].view(np.uint64)
-        found: list[SplitGames] = []
+        games: list[SplitGames] = []
         at = begin
         while True:
             n = find_games(data, words, at, end, last, self._inside, self._starts)
@@ -108,17 +108,17 @@ class Splitter:
             closed = n if last and not full else n - 1
             if closed > 0:
                 cuts = np.append(self._starts[:n], end) if closed == n else self._starts[:n].copy()
-                found.append(self._numbered(data, cuts, base))
+                games.append(self._numbered(data, cuts, base))
             at = int(self._starts[n - 1]) if n else at
             if not full:
                 break
         if last:
             self._carry = self._carry[:0]
         elif end - at > MAX_GAME:
-            found += self._give_up(data, at, end, base, words)
+            games += self._give_up(data, at, end, base, words)
         else:
             self._carry = data[at:end].copy() if n or not self._inside else self._line(data, at, end)
-        return found
+        return games
 
     def _give_up(self, data: Bytes, at: int, end: int, base: int, words: NDArray[np.uint64]) -> list[SplitGames]:
         """Splits more than `MAX_GAME` bytes without the end of a game, as if the stream ended here.
@@ -126,19 +126,19 @@ class Splitter:
         This finds the games that an unclosed comment hides. One endless game is returned once, marked as overlong, and
         skipped up to the next header.
         """
-        found: list[SplitGames] = []
+        games: list[SplitGames] = []
         n = 0 if self._inside else find_games(data, words, at, end, True, False, self._starts)
         if n > 1:
-            found.append(self._numbered(data, self._starts[:n].copy(), base))
+            games.append(self._numbered(data, self._starts[:n].copy(), base))
             at = int(self._starts[n - 1])
         if end - at > MAX_GAME:
             if n:
-                found.append(replace(self._numbered(data, np.array([at, end], np.int64), base), overlong=True))
+                games.append(replace(self._numbered(data, np.array([at, end], np.int64), base), overlong=True))
                 self._inside = True
             self._carry = self._line(data, at, end)
         else:
             self._carry = data[at:end].copy()
-        return found
+        return games
 
     @staticmethod
     def _line(data: Bytes, at: int, end: int) -> Bytes:
@@ -161,7 +161,7 @@ NEWLINE, RETURN, SPACE, TAB = 10, 13, 32, 9
 OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 OPEN_PAREN, CLOSE_PAREN, SEMICOLON, PERCENT, QUOTE = 40, 41, 59, 37, 34
 _ONES, _LOWS = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
-_NOTHING, _TAGS, _MOVES = 0, 1, 2  # the section of a game in which a line lies
+_NOTHING, _TAGS, _MOVES = 0, 1, 2  # the section of a game that a line belongs to
 
 
 @kernel
@@ -178,21 +178,21 @@ def _find(words: Words, at: int, end: int, a: int, b: int, c: int) -> int:
     """
     wide_a, wide_b, wide_c = _ONES * np.uint64(a), _ONES * np.uint64(b), _ONES * np.uint64(c)
     i = at >> 3
-    seen = ALL << np.uint64(8 * (at & 7))
+    unread = ALL << np.uint64(8 * (at & 7))
     while i << 3 < end:
         word = words[i]
-        marks = (_zeros(word ^ wide_a) | _zeros(word ^ wide_b) | _zeros(word ^ wide_c)) & seen
+        marks = (_zeros(word ^ wide_a) | _zeros(word ^ wide_b) | _zeros(word ^ wide_c)) & unread
         if marks != ZERO:
             hit = (i << 3) + (lowest(marks) >> 3)
             return hit if hit < end else -1
-        seen = ALL
+        unread = ALL
         i += 1
     return -1
 
 
 @inlined_kernel
 def _newline(words: Words, at: int, end: int) -> int:
-    """The end of the line that goes on at `at`, or -1."""
+    """The end of the line that contains `at`, or -1."""
     return _find(words, at, end, NEWLINE, NEWLINE, NEWLINE)
 
 
@@ -222,13 +222,13 @@ def tag_name_end(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def _same_tag(data: Bytes, at: int, eol: int, tag: int, tag_end: int) -> bool:
-    """The tag line data[at:eol] has the tag name data[tag:tag_end], the bracket included."""
+    """Whether the tag line data[at:eol] has the tag name data[tag:tag_end], the bracket included."""
     if tag_end <= tag + 1 or at + tag_end - tag >= eol:
         return False
-    same = not _letter(data[at + tag_end - tag])
+    is_same = not _letter(data[at + tag_end - tag])
     for i in range(tag_end - tag):
-        same = same and data[at + i] == data[tag + i]
-    return same
+        is_same = is_same and data[at + i] == data[tag + i]
+    return is_same
 
 
 @kernel
@@ -247,7 +247,7 @@ def tag_line_rest(data: Bytes, at: int, eol: int) -> int:
 
 @kernel
 def _ends_with_result(data: Bytes, at: int, eol: int) -> bool:
-    """The line data[at:eol] ends with a game's result."""
+    """Whether the line data[at:eol] ends with a game's result."""
     last = eol
     while last > at and is_blank(data[last - 1]):
         last -= 1
@@ -259,7 +259,7 @@ def _ends_with_result(data: Bytes, at: int, eol: int) -> bool:
 
 @kernel
 def is_result(data: Bytes, at: int, end: int) -> bool:
-    """``*``, ``1-0``, ``0-1`` or ``1/2-1/2``."""
+    """Whether the token is ``*``, ``1-0``, ``0-1`` or ``1/2-1/2``."""
     size = end - at
     if size == 1:
         return bool(data[at] == 42)
@@ -396,7 +396,7 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
                 if not last:
                     break
                 eol = end
-            # A game of headers only is one whose first tag comes again.
+            # A game has only headers if its first tag is repeated.
             if section != _TAGS or (data[at + 1] == data[tag + 1] and _same_tag(data, at, eol, tag, tag_end)):
                 starts[n] = line
                 n += 1
@@ -434,11 +434,11 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
 
 @kernel
 def is_mark(data: Bytes, at: int, end: int) -> bool:
-    """A byte-order mark begins here; in joined files it also occurs in the middle."""
+    """Whether a byte-order mark begins here; in joined files it also occurs in the middle."""
     return data[at] == 0xEF and at + 3 <= end and data[at + 1] == 0xBB and data[at + 2] == 0xBF
 
 
-PIECE = 1 << 20  # bytes; the cut into pieces does not depend on how the bytes arrive
+PIECE = 1 << 20  # bytes; the division into pieces does not depend on how the bytes arrive
 AHEAD = 4
 
 

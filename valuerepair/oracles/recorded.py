@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, SELFPLAY, VIEWS, RecordedOptions
-from valuerepair.archives.sampling import Found, depth_of, detect
+from valuerepair.archives.sampling import FirstEvaluation, depth_of, detect
 from valuerepair.chess.origins import QColumns, Recorded
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.engines.kinds import RECORDED
@@ -138,7 +138,7 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
     return options
 
 
-def _tell(options: RecordedOptions, detected: Found | None) -> None:
+def _tell(options: RecordedOptions, detected: FirstEvaluation | None) -> None:
     where = f" (the first is in {detected.archive})" if detected else ""
     log.info(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
     if options.depth is False:
