@@ -59,7 +59,7 @@ class Worth(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Calibration:
-    """The expected deep Q given net Q, and what it rests on.
+    """The expected deep Q given net Q, and its basis.
 
     `curve` [points] is drawn by all games, each row of `by_fold` [folds, points] by the games outside the fold; their
     values belong to the net Q of `POINTS`. `low` and `high` [points] bound the 95 % interval of `curve` (NaN without
@@ -83,7 +83,7 @@ class Calibration:
         return _read(self.by_fold, net_q, np.asarray(fold, np.int64))
 
     def worth(self, net_q: float = MIDDLE) -> Worth:
-        """What a net Q is worth by the curve of all games."""
+        """The worth of a net Q by the curve of all games."""
         if abs(net_q) > self.reach:
             return Worth(nan, nan, nan)
         value, low, high = (float(_read(curve[None], net_q, 0)) for curve in (self.curve, self.low, self.high))
@@ -117,7 +117,7 @@ class Calibration:
         return f"{text}: its scale is the oracle's, as far as that shows" if has_interval else text
 
     def figures(self) -> dict[str, Any]:
-        """What it rests on, how it bends, and what tenths of net Q are worth, JSON-able."""
+        """Its basis, how it bends, and the worth of tenths of net Q, JSON-able."""
         tenths = [tenth / 10 for tenth in range(1, 11) if tenth / 10 <= self.reach]
         return {
             "method": self.method,

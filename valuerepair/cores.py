@@ -1,4 +1,4 @@
-"""How many cores there are to work with."""
+"""The number of cores to work with."""
 
 from __future__ import annotations
 

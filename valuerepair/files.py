@@ -288,7 +288,7 @@ def check_new_folder(out: str | os.PathLike[str]) -> None:
 
 
 def check_empty(target: Path, out: str | os.PathLike[str]) -> None:
-    """Raises UsageError unless `target` is free: missing, or an empty folder. `out` is what the user wrote."""
+    """Raises UsageError unless `target` is free: missing, or an empty folder. `out` is the user's text."""
     if target.is_dir():
         if any(target.iterdir()):
             raise UsageError(f"{out}: the folder is not empty; give a new one")

@@ -92,13 +92,13 @@ def wilson(count: int, total: int) -> Rate:
 
 
 def audit_weights(probability: Floats, cut: int = 0) -> Floats:
-    """[n] how many positions each one stands for that the screening ladder would cut.
+    """[n] the number of positions that each position represents, of those that the screening ladder would cut.
 
     The one place that defines it. A position leaves the ladder where its screen would cut it (the column `cut_at`).
     Then it is *audited*, searched in full all the same, with a known `probability` [n], or else *cut*. Audited
-    positions stand for all that left the ladder, themselves included: in proportion to the inverse of their
+    positions represent all that left the ladder, themselves included: in proportion to the inverse of their
     probability, scaled so that their weights sum to n and `cut` more. A probability of infinity is that of a cut
-    position, which stands for none. Positions that did not leave the ladder weigh 1, and are a stratum of their own
+    position, which represents none. Positions that did not leave the ladder weigh 1, and are a stratum of their own
     (`WeightedCount`).
     """
     return np.asarray((len(probability) + cut) / (float((1 / probability).sum()) or 1.0) / probability)

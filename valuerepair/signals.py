@@ -62,7 +62,7 @@ def install() -> None:
 
 
 def count() -> int:
-    """The signals so far. After the first nothing new begins; the second abandons what is running."""
+    """The signals so far. After the first nothing new begins; the second abandons running work."""
     return _count
 
 
@@ -160,7 +160,7 @@ def keep_from_children() -> None:
 
 
 def result_of(future: Future[T]) -> T:
-    """The result of a future, or what it raises. Raises KeyboardInterrupt at a signal."""
+    """The result of a future, or its exception. Raises KeyboardInterrupt at a signal."""
     from concurrent.futures import wait
 
     while not wait([future], _POLL_S).done:

@@ -82,7 +82,7 @@ def drawn_kinds(keys: U64, shares: Shares, seed: int) -> NDArray[np.int64]:
 
 
 def random_moves(batch: PositionBatch, draws: U64) -> list[Moves]:
-    """[n] one legal move each, empty if there is none."""
+    """[n] one legal move each, empty without legal moves."""
     moves, offsets = legal_moves(parse_fens(batch.fen))
     counts = np.diff(offsets).astype(np.uint64)
     at = offsets[:-1] + (draws % np.maximum(counts, np.uint64(1))).astype(np.int64)

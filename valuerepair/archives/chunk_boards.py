@@ -52,7 +52,7 @@ REASONS = ("", "illegal position", "Chess960", "legal moves differ from those re
 NO_MOVE = 0xFFFF
 EP_UNKNOWN = -2
 HISTORY, PLANES_OF_BOARD = 8, 13
-# Rows of scratch boards behind those of the records: eight of the history, one to play on.
+# Rows of scratch boards after the records' rows: eight of the history, one to play on.
 SCRATCH = HISTORY + 1
 
 # Of a record, in 32-bit words.
@@ -110,7 +110,7 @@ def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
 
 @kernel
 def settle(rows: Boards, r: int, black: int, rights: int, clock: int) -> None:
-    """Sets state and key of row r, whose men stand as the side to move sees them: move number 1, no en passant."""
+    """Sets state and key of row r, whose men are placed from the mover's side: move number 1, no en passant."""
     rows[r, STATE] = np.uint64(rights | black << 4 | clock << 16 | 1 << 32)
     rows[r, KEY] = key_from_scratch(rows, r)
 
@@ -195,7 +195,7 @@ def rewind(rows: Boards, base: int, count: int, moves: Index, black: int) -> Non
 def replay(rows: Boards, base: int, count: int, moves: Index, buffer: Moves) -> int:
     """Plays the moves from the oldest board on the scratch row; returns 0 if every board comes out as recorded.
 
-    Otherwise returns the number of boards, from the newest on, for the next attempt.
+    Otherwise returns the number of boards, counted from the newest, for the next attempt.
     """
     on = base + HISTORY
     copy_row(rows, base + count - 1, rows, on)

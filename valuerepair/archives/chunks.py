@@ -37,8 +37,8 @@ from valuerepair.chess.rows import ROW
 
 BLOCK_CHUNKS = 16
 _NO_CHUNK, _OTHER_VERSION = "no training chunk", "training data of version"
-UNREADABLE = (_NO_CHUNK, _OTHER_VERSION)  # what the reasons to reject begin with where there is nothing to read
-MAX_PACKED = 1 << 24  # bytes of a chunk as it lies in an archive
+UNREADABLE = (_NO_CHUNK, _OTHER_VERSION)  # the beginnings of reasons to reject files without anything to read
+MAX_PACKED = 1 << 24  # bytes of a chunk in an archive
 MAX_RECORDS = 8192  # of one chunk; lc0 ends a game at 450
 
 
@@ -218,7 +218,7 @@ Facts = NDArray[np.void]  # of v6.FACTS
 STANDARD_FORMATS, CANONICAL_FORMATS = (1, 2), (3, 4, 132, 5, 133)
 _REPEATS_ONLY = (5, 133)  # their older boards are only those that repeat a position
 _RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
-_OUTSIDE = 1e-3  # how far a value may lie outside its range: 32-bit means drift
+_OUTSIDE = 1e-3  # the most that a value may be outside its range: 32-bit means drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class ChunkRecords:
 
     @staticmethod
     def of(data: bytes, n: int) -> ChunkRecords:
-        """The first n records of a chunk's bytes. Most of these are the policy, of which only the moves are counted."""
+        """The first n records of a chunk's bytes. Of the policy, most of the bytes, only the moves are counted."""
         size, records = v6.RECORD.itemsize, np.frombuffer(data, v6.RECORD, n)
         raw = np.frombuffer(data, np.uint8, n * size).reshape(n, size)
         legal = np.empty(n, np.int64)

@@ -188,7 +188,7 @@ def _scored(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _best(entry: dict[str, Any]) -> dict[str, Any]:
-    """The deepest evaluation of a position, with most nodes among equally deep ones; empty if there is none."""
+    """The deepest evaluation of a position, with most nodes among equally deep ones; empty without any."""
     return max(_scored(entry), key=_extent_of, default={})
 
 
@@ -254,7 +254,7 @@ def standard_castling(text: Bytes, offsets: NDArray[np.int64], rows: Boards, sta
 
 @allocating_kernel
 def play_line(rows: Boards, moves: Moves) -> int:
-    """Plays a line in absolute squares on row 0, which it changes; returns how many moves were legal.
+    """Plays a line in absolute squares on row 0, which it changes; returns the number of legal moves.
 
     The dump writes castling as king takes own rook; such moves are rewritten in `moves` as the king's own.
     """

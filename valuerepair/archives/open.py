@@ -24,7 +24,7 @@ COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 PACKED_TARS = (".tgz", ".tbz2", ".txz", ".tzst")
 ENDINGS = (".pgn", ".epd", ".fen", ".jsonl", ".tar")
 READ_SIZE = 1 << 18
-# Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor takes only what a frame asks for.
+# Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor uses only what a frame needs.
 MAX_WINDOW = 1 << 31
 
 # What decoders raise for damaged streams.
@@ -228,7 +228,7 @@ class _Zstd:
 
 
 class _PackedMember(Protocol):
-    """One gzip member, bzip2 stream or xz stream: what the standard library's decompressors have in common."""
+    """One gzip member, bzip2 stream or xz stream: the common interface of the standard library's decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -307,7 +307,7 @@ class ZstdOutline:
     def __init__(self) -> None:
         self._head = b""  # bytes of a header not yet complete
         self._skip = 0  # bytes of content to skip
-        self._state = "frame"  # what the next header belongs to: a frame or a block
+        self._state = "frame"  # the owner of the next header: a frame or a block
         self._checksum = False
         self._lost = False  # not a zstd frame: the decompressor reports the error
 

@@ -93,7 +93,7 @@ class SampleOptions:
     recorded: only positions with a recorded evaluation of this kind; None: all positions.
     every_evaluation: positions keep the evaluations in comments, of any one kind a game; otherwise only evaluations of
       the kind `recorded`, and without it those that lichess writes.
-    aside: the share of positions that lie beside the games: 0.5 in the default mixture of kinds, or a share for each
+    aside: the share of positions beside the games: 0.5 in the default mixture of kinds, or a share for each
       kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.aside`). None: all positions stood in games.
     max_bytes: at most n unpacked bytes of each archive; the rest counts as broken off. None: all.
     seed: the same seed gives the same positions, with any number of (parsing) `threads`.

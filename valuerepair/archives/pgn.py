@@ -225,7 +225,7 @@ class _Strict(chess.pgn.GameBuilder[chess.pgn.Game]):
 def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
     """The game with its main line in strict SAN; None if it cannot be read as a main line of `moves` moves.
 
-    `body` is where the movetext begins. Headers and comments stay as they are, variations are dropped.
+    `body` is the start of the movetext. Headers and comments stay unchanged, variations are dropped.
     """
     if len(text) > MAX_TEXT or not _only_moves(text[body:]):
         return None

@@ -57,7 +57,7 @@ def sample(
     chunks; the content identifies the format), folders, or ``-`` for standard input, which cannot have chunks.
     `on_bytes` is called from another thread with the number of (packed) bytes after each read. The batches depend on
     the archives, the seed and the other options, not on threads or timing. No two rows have the same key, unless a
-    position reached beside a game (`options.aside`) also stands in a game that is drawn later. `net` is needed for the
+    position reached beside a game (`options.aside`) is also in a game that is drawn later. `net` is needed for the
     kinds ``policy`` and ``search`` only.
     With ``options.positions`` the sample is saved in `kept` from time to time, and a later call resumes there; but not
     with training chunks or standard input, and only within PGN.
@@ -116,7 +116,7 @@ def read_whole_games(
     sources = find_sources(paths)
     for source in sources:
         if holds_chunks(source):
-            raise UsageError(f"{source.path}: holds training chunks already; vr mix and vr train read them as they are")
+            raise UsageError(f"{source.path}: holds training chunks already; vr mix and vr train read them directly")
     with closing(_blocks(sources, options, report, on_bytes)) as blocks:
         for rows in _parse(blocks, replace(options, per_game=None, min_ply=0, every_evaluation=True)):
             if rows.played is None:

@@ -377,7 +377,7 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
 
     A game begins at a tag line that follows movetext, at a tag line that repeats the game's first tag (a game
     without moves), and, where games have no tags at all, behind a line that ends with a result. Tag lines inside
-    braces begin nothing. `at` is the start of a line. `inside`: it lies in the movetext of an earlier game.
+    braces begin nothing. `at` is the start of a line. `inside`: it is in the movetext of an earlier game.
     The last start belongs to a game whose end is not in the data; unless `last`, more of it may follow. Stops when
     `starts` is full.
     """

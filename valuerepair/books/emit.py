@@ -169,9 +169,9 @@ def _movetext(line: BookLine) -> list[str]:
     return textwrap.wrap(" ".join(words), WRAP_COLUMNS, break_on_hyphens=False, break_long_words=False)
 
 
-@lru_cache(65_536)  # most texts repeat those of the entry before
+@lru_cache(65_536)  # most texts repeat those of the previous entry
 def tag_value(text: str) -> str:
-    """`text` as it may stand between the quotes of a tag: one line, `"` and `\\` escaped, no control characters."""
+    """`text` for the quotes of a tag: one line, `"` and `\\` escaped, no control characters."""
     return _one_line(text)[:MAX_TAG_LENGTH].replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -201,7 +201,7 @@ def _operand(value: str | int) -> str:
 
 
 def epd_text(text: str, most: int = MAX_TAG_LENGTH) -> str:
-    """`text` as it may stand between the quotes of an EPD operand, cut to the given number of characters."""
+    """`text` for the quotes of an EPD operand, cut to the given number of characters."""
     return _one_line(text)[:most].replace('"', "'").replace(";", ",").replace("\\", "/")
 
 

@@ -109,7 +109,7 @@ def _differ(net_best: object, deep_best: object) -> bool:
 
 
 def _loss(store: Store, rows: pd.DataFrame, looks: pd.DataFrame) -> Floats:
-    """[n] what the net's first move costs in Q, from one judge's searches before and after it; NaN without these.
+    """[n] the cost in Q of the net's first move, from one judge's searches before and after it; NaN without these.
 
     A second look, which searches both, takes precedence. Otherwise it is the judge itself, if it also searched the
     position after the move (`vr expand` does).
@@ -273,7 +273,7 @@ def _table(
 
 @dataclass(frozen=True, slots=True)
 class SharedSpots:
-    """How many blind spots of the net `of` another one, `net`, shares: `shared`, with its 95 % interval by games.
+    """The share of the blind spots of the net `of` that `net` shares: `shared`, with its 95 % interval by games.
 
     `of_sha256` is the beginning of its hash. If the lines name no net, `of` is None and all errors count. `opposite`
     counts errors of the threshold or more in the other direction, which are not shared.

@@ -52,8 +52,8 @@ _SAID = (
 # The manifest has these columns for each entry of a book with positions of vr expand; a parent has only the root.
 _REACHED = ("position_id", "root_id", "step", "inferred")
 # Options that have fields of their own in the manifest.
-_TOLD_OTHERWISE = {"confirmed", "labels", "parents", "softness"}
-# The files of a book: by their ending the kind of the file, and an entry of a line and what is known of it.
+_SEPARATE_OPTIONS = {"confirmed", "labels", "parents", "softness"}
+# The files of a book, by their ending: the kind of the file, and the function that makes an entry.
 _FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, dict[Hashable, Any]], str]]] = {
     "pgn": (outputs.BOOK_PGN, lambda line, row: pgn_entry(line, pgn_tags(row))),
     "epd": (outputs.BOOK_EPD, lambda line, row: epd_entry(line.fen, epd_operations(row)) + "\n"),
@@ -217,7 +217,7 @@ def _weight(row: dict[Hashable, Any]) -> str:
 
 
 def _origins(row: dict[Hashable, Any]) -> str:
-    """The candidates that a position is a parent of, as many as fit a tag, and the number of others."""
+    """The candidates whose parent a position is: those that fit into a tag, and the number of others."""
     origins = row["parent_of"].split(", ")
     shown = ", ".join(origins[:_ORIGINS_SHOWN])
     more = len(origins) - _ORIGINS_SHOWN
@@ -436,7 +436,7 @@ def make_manifest(
         options={
             option.name: getattr(options, option.name)
             for option in fields(options)
-            if option.name not in _TOLD_OTHERWISE
+            if option.name not in _SEPARATE_OPTIONS
         },
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),

@@ -51,7 +51,7 @@ def owned(array: ArrayLike, dtype: type[Scalar]) -> NDArray[Scalar]:
 def parse_fens(fens: Sequence[str]) -> Boards:
     """FENs of four to six fields as boards; a missing half-move clock is 0, a missing move number 1.
 
-    As in lc0, an en-passant square is kept whenever the double-pushed pawn stands there, even if none can capture it;
+    As in lc0, an en-passant square is kept whenever the double-pushed pawn is there, even if no pawn can capture it;
     castling rights without king and rook at home are dropped. Raises ValueError ``row i: reason``.
     """
     text = "".join(fens).encode("ascii", "replace")

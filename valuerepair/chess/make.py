@@ -177,7 +177,7 @@ def copy_row(rows: Boards, r: int, to: Boards, at: int) -> None:
 
 @kernel
 def home_rights(rows: Boards, r: int) -> int:
-    """The castling rights (as in the state) for which king and rook stand at home."""
+    """The castling rights (as in the state) for which king and rook are at home."""
     rooks = rows[r, STRAIGHT] & ~rows[r, SLANTED]
     rights = 0
     for bit in range(4):

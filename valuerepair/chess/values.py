@@ -35,7 +35,7 @@ OWN_Q = "the search's own Q"
 OF_WDL = "the engine's WDL"
 
 Norm = Literal["l1", "l2"]
-# What an alpha is fitted to: the net's Q by one of the norms or by its slope, or the results of games.
+# The target of a fit of alpha: the net's Q by one of the norms or by its slope, or the results of games.
 FitTo = Literal["l1", "l2", "results", "slope"]
 Floats = NDArray[np.float64]
 

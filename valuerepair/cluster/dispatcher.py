@@ -39,7 +39,7 @@ _LINGER_S = 0.02  # positions come one by one: a chunk waits this long for more 
 _LEAVE_S = 10.0
 # The first offers wait this long for those of slower workers before a majority settles what all must have.
 _SETTLE_S = 60.0
-_IN_FLIGHT = 3  # chunks a worker: one at work, and enough to go on with while the next is on its way
+_IN_FLIGHT = 3  # chunks a worker: one at work, and enough to stay busy while the next is on its way
 # A chunk grows until its round trip takes this many seconds: sending it costs nothing by then.
 _CHUNK_S, _MOST_GROWTH = 3.0, 64
 _CHOICE = 32  # Dask chooses among at most this many workers for a chunk; naming more only makes messages longer
@@ -163,7 +163,7 @@ class Dispatcher:
         return sum(offer.at_once for offer in self._able[role].values())
 
     def capacity(self, role: Role) -> int:
-        """Jobs to have submitted at a time: those in flight, and as many more."""
+        """Jobs to have submitted at a time: twice those in flight."""
         return max(2, 2 * _IN_FLIGHT * self._chunk_size(role) * len(self._able[role]))
 
     def _chunk_size(self, role: Role) -> int:
@@ -187,7 +187,7 @@ class Dispatcher:
         self._pending[job.role].append(job)
 
     def close(self) -> None:
-        """Leaves the cluster: cancels unfinished jobs; workers close what they have for this session."""
+        """Leaves the cluster: cancels unfinished jobs; workers close this session's net and engines."""
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._task.cancel)
@@ -435,7 +435,7 @@ class Dispatcher:
                 job.settle(partial(job.fail, reason, job.lost))
 
     def _forget_all(self) -> None:
-        """Drops all workers and takes back what they had in hand."""
+        """Drops all workers and takes back their jobs."""
         for remote in self._workers.values():
             if remote.joining is not None:
                 remote.joining.cancel()

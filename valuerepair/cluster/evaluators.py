@@ -1,4 +1,4 @@
-"""A net and an oracle whose work is done on a cluster, opened as `runs.evaluators` opens those of this machine."""
+"""A net and an oracle that work on a cluster, opened as `runs.evaluators` opens those of this machine."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class ClusterNet:
         return self._dispatcher.capacity(Role.NET)
 
     def answer(self, batch: PositionBatch) -> Future[Answer]:
-        """Queues a batch. The future gives its values and, by failed row, the reason and how many workers died of it.
+        """Queues a batch. The future gives its values and, by failed row, the reason and the number of workers lost.
 
         A batch that kills workers is repeated position by position: values may then differ in their last bits.
         """
@@ -172,7 +172,7 @@ def _raise_failed(reason: str, attempts: int) -> NoReturn:
 
 
 class ClusterOracle(Oracle):
-    """A deep evaluator on a cluster. `workers` is how many searches it now runs at a time."""
+    """A deep evaluator on a cluster. `workers` is the number of searches that it now runs at a time."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the engine. Raises ValueRepairError."""

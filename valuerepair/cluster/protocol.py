@@ -1,4 +1,4 @@
-"""The messages between driver and workers before work begins: what a worker must open, and what it offers."""
+"""The messages between driver and workers before work begins: a worker's assignment, and its offers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from valuerepair.store.rows import OracleIdentity
 
 
 class Role(Enum):
-    """What a worker is used for."""
+    """A use of a worker."""
 
     NET = "net"
     SEARCH = "deep search"
@@ -44,7 +44,7 @@ class Assignment:
 
 
 class Offer(NamedTuple):
-    """What a worker has for a role. `at_once` counts searches at a time, 1 for a net; `provider` is the net's."""
+    """A net or engine of a worker. `at_once` counts searches at a time, 1 for a net; `provider` is the net's."""
 
     identity: NetIdentity | OracleIdentity
     at_once: int = 1
@@ -52,7 +52,7 @@ class Offer(NamedTuple):
 
 
 class WorkerFailed(Exception):
-    """A worker cannot go on with a role; `reason` is empty if the worker does not know the session."""
+    """A worker cannot continue a role; `reason` is empty if the worker does not know the session."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(address, reason)

@@ -72,7 +72,7 @@ class WorkerEvaluators(WorkerPlugin):
             net.close()
 
     def offer(self, role: Role) -> Offer | str:
-        """Opens what the role needs and describes it; or the reason why that failed."""
+        """Opens the role's net or engines and describes them; or the reason for a failure."""
         try:
             if role is Role.NET:
                 net = self._open_net()
@@ -114,7 +114,7 @@ class WorkerEvaluators(WorkerPlugin):
             return self._oracle
 
     def _check_driver(self) -> None:
-        if self._driver_left:  # nobody would close what is opened now
+        if self._driver_left:  # nobody would close them later
             raise ValueRepairError("its driver has left")
 
     def work(self, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -134,7 +134,7 @@ class WorkerEvaluators(WorkerPlugin):
 
 
 def _call_net(net: Net, method: str, batch: PositionBatch, *arguments: Any) -> Any:
-    """What a method of `ClusterNet` returns, by the net of this worker."""
+    """The result of a method of `ClusterNet`, by the net of this worker."""
     from valuerepair.runs.beside import searched_lines
 
     if method == "search_lines":

@@ -62,14 +62,14 @@ class TimeLimit:
     """
 
     def __init__(self, *, given: float | None, first: float, nodes: int | None = None, fixed: float = 0.0) -> None:
-        self._given, self._first, self._nodes, self._fixed = given, first, nodes, fixed
+        self._fixed_limit, self._first, self._nodes, self._fixed = given, first, nodes, fixed
         self._searches = 0
         self._slowest = 0.0
 
     def seconds(self, attempt: int) -> float:
         """The limit of the 1-based attempt; each attempt has twice the time of the previous one."""
-        if self._given is not None:
-            limit = self._given
+        if self._fixed_limit is not None:
+            limit = self._fixed_limit
         elif self._searches < 3:
             limit = self._first
         else:
@@ -130,7 +130,7 @@ class EnginePool:
             thread.start()
 
     def submit(self, position: str, plan: Callable[[], Plan[T]], fail: Callable[[str, int], T]) -> Future[T]:
-        """Queues the searches of a UCI ``position ...`` line. The future holds what the plan returns.
+        """Queues the searches of a UCI ``position ...`` line. The future holds the outcome of the plan.
 
         A plan may raise BadAnswer, which counts as a failed attempt; each attempt has a new plan. After three failures
         the future holds the result of `fail` for the last reason and the number of attempts. It can be cancelled until

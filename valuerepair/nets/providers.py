@@ -91,7 +91,7 @@ def install(provider: str) -> str:
 
 
 def why_no_driver() -> str | None:
-    """What is wrong with the NVIDIA driver; None if it suits the installed ONNX Runtime.
+    """The fault of the NVIDIA driver; None if it suits the installed ONNX Runtime.
 
     To be checked first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
     """

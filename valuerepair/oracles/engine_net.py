@@ -84,7 +84,7 @@ class EngineNet:
 
     provider = "UCI"
     history_fill = ENGINE_FILL
-    at_once = 2  # chunks: one at work and one to go on with
+    at_once = 2  # chunks: one at work and the next one
 
     def __init__(self, spec: EngineNetSpec, workers: int) -> None:
         """Starts the first engine. Raises UsageError and ValueRepairError."""
@@ -174,7 +174,7 @@ def open_engine_net(net: str, workers: int | None = None, **net_options: Any) ->
 
 
 def open_evaluator(net: str | None, workers: int | None = None, **net_options: Any) -> Net | EngineNet:
-    """What a ``--net`` means: a net (`net_options` are those of `nets.net.open_net`), or `workers` engines."""
+    """Opens a ``--net``: a net (`net_options` are those of `nets.net.open_net`), or `workers` engines."""
     if net is not None and is_engine(net):
         return open_engine_net(net, workers, **net_options)
     return open_net(net, **net_options)

@@ -41,7 +41,7 @@ _SHARE_OF_MEMORY = 0.5
 
 
 class MctsOracle(Oracle):
-    """Searches positions with a net, as many at once as there are trees: `workers` is their number.
+    """Searches positions with a net, one for each tree at once: `workers` is the number of trees.
 
     A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 where that is proven; with a single node
     it is the net's own value. `cp` and `wdl` are as lc0 shows them; `nodes` are the root's visits,

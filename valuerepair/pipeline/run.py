@@ -77,8 +77,8 @@ class StageNotes:
 
     def note(self, noted: Noted) -> None:
         """Replaces the record of the stage, also on disk."""
-        others = [other for other in self.stages if other.name != noted.name]
-        self.stages = [*others, noted]
+        other_stages = [other for other in self.stages if other.name != noted.name]
+        self.stages = [*other_stages, noted]
         self._write()
 
     def forget(self, names: Sequence[str]) -> None:

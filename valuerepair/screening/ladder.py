@@ -252,7 +252,7 @@ class Ladder:
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def _place(self, position_id: int) -> int:
-        """How many of the ladder's positions come before this one, by number.
+        """The number of the ladder's positions that come before this one, by number.
 
         A resumed run has the same places, whichever searches were running when it stopped. If the positions of another
         ladder are judged again, all searched positions come before.
@@ -260,7 +260,7 @@ class Ladder:
         return len(self._positions) if self._is_anew else bisect.bisect_left(self._positions, position_id)
 
     def _rests_on(self, place: int) -> int:
-        """How many of the first positions the screen for this place is fitted to."""
+        """The number of first positions that the screen for this place is fitted to."""
         due, last = 0, FIRST_FIT
         while (following := math.ceil(_GROWTH * last)) <= place:
             due, last = last, following

@@ -63,7 +63,7 @@ class ScreenOptions:
 
 
 def parse_screen(text: str) -> ScreenOptions | None:
-    """``--screen``: ``off`` (None), ``auto``, or nodes of the rungs (``5000,50000``); the latter two may go on with
+    """``--screen``: ``off`` (None), ``auto``, or nodes of the rungs (``5000,50000``); the latter two may end in
     ``,recall=0.98`` and ``,audit=0.02``. Raises UsageError."""
     if text == "off":
         return None
@@ -126,7 +126,7 @@ def _columns(net_q: Any, now: Any, before: Any, new_best: Any, other: Any, thres
 
 
 def _log_odds(border: Any, place: Any) -> Any:
-    """Log odds from a place down to a border; `_FAR` if no value lies beyond the border."""
+    """Log odds from a place down to a border; `_FAR` if no value is beyond the border."""
     inside = np.minimum(np.maximum(place, -_LARGEST_Q), _LARGEST_Q)
     distance = np.arctanh(inside) - np.arctanh(np.maximum(border, -_LARGEST_Q))
     return np.maximum(np.minimum(distance, _FAR), 2 * _FAR * (border <= -1) - _FAR)

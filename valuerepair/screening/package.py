@@ -48,7 +48,7 @@ def package_positions(kind: str) -> PackagePositions:
 def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question) -> LadderRows | None:
     """The package's positions as if an oracle of this kind had searched them at these rungs; None without any.
 
-    Kinds that are not in the package borrow the positions of the own search or of Stockfish; those of Stockfish have no
+    Kinds that are not in the package borrow the positions of our own search or of Stockfish; those of Stockfish have no
     W/D/L. For candidates beyond scale, net Q is calibrated on these positions, with each position as a game of its own.
     """
     assert question.alpha is not None

@@ -1,4 +1,4 @@
-"""What the screening ladder saved and missed, judged by the cut positions that were searched in full anyway."""
+"""The savings and losses of the screening ladder, judged by the cut positions that were searched in full anyway."""
 
 from __future__ import annotations
 
