@@ -187,10 +187,10 @@ def rescore(
 
     `chunks` are folders and tars of lc0's training chunks; `out` is a new folder, which gets all of them under their
     names. Records of positions that the store has judged get the judge's value in `fields`: ``q`` (best_*, root_*, and
-    played_* shifted equally), ``result`` (result_*) or ``both``; all others stay byte for byte. `question` chooses the
-    values, by the alpha of `train`; with `candidates_only` those of its candidates alone. With a `split` only positions
-    of its part for training give their values. Returns the `Rescored`, whose `lines()` are the output of `vr rescore`.
-    Raises UsageError and ValueRepairError.
+    played_* shifted with them), ``result`` (result_*) or ``both``; all others stay byte for byte. `question` chooses
+    the values, by the alpha of `train`; with `candidates_only` those of its candidates alone. With a `split` only
+    positions of its part for training give their values. Returns the `Rescored`, whose `lines()` are the output of `vr
+    rescore`. Raises UsageError and ValueRepairError.
     """
     from valuerepair.training.rescore import rescore
 

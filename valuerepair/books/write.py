@@ -387,9 +387,9 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     if manifest.net["history_fill"] == ENGINE_FILL:
         pair = store.pair_options(*store.pick(sha256, manifest.oracle["digest"]))
-        words = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
+        command = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
         calibrated = manifest.calibration is not None
-        export = next_command("vr export", *words, calibrated=calibrated, expanded=manifest.expanded, split=split)
+        export = next_command("vr export", *command, calibrated=calibrated, expanded=manifest.expanded, split=split)
         return [
             f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
             f"next: {export} -o candidates.plain",

