@@ -351,7 +351,7 @@ def test_the_check_command_names_line_and_reason_and_exits_1(vr: Vr, tmp_path: P
 @pytest.mark.parametrize(
     ("name", "content", "error", "said"),
     [
-        ("none.pgn", None, ValueRepairError, "none.pgn: no such file"),
+        ("none.pgn", None, UsageError, "none.pgn: no such file"),
         ("book.txt", b"1. e4 *", UsageError, "book.txt: not a book by its name"),
         ("book.pgn", b"\x28\xb5\x2f\xfd junk", ValueRepairError, "book.pgn: compressed with zstd"),
         ("book.epd", b"BZh9 junk", ValueRepairError, "book.epd: compressed with bzip2"),

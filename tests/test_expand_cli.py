@@ -123,3 +123,16 @@ def test_what_cannot_be_done_is_one_line(
     done = here("expand", *words, *net, cwd=folder)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_split_that_is_left_out_or_is_another_one_is_told(folder: Path, maia_file: str) -> None:
+    for name, seed in (("split.json", "1"), ("other.json", "2")):
+        done = here("split", *ASKED[:6], "--net", maia_file, "--games", "0.5", "--seed", seed, "-o", name, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    expand = ("expand", *ASKED, "--net", maia_file, "--positions", "2")
+    without = here(*expand, cwd=folder)
+    assert "are not for training by other.json; --split other.json leaves them out" in without.stderr
+    same = here(*expand, "--split", "other.json", cwd=folder)
+    assert (same.returncode, "warning" in same.stderr) == (0, False)
+    another = here(*expand, "--split", "split.json", cwd=folder)
+    assert "warning: other.json splits this store; from now on split.json does, another split" in another.stderr

@@ -157,24 +157,27 @@ def test_a_store_of_two_scales_says_so_and_how_they_become_one(unsaved: Path) ->
         assert re.fullmatch(
             r"two scales: candidates by alpha 3\d\d \(fitted on 480 positions \(l1\)\), training by alpha 170 "
             r"\(default 170 to train by: .*\); vr stats --db .* --save-alpha slope makes them one",
-            said,
+            str(said),
         )
         # One scale: 170 for both, the engine's W/D/L, one that was given, a fit that a net may learn by.
-        assert store.two_scales(*few, usual) == ""
-        assert store.two_scales(*many, Question(q_from="wdl")) == ""
-        assert store.two_scales(*many, Question(alpha=300.0)) == ""
+        assert store.two_scales(*few, usual) is None
+        assert store.two_scales(*many, Question(q_from="wdl")) is None
+        assert store.two_scales(*many, Question(alpha=300.0)) is None
         store.set_alpha(*many, values.AlphaFit(222.0, 210.0, 235.0, "slope", 480, 0.1))
         assert store.training_alpha(*many) == store.alpha(*many)
-        assert store.two_scales(*many, usual) == ""
+        assert store.two_scales(*many, usual) is None
 
 
 def test_a_run_says_that_its_store_has_two_scales(tmp_path: Path) -> None:
     archive, db = random_games(tmp_path / "random.pgn", 120), tmp_path / "a.db"
     summary = mine_by_key(archive, db, oracle=logistic_oracle())
     with Store.open(db) as store:
-        line = store.two_scales(*store.pick(), Question())
+        two = store.two_scales(*store.pick(), Question())
+    assert two is not None
+    line = str(two)
     assert line.startswith("two scales: candidates by ")
     assert line in summary.lines()
+    assert summary.lines()[-1] == f"next: vr stats --db {db} --save-alpha slope"
     given = MineOptions(sample=SampleOptions(per_game=4), question=Question(alpha=170.0))
     assert line not in mine_by_key(archive, db, oracle=logistic_oracle(), options=given).lines()
 

@@ -13,6 +13,7 @@ import pytest
 from tests.mix_sides import folder_of, records, sides_in
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
+from valuerepair.training.chunk_output import UNFINISHED
 from valuerepair.training.mix import MixOptions, Mixture, mix
 
 
@@ -91,6 +92,18 @@ def test_a_tar_that_breaks_off_is_used_up_to_the_cut(sides: MixOptions, tmp_path
     normal = manifest["inputs"]["normal"]
     assert 50 < normal["games"] < 100
     assert sum(normal["left_out"].values()) >= 1
+
+
+def test_a_folder_that_was_not_finished_is_told(
+    sides: MixOptions, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    (tmp_path / "normal" / UNFINISHED).write_text("{}")
+    mix(sides, tmp_path / "out", quiet=True)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert (
+        line == f"warning: {tmp_path / 'normal'}: vr chunks was stopped here; the same vr chunks again writes the rest"
+    )
 
 
 def test_packed_tars_and_missing_folders(sides: MixOptions, tmp_path: Path) -> None:

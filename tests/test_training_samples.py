@@ -395,7 +395,10 @@ def test_what_was_cut_is_learned_and_never_a_candidate() -> None:
 
 
 def test_without_a_share_and_without_candidates_nothing_is_trained() -> None:
-    with pytest.raises(ValueRepairError, match=r"no candidate among the .* threshold is 2, --share 0 trains without"):
+    with pytest.raises(
+        ValueRepairError,
+        match=r"no candidate among the .* another --threshold than 2, or give --share 0 to train without",
+    ):
         of_store(question=Question(threshold=2), share=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.summary import MineSummary
     from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 
 def mine(
@@ -190,7 +193,7 @@ def expand(
     found so far kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises
     ValueRepairError and UsageError.
     """
-    from valuerepair.judge.split import keep_split
+    from valuerepair.judge.split import keep_split, known_split, warning_of_held_out
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expand_store import open_expansion
     from valuerepair.runs.neighbourhood import parse_steps
@@ -212,7 +215,13 @@ def expand(
     ):
         resolved_question = resolved(opened, question)
         if isinstance(split, str | os.PathLike):
+            if (known := known_split(opened)) is not None and known[1] != options.split:
+                log.info(f"warning: {known[0]} splits this store; from now on {os.fspath(split)} does, another split")
             keep_split(opened, split)
+        elif split is None:
+            ids = opened.candidates(resolved_question)["position_id"].to_numpy("int64")
+            if (warning := warning_of_held_out(opened, ids)) is not None:
+                log.info(warning)
         with open_expansion(opened, resolved_question, deep=deep, workers=workers) as work:
             summary = work(options, progress)
     return finished(summary, summary.state == "interrupted")

@@ -78,8 +78,13 @@ def train(
     where = None if store is None else os.fspath(store)
     held_out = split_of(split)
     resolved_question = _about_net(net, where, question, options.heads)
-    training = train(net, os.fspath(output), paths, where, resolved_question, options, split=held_out, quiet=quiet)
-    if where is None or not isinstance(split, str | os.PathLike):
+    try:
+        training = train(net, os.fspath(output), paths, where, resolved_question, options, split=held_out, quiet=quiet)
+    except KeyboardInterrupt:
+        log.info("not done yet: give the same command again to go on where it stopped")
+        raise
+    changed = training.about["written"]["changed"]
+    if where is None or not isinstance(split, str | os.PathLike) or not changed:
         return training
     return replace(training, next_step=_comparison(net, os.fspath(output), where, os.fspath(split), training))
 

@@ -72,7 +72,7 @@ def write_books(
         shown_progress("Writing", None, "positions", quiet=quiet) as progress,
     ):
         manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
-        return WrittenBooks(folder, manifest, two_scales, what_next(opened, manifest, folder, split_file))
+        return WrittenBooks(folder, manifest, str(two_scales or ""), what_next(opened, manifest, folder, split_file))
 
 
 def make_split(

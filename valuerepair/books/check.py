@@ -50,7 +50,7 @@ class ReadEntry:
 def check_book(path: str | Path) -> list[Problem]:
     """All problems of a `.pgn`, `.pgn.gz`, `.epd` or `.epd.gz` book; an empty list for a book that lc0 reads correctly.
 
-    Raises UsageError for another kind of file and ValueRepairError for a missing file.
+    Raises UsageError for a missing file and for another kind of file.
     """
     return list(BookCheck(path))
 
@@ -123,7 +123,7 @@ def _open_book(path: Path) -> BinaryIO | gzip.GzipFile:
     try:
         file = open_regular(path)
     except FileNotFoundError:
-        raise ValueRepairError(f"{path}: no such file") from None
+        raise UsageError(f"{path}: no such file") from None
     head = file.read(6)
     file.seek(0)
     for magic, name in _OTHER_MAGIC.items():

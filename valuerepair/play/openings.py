@@ -18,7 +18,7 @@ from valuerepair.books.check import MOST_BOOK, BookCheck, ReadEntry, epd_board
 from valuerepair.books.lc0_reader import Refused
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import read_regular, unpack_gzip
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -72,7 +72,7 @@ def _content(path: Path) -> str:
         if raw.startswith(_GZIP_MAGIC):
             raw = unpack_gzip(raw, MOST_BOOK)
     except FileNotFoundError:
-        raise ValueRepairError(f"{path}: no such file") from None
+        raise UsageError(f"{path}: no such file") from None
     except ValueError as error:
         raise ValueRepairError(f"{path}: {error}") from None
     return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")

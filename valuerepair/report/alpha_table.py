@@ -72,7 +72,6 @@ class AlphaTable:
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
             *table_lines(columns, ((*row, self.slopes[name].value, self.rates[name]) for name, row in rows.items())),
             "steeper: how many times as steep the net's Q becomes by training with this alpha",
-            f"in use now: {self.now.source()}",
             *(f"{name}: the scores determine no alpha" for name, fit in self.fits.items() if fit.at_bound),
         ]
 
@@ -93,7 +92,8 @@ class AlphaTable:
     def kept(self, name: FitTo | None) -> list[str]:
         """Whether the fit of this name was stored, and the effect."""
         if name is None:
-            return ["not saved; vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"]
+            again = "vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"
+            return [f"in use now: {self.now.source()}", f"not saved; {again}"]
         return self.change(name)
 
     def change(self, name: FitTo) -> list[str]:

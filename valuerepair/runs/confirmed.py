@@ -101,7 +101,8 @@ def _case(verdict: str, row: pd.Series[Any], evidence: pd.Series[Any]) -> dict[s
         "fen": row["fen"],
         **{name: finite(row[name]) for name in _Q_OF_FRAME if name in row},
         **{name: finite(evidence[name]) for name in ("second_q", "after_net_q", "after_deep_q", "after_second_q")},
-        **{name: row[name] for name in ("net_best", "deep_best")},
+        # An inferred value has no best move.
+        **{name: best if isinstance(best := row[name], str) else None for name in ("net_best", "deep_best")},
         "second_best": evidence["second_best"],
     }
 

@@ -19,6 +19,7 @@ from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Flags, Floats, Ids, Rate, audit_weights, far_words, weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import DEFAULT_PATH
+from valuerepair.store.alphas import TwoScales
 from valuerepair.store.rows import Run
 
 
@@ -108,7 +109,7 @@ class MineSummary:
     calibration: str = ""
     pair: Sequence[str] = ()
     split: str = ""
-    two_scales: str = ""
+    two_scales: TwoScales | None = None
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
@@ -140,7 +141,7 @@ class MineSummary:
             *self.remarks,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
-            *([self.two_scales] if self.two_scales else ()),
+            *([str(self.two_scales)] if self.two_scales else ()),
             *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
             f"candidates at {self.threshold:g}: {self.candidates}{f'; {far}' if far else ''}",
             *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
@@ -152,7 +153,10 @@ class MineSummary:
         lines = []
         if self.state != "finished":
             lines.append("not done yet: give the same command again to go on where it stopped")
-        if self.candidates.count or any(rate.count for rate in self.beside.values()):
+        if self.two_scales:
+            # What is a candidate changes with it.
+            lines.append(f"next: {self.two_scales.command}")
+        elif self.candidates.count or any(rate.count for rate in self.beside.values()):
             words = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
             expanded, calibrated = "no" if self.candidates.count else "searched", bool(self.calibration)
             books = next_command("vr books", *words, calibrated=calibrated, expanded=expanded, split=self.split)

@@ -81,6 +81,18 @@ def are_alike(one: float, other: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class TwoScales:
+    """Commands without ``--alpha`` find candidates by one alpha and train by another; `command` makes them one."""
+
+    finds: str
+    trains: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"two scales: candidates by {self.finds}, training by {self.trains}; {self.command} makes them one"
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingScale:
     """What training on deep Q does to the scale of a net's Q.
 

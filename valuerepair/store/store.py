@@ -23,7 +23,7 @@ from valuerepair.chess.origins import GAME, Kind, OriginGame
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
-from valuerepair.store.alphas import TrainingScale
+from valuerepair.store.alphas import TrainingScale, TwoScales
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, check_file, connect, upgrade
 from valuerepair.store.connection import StoreConnection
@@ -364,18 +364,17 @@ class Store:
         said = [f"values to learn: {trains.source(question.q_from)}", *([] if scale is None else [scale.line()])]
         return replace(question, alpha=alpha), said
 
-    def two_scales(self, net_id: int, oracle_id: int, question: Question) -> str:
-        """One line for a user where commands without ``--alpha`` find candidates by one alpha and train by another;
-        empty where they do not, and for a question that has its own alpha."""
+    def two_scales(self, net_id: int, oracle_id: int, question: Question) -> TwoScales | None:
+        """The two alphas of commands without ``--alpha``; None where they are alike, and for a question that has its
+        own alpha."""
         finds, trains = self.alpha(net_id, oracle_id), self.training_alpha(net_id, oracle_id)
         if question.alpha is not None or not finds.is_of_centipawns(question.q_from):
-            return ""
+            return None
         if alphas.are_alike(finds.value, trains.value):
-            return ""
+            return None
         option = [] if self.path == DEFAULT_PATH else ["--db", self.path]
         words = ("vr", "stats", *option, *self.pair_options(net_id, oracle_id), "--save-alpha", "slope")
-        one = " ".join(map(shlex.quote, words))
-        return f"two scales: candidates by {finds.source()}, training by {trains.source()}; {one} makes them one"
+        return TwoScales(finds.source(), trains.source(), shlex.join(words))
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
         """Stores a fit for this net and oracle and commits; it replaces an earlier one."""

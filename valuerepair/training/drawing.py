@@ -142,10 +142,10 @@ class StoreDraw(JudgedPositions):
         sizes = available if share is None else _sizes(*available, share)
         if not sum(sizes) or (share is None and not sizes[0]):
             kind = "other position" if share == 0 else "candidate"
-            hint = "--share 0 trains without" if share is None else f"--share {share:g}"
+            hint = "give --share 0 to train without candidates" if share is None else f"another --share than {share:g}"
             raise ValueRepairError(
-                f"{self.path}: no {kind} among the {int((~held).sum()):,} positions to train on; "
-                f"the threshold is {self._threshold:g}, {hint}"
+                f"{self.path}: no {kind} among the {int((~held).sum()):,} positions to train on; mine more, give "
+                f"another --threshold than {self._threshold:g}, or {hint}"
             )
         kinds = zip((self.candidates, self.others), sizes, masses, strict=True)
         return [_Stratum(rows, size, mass) for rows, size, mass in kinds if size]

@@ -92,7 +92,7 @@ class Training:
                 f"{written['p']:.1e} in a move's probability"
             )
         else:
-            lines.append("nothing changed: the file is the old net's")
+            lines.append("nothing changed: the file is the old net's; mine more positions, or give a lower --lr")
         amplitude = about.get("amplitude")
         if amplitude is not None:
             in_q = amplitude["lambda_in_q"]
