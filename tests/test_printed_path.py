@@ -32,6 +32,7 @@ from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[1]
 NET_NAME = "my-net.pb.gz"
+CALLED = "vr is called with:"
 # What makes the printed lines quick: a line is run as it was printed, and what it leaves open is small.
 SMALL = """
 [books]
@@ -48,7 +49,7 @@ lr = 0.000005
 
 
 def prepared(folder: Path, config: str = SMALL) -> Path:
-    """A folder with games, a net that the program knows nothing of, and a `vr` for shells."""
+    """A folder with games, a net that the program knows nothing of, and a `vr` that says what a shell calls it with."""
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "data" / "wild.pgn.zst", folder / "games.pgn.zst")
     kind = replace(random_nets.BY_NAME["se-dense-policy"], blocks=1, moves_left=False)
@@ -56,18 +57,22 @@ def prepared(folder: Path, config: str = SMALL) -> Path:
     (folder / "valuerepair.toml").write_text(config)
     (folder / "bin").mkdir()
     shim = folder / "bin" / "vr"
-    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m valuerepair "$@"\n')
+    shim.write_text(f"#!/bin/sh\nprintf '{CALLED}'\nprintf '%s\\0' \"$@\"\n")
     shim.chmod(0o755)
     return folder
 
 
 def shell(line: str, folder: Path) -> Done:
-    """The line, in bash."""
+    """The line, in bash; what bash has `vr` called with runs in this process."""
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        ["bash", "-c", line], capture_output=True, text=True, cwd=folder, env=environment, check=False, timeout=600
+    bash = ["bash", "-c", line]
+    done = subprocess.run(
+        bash, capture_output=True, text=True, cwd=folder, env={**os.environ, "PATH": path}, check=False, timeout=60
     )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.endswith("\0")
+    assert done.stdout.count(CALLED) == 1, "bash calls it once"
+    return here(*done.stdout.removeprefix(CALLED).removesuffix("\0").split("\0"), cwd=folder)
 
 
 def printed(done: Done) -> str:
