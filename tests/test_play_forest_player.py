@@ -53,12 +53,12 @@ def moves_of(records: list[GameRecord]) -> list[tuple[str, ...]]:
 def test_moves_do_not_depend_on_the_company_nor_on_the_cache(net: Net) -> None:
     with player(net) as one:
         together = games(one)
-        assert one.fill.known > 0
+        assert one.fill.cached > 0
         assert 0 < one.fill.share <= 1
         assert moves_of(games(one, seed=6)) != moves_of(together)
     with player(net, trees=1, cache=0) as alone:
         assert moves_of(games(alone, jobs=1)) == moves_of(together)
-        assert alone.fill.known == 0
+        assert alone.fill.cached == 0
     assert len(set(moves_of(together))) == 4
     for thought in (thought for record in together for thought in record.thoughts):
         assert thought.nodes == 12

@@ -214,8 +214,7 @@ class StoreSource:
     def __init__(self, draw: StoreDraw, input_format: int) -> None:
         self.draw, self._input_format = draw, input_format
         self.name, self.identity = draw.path, draw.identity
-        self.held_games = draw.held_game_count
-        self.games = self.held_games + len(np.unique(draw.games[draw.rows()]))
+        self.games, self.held_games = draw.game_count, draw.held_game_count
 
     def units(self) -> Pass:
         return self._pass(self.draw.rows())
