@@ -110,7 +110,7 @@ COMMANDS = {
     "chunks": Command(("chunks", GAMES, "--games", "400", "-o", "written"), files("written")),
     "mix": Command(("mix", "--repair", "some", "--normal", "normal", "--share", "0.2", "-o", "mixed"), files("mixed")),
     "rescore": Command(("rescore", "normal", "--db", "mined.db", "-o", "written"), files("written")),
-    "merge": Command(
+    "store merge": Command(
         ("store", "merge", "mined.db", "copy.db", "-o", "merged.db"), lambda folder: store(folder, "merged.db")
     ),
     "report": Command(
