@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from valuerepair.archives.options import SampleOptions
+    from valuerepair.chess.progress import Progress
     from valuerepair.judge.split import Split
     from valuerepair.nets.heads import Heads
     from valuerepair.runs.confirmed import Confirmed
     from valuerepair.runs.evaluators import Opened, OpenedImport
+    from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.runs.summary import MineSummary
     from valuerepair.store.store import Store
@@ -193,9 +195,8 @@ def expand(
     found so far kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises
     ValueRepairError and UsageError.
     """
-    from valuerepair.judge.split import keep_split, known_split, warning_of_held_out
+    from valuerepair.judge.split import keep_split, known_split
     from valuerepair.runs.expand import ExpandOptions
-    from valuerepair.runs.expand_store import open_expansion
     from valuerepair.runs.neighbourhood import parse_steps
 
     path = os.fspath(store)
@@ -218,10 +219,36 @@ def expand(
             if (known := known_split(opened)) is not None and known[1] != options.split:
                 log.info(f"warning: {known[0]} splits this store; from now on {os.fspath(split)} does, another split")
             keep_split(opened, split)
-        elif split is None:
-            ids = opened.candidates(resolved_question)["position_id"].to_numpy("int64")
-            if (warning := warning_of_held_out(opened, ids)) is not None:
-                log.info(warning)
-        with open_expansion(opened, resolved_question, deep=deep, workers=workers) as work:
-            summary = work(options, progress)
+        summary = _expanded(opened, resolved_question, options, progress, deep, workers)
     return finished(summary, summary.state == "interrupted")
+
+
+def _expanded(
+    store: Store, question: Question, options: ExpandOptions, progress: Progress, deep: str | None, workers: int | None
+) -> ExpandSummary:
+    """Expands by the search that found the candidates, or by the games that have its values recorded."""
+    from valuerepair.engines.kinds import kind_of
+    from valuerepair.judge.labelled import open_stored
+    from valuerepair.runs.evaluators import fitting_screen
+    from valuerepair.runs.expand import expand as expand_by_search
+    from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
+    from valuerepair.runs.known_games import Following, KnownGames
+    from valuerepair.runs.neighbourhood import GAME
+    from valuerepair.runs.same_oracle import net_file, open_found
+    from valuerepair.screening.model import ScreenOptions
+    from valuerepair.store.second_looks import oracle_of
+
+    attrs = store.frame(question, only=("position_id",)).attrs
+    oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
+    if not kind_of(oracle.kind).searches:
+        source = recorded_source(oracle)
+        with open_stored(store, attrs["net"], net_file(question)) as net:
+            log.info(f"net: {net.identity.name} on {net.where}")
+            return expand_recorded(store, net, source, options.asking(question, None), progress=progress)
+    with open_found(store, question, deep=deep, workers=workers) as (net, opened):
+        following = None
+        if GAME in options.steps:
+            ids = store.candidates(question)["position_id"].tolist()
+            following = Following(KnownGames.of(store, ids))
+        asked = options.asking(question, fitting_screen(opened.identity, ScreenOptions()))
+        return expand_by_search(store, net, opened, asked, progress=progress, following=following)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,7 +16,7 @@ from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
-from valuerepair.judge.split import TRAIN, Split, split_file
+from valuerepair.judge.split import TRAIN, Split, split_file, warning_of_held_out
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question, is_candidate
 from valuerepair.runs.neighbourhood import GAME, PARENT, ExpansionSource
@@ -26,6 +27,8 @@ from valuerepair.store.queries import table
 from valuerepair.store.reached import NeighbourOutcome
 from valuerepair.store.rows import INFERRED, DeepResult, OracleIdentity, game_row
 from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 _OF_SAMPLED = ("position_id", "weight", "nodes", "game_id")
@@ -76,12 +79,14 @@ class Expansion:
     def of(
         store: Store, net: NetFacts, oracle: OracleIdentity, question: Question, split: Split | None = None
     ) -> Expansion:
-        """Reads it from the store. Raises ValueRepairError where there is no candidate."""
+        """Reads it from the store. Raises ValueRepairError if there is no candidate."""
         names = (net.identity.key, oracle.digest)
         of_pair = replace(question, net=names[0], oracle=names[1], expanded="no")
         frame = store.frame(of_pair, only=("position_id", "disagreement"))
         candidates = frame.loc[is_candidate(frame["disagreement"], of_pair.threshold), "position_id"].to_numpy(np.int64)
         chosen = candidates if split is None else candidates[split.parts(store, candidates) == TRAIN]
+        if split is None and (warning := warning_of_held_out(store, candidates)) is not None:
+            log.info(warning)
         if not len(chosen):
             none = f"the split holds out all {len(candidates):,} candidates" if len(candidates) else "no candidates"
             raise ValueRepairError(
@@ -151,7 +156,7 @@ class Expansion:
         ]
 
     def is_poorer(self, candidates: int, nodes: int) -> bool:
-        """Whether so many candidates for so many nodes are fewer than sampled positions gave, beyond chance.
+        """Whether these candidates for these nodes are fewer than sampled positions gave, beyond chance.
 
         By the upper end of the exact 95 % interval of a Poisson count (F. Garwood, Biometrika 28, 1936).
         """
