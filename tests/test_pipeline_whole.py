@@ -69,16 +69,16 @@ def tiny(folder: Path) -> Settings:
     )
 
 
-# What each stage took (s), by the clock of the tests.
+# The seconds of each stage, by the clock of the tests.
 TOOK: list[float] = []
-# Stages that run as processes of their own; for the others this would be the same once more.
+# The stages that run in processes of their own: one training, one comparison.
 APART = ("repaired", "games")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome]:
-    """Most stages run in this process, which has imported everything; which of them need not, other tests run apart:
-    mining, splits, books and matches."""
+    """Most stages run in the process of the tests, which has imported everything. Other tests run mining, splits, books
+    and matches in processes of their own."""
     folder = tmp_path_factory.mktemp("whole") / "repair"
     folder.mkdir()
     toml.write(tiny(folder.parent), folder / toml.FILE)
@@ -133,7 +133,7 @@ def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, RepairOutc
 
 
 def measured_here(asked: Mapping[str, Any]) -> Rates:
-    """What a process of its own measures in a quarter of a minute, as it did for `whole`."""
+    """The rates of this machine, measured for a fraction of a second in the process of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_JUDGE_S", "_NET_S", "_TRAIN_S"):
             patch.setattr(measuring, name, 0.1)

@@ -49,7 +49,7 @@ lr = 0.000005
 
 
 def prepared(folder: Path, config: str = SMALL) -> Path:
-    """A folder with games, a net that the program knows nothing of, and a `vr` that says what a shell calls it with."""
+    """A folder with games, a net unknown to the program, and a `vr` that prints its arguments."""
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "data" / "wild.pgn.zst", folder / "games.pgn.zst")
     kind = replace(random_nets.BY_NAME["se-dense-policy"], blocks=1, moves_left=False)

@@ -450,7 +450,7 @@ def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path:
     code, _, err = vr([*words, "--part", "games"], capsys)
     assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
     code, _, err = vr([*words, "--split", str(tmp_path / "s.json"), "--part", "archives"], capsys)
-    assert (code, err) == (1, f"vr: {two}: the split holds out nothing of it as archives\n")
+    assert (code, err) == (1, f"vr: {two}: the split holds out no position of it as archives\n")
     choice = next(option for option in options_of(LEAVES["vr remeasure"]) if option.name == "part").type
     assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
 

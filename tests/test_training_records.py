@@ -286,7 +286,7 @@ def test_unknown_facts_are_refused() -> None:
         RecordFacts(1, "maybe")  # type: ignore[arg-type]  # what is wrong is the point
     game = fake_game(chess.STARTING_FEN, 8, plies=1)
     game = replace(game, thoughts=(replace(game.thoughts[0], move="a1a8"),))
-    with pytest.raises(ValueError, match="none of the moves searched"):
+    with pytest.raises(ValueError, match="not among the moves searched"):
         game_records(game, RecordFacts())
 
 

@@ -280,10 +280,11 @@ def show(
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
         facts = describe(opened, _words_of(position), resolved_question)
-        shown = ShownPosition(facts, family_of(opened, facts["position_id"], resolved_question) if family else None)
+        tree = family_of(opened, facts["position_id"], resolved_question) if family else None
+    result = ShownPosition(facts, tree)
     if svg is not None:
-        shown.write_svg(svg)
-    return shown
+        result.write_svg(svg)
+    return result
 
 
 def similar(

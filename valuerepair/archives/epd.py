@@ -97,7 +97,7 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> int | None:
-        """The offset of the unfinished line; None if there is none."""
+        """The offset of the unfinished line, if there is one."""
         return self._offset if self._dropped or self._rest.strip() else None
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:

@@ -177,7 +177,7 @@ class Origins(Sequence[Origin]):
         return [GAME] * len(self) if self.kinds is None else self.kinds
 
     def scores(self, name: Literal["cp", "mate"]) -> list[int | None]:
-        """[n] the centipawns or the moves to mate of the evaluations, None where there are none."""
+        """[n] the centipawns or the moves to mate of each evaluation, None without an evaluation."""
         if self.recorded is None or isinstance(self.recorded, QColumns):
             return [None] * len(self)
         return [None if recorded is None else getattr(recorded, name) for recorded in self.recorded]

@@ -201,7 +201,7 @@ def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, A
             whose = f"{config.path} [{'.'.join(words) if key in config.table(words) else DEFAULTS}]"
         else:
             whose, value = "built in", option.get_default(context)
-        # What newer versions of click have for no value is none of these.
+        # Newer versions of click have another object for a missing value.
         plain = isinstance(value, str | int | float | list | tuple)
         value = _plain(option.type_cast_value(context, value)) if plain else [] if option.multiple else None
         yield {"command": " ".join(words), "option": f"--{key}", "value": value, "source": whose}

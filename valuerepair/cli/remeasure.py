@@ -63,7 +63,7 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
     "--regret",
     type=int,
     metavar="NODES",
-    help="Also search with each net, so many nodes a position, and judge the moves where they differ.",
+    help="Also search each position with each net, with this many nodes, and judge the moves where they differ.",
 )
 @click.option(
     "--regret-positions", type=int, metavar="N", help="Positions of each kind to search for it.  [default: 500]"
@@ -165,7 +165,7 @@ def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: 
     for name in _OF_STORE:
         if source_of(name) is ParameterSource.COMMANDLINE:
             option = name.replace("_", "-")
-            raise UsageError(f"--{option}: asks a store, and a suite is none; vr mine --deep recorded makes one of it")
+            raise UsageError(f"--{option}: needs a store, not a suite; vr mine --deep recorded makes one of it")
     if given["alpha"].q_from == "wdl":
         raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
     if not nets:

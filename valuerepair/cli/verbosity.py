@@ -50,7 +50,7 @@ _quiet = False
 
 
 def say(line: str) -> None:
-    """A remark of a command on standard error; with -q there are none."""
+    """A remark of a command on standard error, unless -q is given."""
     log.info(line)
 
 

@@ -602,28 +602,28 @@ def _lines(remeasured: Remeasured) -> list[str]:
     what = f"{remeasured.positions:,} positions{held} of {remeasured.games:,} games, scored by {remeasured.oracle}"
     if remeasured.cut:
         what += f" ({remeasured.cut:,} that screening cut, by their last rung)"
-    shown = [f"{what}; deep Q from {_scale(remeasured)}"]
+    lines = [f"{what}; deep Q from {_scale(remeasured)}"]
     for name, count in remeasured.left_out.items():
-        shown.append(f"  {name}: {count:,} scored positions have no value of it; left out")
+        lines.append(f"  {name}: {count:,} scored positions have no value of it; left out")
     if remeasured.without_q:
-        shown.append(f"  {remeasured.without_q:,} positions without a deep Q of the kind asked for are left out")
+        lines.append(f"  {remeasured.without_q:,} positions without a deep Q of the kind asked for are left out")
     if remeasured.effective < remeasured.positions * 0.999:
-        shown.append(f"  screened: rows weighted by inverse probability, worth {remeasured.effective:,.0f} equal ones")
+        lines.append(f"  screened: rows weighted by inverse probability, worth {remeasured.effective:,.0f} equal ones")
     columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {remeasured.threshold:g}:<"
     nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in remeasured.nets)
-    shown += ["", *table_lines(columns, nets)]
+    lines += ["", *table_lines(columns, nets)]
     keys = {net.name: net.sha256 for net in remeasured.nets}
     for comparison in remeasured.comparisons:
         if keys[comparison.first] == keys[comparison.second]:
-            shown += ["", f"A = {comparison.first}, B = {comparison.second}"]
-            shown += ["one net: the files have the same content, so there is nothing to compare"]
+            lines += ["", f"A = {comparison.first}, B = {comparison.second}"]
+            lines += ["one net: the files have the same content, so there is nothing to compare"]
         else:
-            shown += ["", *_comparison(comparison, remeasured.calibration)]
+            lines += ["", *_comparison(comparison, remeasured.calibration)]
     for regret in remeasured.regret or ():
-        shown += ["", *regret_lines(regret)]
+        lines += ["", *regret_lines(regret)]
     if remeasured.rejudged is not None:
-        shown += ["", *rejudged_lines(remeasured.rejudged)]
-    return shown
+        lines += ["", *rejudged_lines(remeasured.rejudged)]
+    return lines
 
 
 def _scale(remeasured: Remeasured) -> str:

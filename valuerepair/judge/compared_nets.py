@@ -55,7 +55,7 @@ class AskedNet:
     """A net of a comparison.
 
     `id` is its number in the store, 0 for one that is not there yet; `key` what the store knows its values by, its
-    SHA-256 and the variant. `path` is the file to compute values with, or an engine's text; empty where there is none.
+    SHA-256 and the variant. `path` is the file to compute values with, or an engine's text; empty if there is neither.
     `missing` positions that the oracle has scored have no value of it.
     """
 
@@ -86,7 +86,7 @@ def find_oracle(
 ) -> AskedOracle:
     """The oracle that `words` mean; None: the one that has scored most positions of the first of `nets`, else of any.
 
-    Raises ValueRepairError for an empty store, for words that fit no oracle, and where nothing of the part is scored.
+    Raises ValueRepairError for an empty store, for words that fit no oracle, and if no position of the part is scored.
     """
     number = store.pick(None, words)[1]
     if words is None and nets:
@@ -96,19 +96,19 @@ def find_oracle(
     oracle = AskedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
     scored = len(_lacking(store, 0, oracle))  # no net has the number 0
     if part is not None and not scored:
-        raise ValueRepairError(f"{store.path}: {oracle.label} has scored nothing of what is held out as {part.name}")
+        raise ValueRepairError(f"{store.path}: {oracle.label} has scored no position of the held-out part {part.name}")
     return replace(oracle, scored=scored)
 
 
 def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[AskedNet]:
     """The nets that `words` mean, in order. A net that is not in the store gets the history fill of the first that is.
 
-    Raises UsageError for fewer than two and for words that mean no net; ValueRepairError for a file that is none.
+    Raises UsageError for fewer than two and for words that mean no net; ValueRepairError for a file that is not a net.
     """
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
     nets = _told_apart([_find(store, each, oracle) for each in words], words)
-    # Others are none of a net: of values that came with their positions, or of an engine.
+    # Others are not of a net: of values that came with their positions, or of an engine.
     fill = next((net.history_fill for net in nets if net.id and net.history_fill in FILLS), "fen_only")
     return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in nets]
 

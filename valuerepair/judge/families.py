@@ -25,7 +25,7 @@ Columns = Mapping[str, NDArray[Any]]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-# From so many positions drawn at random on, the rate is of these alone; and so many a distance has to be told.
+# With at least this many positions drawn at random the rate is theirs alone; a distance with fewer has no row.
 LEAST_DRAWN = 30
 LEAST_AUDITED = 10
 _ORDERS = (1.0, 2.0)
@@ -37,7 +37,7 @@ _STEP_NAMES = {"line": "line, searched", "parent": "parents", "child": "children
 def figures(
     store: Store, pair: tuple[int, int], alpha: float, question: Question, sampled: Columns
 ) -> dict[str, Any] | None:
-    """Figures of the positions that were reached from candidates, JSON-able; None where there are none.
+    """Figures of the positions that were reached from candidates, JSON-able; None if there are no such positions.
 
     `pair` are net and oracle, `sampled` position_id, disagreement, weight, nodes and game_id of all sampled positions
     that they scored. `archive`, and `steps` by step and by distance (None: all), have `reached`, `searched`, `cut`,
@@ -168,13 +168,13 @@ class _Rows:
 
     def inferred(self) -> dict[str, Any]:
         """Positions whose value is inferred from a line, and how many of these candidates a search confirms."""
-        known = ~np.isnan(self.inferred_disagreement)
+        inferred = ~np.isnan(self.inferred_disagreement)
         audited = self.inferred_candidate & self.known
         right = self.candidate & (np.sign(self.disagreement) == np.sign(self.inferred_disagreement))
         rate = weighted(right[audited], np.ones(int(audited.sum())), self.columns["root_id"][audited])
         distance = self.columns["distance"]
         return {
-            "positions": int(known.sum()),
+            "positions": int(inferred.sum()),
             "candidates": int(self.inferred_candidate.sum()),
             "unsearched": int((self.inferred_candidate & ~self.known).sum()),
             "audited": rate.total,
@@ -185,16 +185,16 @@ class _Rows:
             "by_distance": [
                 {
                     "distance": int(plies),
-                    "positions": int((at := known & (distance == plies)).sum()),
+                    "positions": int((at := inferred & (distance == plies)).sum()),
                     "candidates": int(self.inferred_candidate[at].sum()),
                 }
-                for plies in np.unique(distance[known])
+                for plies in np.unique(distance[inferred])
             ],
         }
 
 
 def _disagreement(columns: Columns, value: str, alpha: float, q_from: QFrom) -> Floats:
-    """[n] net Q less the deep Q of a ``searched`` or an ``inferred`` value; NaN where there is none."""
+    """[n] net Q less the deep Q of a ``searched`` or an ``inferred`` value; NaN without one."""
     scores = np.stack([columns[f"{value}_{name}"] for name in ("cp", "mate", "w", "d", "l", "q")], 1)
     return np.asarray(columns["net_q"] - values.deep_q(scores, alpha, q_from))
 
@@ -202,8 +202,8 @@ def _disagreement(columns: Columns, value: str, alpha: float, q_from: QFrom) -> 
 def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: float) -> dict[str, Any]:
     passages = screening.passage_columns(store, *pair)
     ids, disagreement = sampled["position_id"], sampled["disagreement"]
-    known = ~np.isnan(disagreement)
-    hits = is_candidate(disagreement[known], threshold)
+    searched = ~np.isnan(disagreement)
+    hits = is_candidate(disagreement[searched], threshold)
     cut = ~np.isnan(passages.cut_at) & ~passages.searched & ~np.isin(passages.ids, ids)
     nodes = int(passages.nodes.sum()) + int(sampled["nodes"][~np.isin(ids, passages.ids)].sum())
     return {
@@ -213,8 +213,8 @@ def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: f
         "candidates": int(hits.sum()),
         "nodes": nodes,
         "per_mnode": _per_mnode(float(hits.sum()), nodes),
-        "rated": int(known.sum()),
-        **weighted(hits, sampled["weight"][known], sampled["game_id"][known]).figures(),
+        "rated": int(searched.sum()),
+        **weighted(hits, sampled["weight"][searched], sampled["game_id"][searched]).figures(),
     }
 
 
@@ -293,14 +293,14 @@ def _cells(name: str, row: dict[str, Any]) -> list[str | int]:
 def _inferred_lines(inferred: dict[str, Any]) -> list[str]:
     if not inferred["positions"]:
         return []
-    said = "none of these was searched"
+    precision = "none of these was searched"
     if inferred["audited"]:
-        said = f"of those searched all the same {_precision(inferred)} are"
+        precision = f"of those searched all the same {_precision(inferred)} are"
     by = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in inferred["by_distance"])
     plies = "-".join(dict.fromkeys(str(inferred["by_distance"][i]["distance"]) for i in (0, -1)))
     counts = f"{inferred['positions']:,} positions, {inferred['candidates']:,} candidates"
     return [
-        f"  inferred from lines, at no node: {counts}; {said}",
+        f"  inferred from lines, at no node: {counts}; {precision}",
         f"  candidates of these by plies down the line, {plies}: {by} %",
     ]
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A fortress shows in how the evaluation of a search grew from its first rung of so many nodes to its end, where that is
-# so many times as many. What shorter ones are worth: docs/methods/judges.md, "Labels".
+# A fortress shows in how the evaluation of a search grew from its first rung, of this many nodes, to its end, at this
+# many times as many. What shorter searches are worth: docs/methods/judges.md, "Labels".
 RUNG_NODES, RUNG_TIMES = 10_000, 20
 
 

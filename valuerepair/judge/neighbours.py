@@ -420,16 +420,16 @@ _COLUMNS = (
 
 def _lines(similar: Similar) -> list[str]:
     scale = similar.scale
-    shown = [f"like {similar.fen}"]
+    lines = [f"like {similar.fen}"]
     if similar.query is not None:
         own = similar.query
         numbers = "net Q {}, deep Q {}, differ {}".format(*_values(own))
-        shown.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, similar.threshold)}")
+        lines.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, similar.threshold)}")
     if scale is not None:
         source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
-        shown.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
+        lines.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
     among = f"candidates at {similar.threshold:g}" if similar.candidates_only else "positions"
-    shown.append(
+    lines.append(
         f"the nearest {len(similar.neighbours)} of {similar.searched:,} {among}; distance = material + pawns + kings"
     )
     rows = []
@@ -438,14 +438,14 @@ def _lines(similar: Similar) -> list[str]:
         labels = _labels(one, similar.threshold) + (" mirrored" if near.mirrored else "")
         parts = near.distance, near.material, near.pawns, near.kings
         rows.append((*parts, *_values(one), str(one.position_id), one.fen, labels))
-    shown += table_lines(_COLUMNS, rows)
+    lines += table_lines(_COLUMNS, rows)
     sizes = [abs(near.position.disagreement) for near in similar.neighbours]
     scored = [size for size in sizes if not math.isnan(size)]
     if scored and not similar.candidates_only:
         wrong, mean = sum(is_candidate(size, similar.threshold) for size in scored), sum(scored) / len(scored)
         at = f"candidates at {similar.threshold:g}"
-        shown.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
-    return shown
+        lines.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
+    return lines
 
 
 def _labels(one: Judged, threshold: float) -> str:

@@ -152,7 +152,7 @@ def _families() -> dict[str, str]:
 
 
 class Ply(NamedTuple):
-    """The boards after so many plies, of the lines that go that far: `rows` [m] are the lines' numbers, ascending."""
+    """The boards after this many plies, of the lines that are long enough: `rows` [m], ascending, are their numbers."""
 
     rows: NDArray[np.int64]
     boards: Boards

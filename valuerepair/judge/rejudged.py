@@ -120,7 +120,7 @@ def strata_of(disagreement: Floats, threshold: float) -> Ids:
 def allocate(sizes: Sequence[int], count: int) -> list[int]:
     """How many of each of the strata are drawn, `count` in all, or everything where that is less.
 
-    At least a fifth of them lies near the threshold and two fifths beyond, as far as there are so many positions. The
+    At least a fifth of them lies near the threshold and two fifths beyond, if there are enough positions. The
     others go to where the nets differ, then near the threshold, then beyond.
     """
     shares = [min(size, int(least * count)) for size, least in zip(sizes, _LEAST, strict=True)]

@@ -187,7 +187,7 @@ class Split:
 def choose_split(
     store: Store, *, games: float = 0.15, families: float = 0.10, archives: Iterable[str] = (), seed: int = 0
 ) -> Split:
-    """A split of a store; nothing of the values is looked at.
+    """A split of a store, chosen without looking at values.
 
     `games` is the share of them that is held out, `families` that of the sampled positions whose family is: of openings
     up to half of it, of material the rest. Families come by hash of seed and name, each taken if the share gets nearer
@@ -348,7 +348,7 @@ class _Stored(NamedTuple):
         return _Names.of(self.sources).among(names)
 
     def archive_names(self, given: Iterable[str]) -> tuple[str, ...]:
-        """The names of archives as a split has them. Raises UsageError for one that the store has nothing of."""
+        """The names of archives as a split has them. Raises UsageError for an archive that the store has no game of."""
         known = set(self.sources)
         names = sorted({PurePath(name).name for name in given})
         if unknown := [name for name in names if name not in known]:
@@ -374,7 +374,7 @@ def keep_split(store: Store, path: str | os.PathLike[str]) -> None:
 
 
 def known_split(store: Store) -> tuple[str, Split] | None:
-    """The store's split and its file, as one types it; None where there is none, or its file is gone."""
+    """The store's split and its file, as one types it; None without a split, or if its file is gone."""
     for path in files.places(store, files.SPLIT):
         with suppress(UsageError, ValueRepairError):
             return files.from_here(path), read_split(path)
@@ -382,7 +382,7 @@ def known_split(store: Store) -> tuple[str, Split] | None:
 
 
 def split_file(store: Store) -> str:
-    """The file of the store's split, as one types it; empty where there is none."""
+    """The file of the store's split, as one types it; empty without a split."""
     known = known_split(store)
     return "" if known is None else known[0]
 
@@ -427,7 +427,7 @@ class HeldPart:
         numbers = HELD_OUT if name == TOGETHER else [PARTS.index(name)]
         ids = stored.ids[np.isin(split.parts_of(stored), numbers)]
         if not len(ids):
-            raise ValueRepairError(f"{store.path}: the split holds out nothing of it as {name}")
+            raise ValueRepairError(f"{store.path}: the split holds out no position of it as {name}")
         return HeldPart(name, ids)
 
     def among(self, position_ids: Ids) -> Flags:
@@ -519,7 +519,7 @@ def write_split(path: str | os.PathLike[str], split: Split) -> None:
 
 
 def read_split(path: str | os.PathLike[str]) -> Split:
-    """The split of a file that `write_split` wrote. Raises UsageError where there is none, and for what it cannot say,
+    """The split of a file that `write_split` wrote. Raises UsageError for a missing file, and for what it cannot say,
     ValueRepairError for another file."""
     try:
         written = read_json(path, _SplitFile, "split that vr split wrote")

@@ -195,7 +195,7 @@ class SplitEvaluator:
         self._pool = ThreadPoolExecutor(max(1, streams - 1), thread_name_prefix="leaves")
 
     def __call__(self, leaves: Leaves) -> Evaluations:
-        """Evaluates the leaves, each part as a batch of its own."""
+        """Evaluates the leaves in batches, one for each part."""
         n = len(leaves.masks)
         parts = min(self._streams, n)
         if parts < 2:

@@ -121,9 +121,9 @@ def crosstable(
     joined = matches[0] if len(matches) == 1 else together(matches, (player, OTHERS)) if player is not None else None
     if sprt is not None and joined is None:
         raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
-    whole = Standing.after(joined.names, joined.games, sprt, paired=joined.paired) if joined is not None else None
-    if len(matches) == 1 and whole is not None:
-        standings = [whole]
+    total = Standing.after(joined.names, joined.games, sprt, paired=joined.paired) if joined is not None else None
+    if len(matches) == 1 and total is not None:
+        standings = [total]
     else:
         standings = [Standing.after(match.names, match.games, paired=match.paired) for match in matches]
     pairings = {frozenset(match.names) for match in matches}
@@ -136,7 +136,7 @@ def crosstable(
         len(counted),
         player,
         tuple(sorted(standings, key=lambda match: -match.games)),
-        whole,
+        total,
         undecided,
         sum(seconds) / len(seconds) if seconds else None,
         without_moves,

@@ -176,7 +176,7 @@ def parse_sprt(text: str) -> Sprt:
         elif name in _SPRT and equals:
             numbers[name] = finite(value, f"--sprt {text}: {name}={value}")
         else:
-            raise UsageError(f"--sprt {text}: {item!r} is none of {', '.join(_SPRT)} and model, each NAME=VALUE")
+            raise UsageError(f"--sprt {text}: {item!r} is not one of {', '.join(_SPRT)} and model, each NAME=VALUE")
     if not {"elo0", "elo1"} <= numbers.keys():
         raise UsageError(f"--sprt {text}: elo0 and elo1 are needed, for example elo0=0,elo1=5")
     return Sprt(**numbers, model=model)

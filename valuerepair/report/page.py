@@ -88,14 +88,14 @@ def write(
                     f"nothing to report: none of the {len(frame):,} positions has a deep score from {q_from}; "
                     f"try --alpha {other}"
                 )
-            shown = choose(scored, threshold, points, seed)
+            points_shown = choose(scored, threshold, points, seed)
             on_step("positions")
-            rows = with_texts(store, scored.iloc[shown.rows])
-            content = content_of(store, scored, shown, rows, threshold, on_step)
+            rows = with_texts(store, scored.iloc[points_shown.rows])
+            content = content_of(store, scored, points_shown, rows, threshold, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int(is_candidate(scored["disagreement"], threshold).sum())
-    return WrittenPage(os.fspath(path), len(scored), len(shown.rows), candidates, threshold, size)
+    return WrittenPage(os.fspath(path), len(scored), len(points_shown.rows), candidates, threshold, size)
 
 
 # In the order of their imports: each module uses only those before it.

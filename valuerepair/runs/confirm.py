@@ -197,7 +197,7 @@ class _SecondLooks(SearchLoop["_Look"]):
         return Position(str(cells["fen"]), str(cells["start_fen"]), moves, int(cells["ply"]), history_known=known)
 
     def _look(self, number: int, stage: str, position: Position) -> _Look | None:
-        """The search of a stage; None where there is none to make, because the move ends the game."""
+        """The search of a stage; None if there is nothing to search, because the move ends the game."""
         if stage == SECOND:
             return _Look(number, stage, position)
         reached = after(position, stage.removeprefix(AFTER))

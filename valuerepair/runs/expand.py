@@ -62,7 +62,7 @@ class ExpandOptions:
     """What `expand` is asked to do.
 
     `steps` are those of `runs.neighbourhood`, `rounds` how many steps away from a sampled candidate it goes. It ends
-    after so many `nodes` or searched `positions` in all, however often it was begun. This share of the inferred
+    after this many `nodes` or searched `positions` in all, however often it was begun. This share of the inferred
     candidates is searched, the `audit`; 1 is all. `seed` is the order of the candidates. `screen`: what cannot be a
     candidate is not searched in full; None: everything is. `retry_failed`: search again what failed before. With a
     `split` it goes out from candidates of its part ``train`` alone.
@@ -96,7 +96,7 @@ class ExpandOptions:
         return replace(self, question=question, screen=screen)
 
     def of_split(self) -> dict[str, Any]:
-        """The split as a run of the store says it; nothing where there is none."""
+        """The split as a run of the store says it; empty without a split."""
         return {} if self.split is None else {"split": asdict(self.split)}
 
 
@@ -336,7 +336,7 @@ class _Expanding(SearchLoop[int]):
         return count
 
     def _choose(self, audits: int) -> list[PlannedSearch]:
-        """The neighbours to search now, beside so many audits; they go into the store."""
+        """The neighbours to search now, beside this many audits; they go into the store."""
 
         def affordable(groups: NDArray[np.int64]) -> int:
             return self._affordable(self._costs[groups], audits * self._whole)

@@ -217,5 +217,5 @@ def _near(
 
 
 def _step(plies: int) -> tuple[str, int]:
-    """The step to a position so many plies later in the game, and its distance."""
+    """The step to a position this many plies later in the game, and its distance."""
     return (PARENT if -plies in PARENTS else GAME), abs(plies)

@@ -15,7 +15,7 @@ from valuerepair.store.rows import FULL, NET, Run
 from valuerepair.store.screening import forget_passage
 from valuerepair.store.store import Store
 
-# An engine that fails on so many positions and has not scored one is broken as a whole.
+# An engine that fails on this many positions and has not scored one is broken as a whole.
 HOPELESS = 10
 
 

@@ -94,7 +94,7 @@ class Neighbours(NamedTuple):
 
 
 def inferred(deep: DeepResult, plies: int) -> DeepResult | None:
-    """What a search says of the position so many plies down its line, from the side to move there.
+    """What a search says of the position this many plies down its line, from the side to move there.
 
     None where it says nothing: the line is over, or no depth is left. The sign turns with every ply; moves to mate, of
     the side that mates, count down with its own moves.

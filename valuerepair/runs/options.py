@@ -22,8 +22,8 @@ class MineOptions:
     """Options of one run of mining.
 
     `sample`: which positions. `question`: how candidates are counted, and what screening looks for; net and oracle are
-    those that are opened. `limit`: at most so many deep searches this time. `retry_failed`: search positions again that
-    the oracle failed on before. `screen`: only what may be a candidate is searched in full; None: everything is.
+    those that are opened. `limit`: at most this many deep searches this time. `retry_failed`: search again what the
+    oracle failed on. `screen`: only what may be a candidate is searched in full; None: everything is.
     `command`: the command line, kept in the store for the reader of it.
 
     Raises UsageError for values that make no sense.

@@ -17,7 +17,7 @@ from valuerepair.runs.workers import ArchiveReader
 
 # Searches that must have ended since the first was cut, before they say what the others will cost.
 _TELLING = 16
-# Where so many have ended and none was cut, none will be soon.
+# Once this many searches have ended and none was cut, none will be soon.
 _UNCUT = 128
 _MOST_REMEMBERED = 500
 
@@ -39,7 +39,7 @@ class Pace:
         self._since, self._ended, self._spent, self._spent_before = self._now(), 0, 0, sum(under_way)
 
     def ended(self, nodes: int, *, cut: bool, under_way: Sequence[int] = ()) -> None:
-        """A search has ended at so many nodes; the others that are under way have come so far, where that is known."""
+        """A search has ended at this many nodes; the running ones have come so far, if known."""
         if cut and not self._cutting:
             self._cutting = True
             self._begin([nodes, *under_way])
@@ -115,7 +115,7 @@ class RunProgress:
         return time.monotonic() - self._ticked >= TICK_S
 
     def ended(self, nodes: int, *, cut: bool) -> None:
-        """A search is over, after so many nodes."""
+        """A search is over, after this many nodes."""
         if self._pace is not None:
             self._pace.ended(nodes, cut=cut, under_way=self._under_way() if cut else ())
 

@@ -30,7 +30,7 @@ from valuerepair.store.store import Store
 Floats = NDArray[np.float64]
 _NONE_THERE = DeepFailure("no recorded evaluation", 0)
 
-# So many positions of a side are needed to judge, and a correlation that is surely below this one is none.
+# This many positions of a side are needed to judge; a correlation that is surely below this one counts as none.
 ENOUGH, ENOUGH_GAMES = 100, 50
 NO_CORRELATION = 0.2
 _NAMES_SHOWN = 3

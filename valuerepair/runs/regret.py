@@ -52,7 +52,7 @@ POSITIONS = 500
 
 @dataclass(frozen=True)
 class RegretOptions:
-    """Both nets search `positions` of each kind with so many `nodes`; `deep` is who judges the moves, a ``--deep``
+    """Both nets search `positions` of each kind with this many `nodes`; `deep` is who judges the moves, a ``--deep``
     text, None the oracle of the comparison. Raises UsageError for numbers that are too small, and for a wrong text."""
 
     nodes: int = 100
@@ -164,7 +164,7 @@ def measure_regret(
     record = RunRecord.of({"command": "regret", **settings}, command, {**settings, "positions": options.positions})
     with Store.open(db, write=True) as store, stored_run(store, record) as run:
         work = _Regret(store, oracle, run, ids, quiet)
-        with _opened_judge(store, oracle, options.deep) as judge:  # that there is none is known before a net runs
+        with _opened_judge(store, oracle, options.deep) as judge:  # a missing judge is noticed before a net runs
             played = [
                 work.play(net, scale, options.nodes, net_options) for net, scale in zip(nets, scales, strict=True)
             ]

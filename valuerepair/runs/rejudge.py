@@ -39,7 +39,7 @@ FEWEST = 100
 
 @dataclass(frozen=True)
 class RejudgeOptions:
-    """`deep`, a ``--deep`` text, judges so many `positions` again.
+    """`deep`, a ``--deep`` text, judges this many `positions` again.
 
     Raises UsageError for fewer than 100 positions, and for a wrong text.
     """

@@ -41,7 +41,7 @@ def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: f
 def chosen_alpha(
     connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None
 ) -> values.Alpha | None:
-    """The alpha asked for, else the stored fit, of an oracle that gives Q itself any; None where there is none."""
+    """The requested alpha, else the stored fit, else None; any number for an oracle that gives Q itself."""
     if requested is not None and not 0 < requested < float("inf"):
         raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
     kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()

@@ -34,7 +34,7 @@ def used(
 ) -> UsedCalibration:
     """The stored calibration where it was fitted to this alpha and `q_from`, else one fitted to what is scored.
 
-    Raises TooLittle where there is none and too little to fit one to.
+    Raises TooLittle if there is none and too little data to fit one.
     """
     known = facts(connection, net_id, oracle_id)
     name = f"calibration {alpha.value!r} {q_from}"

@@ -123,7 +123,7 @@ def _check_curves(texts: Sequence[Any]) -> Wrong | None:
     return None
 
 
-# A FEN whose digits from 1 to 8 stand as so many dots.
+# A FEN with its digits from 1 to 8 replaced by that number of dots.
 _EMPTY_SQUARES = {ord(str(n)): "." * n for n in range(1, 9)}
 _RANK = "[.pnbrqkPNBRQK]{8}"
 _FEN_TEXT = (
@@ -161,7 +161,7 @@ _FINITE = _real(-math.nextafter(math.inf, 0), math.nextafter(math.inf, 0), "a fi
 _ABOVE_0 = _real(math.nextafter(0, 1), math.nextafter(math.inf, 0), "a finite number above 0")
 _SHARE, _CHANCE = _real(-_ROUNDED, 1 + _ROUNDED, "a number from 0 to 1"), _real(0, 1)
 _ABOVE_0_TO_1 = _real(math.nextafter(0, 1), 1, "a number above 0, up to 1")
-# A drift of 32-bit means, as in chunks, is none of damage.
+# A drift of 32-bit means, as in chunks, is no damage.
 _Q = _real(-1.001, 1.001, "a number from -1 to 1")
 _MOVE = _whole(0, _PROMOTIONS - 1, "a move")
 _FEN = Kind(str, "a text", check=_check_fens)

@@ -99,7 +99,7 @@ def _open(path: str, copy: str) -> SourceStore:
 
 
 def _version(connection: sqlite3.Connection, path: str) -> int:
-    """The version of a store; raises ValueRepairError for what is none."""
+    """The version of a store; raises ValueRepairError for a file that is not a store."""
     try:
         version = schema.version(connection, path)
     except sqlite3.DatabaseError as error:

@@ -27,7 +27,7 @@ class Prior(NamedTuple):
 
 
 class MovesOfInterest(NamedTuple):
-    """Which moves of a position are of interest: the one played and the oracle's best, None where there is none."""
+    """Which moves of a position are of interest: the one played and the oracle's best; None if unknown."""
 
     position_id: int
     position: Position

@@ -99,7 +99,7 @@ class OracleIdentity:
     ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name where
     there is one. `plain` are the options that are usual for the kind, so that the label need not name them; None where
     that is not known: it names none then. `net_file` is the SHA-256 of the net that it searches with, and where
-    the file lies; None where there is none, or it is found by its name.
+    the file lies; None if there is no file, or it is found by its name.
     """
 
     kind: str

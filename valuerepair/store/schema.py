@@ -302,7 +302,7 @@ def differences(connection: sqlite3.Connection, number: int) -> list[str]:
     missing = [f"{name} is missing" for name in expected if name not in actual]
     other = [f"{name} differs" for name, sql in actual.items() if sql != expected.get(name, sql)]
     foreign = (name for name in actual if name not in expected)
-    more = [f"{name} is none of a store's" for name in foreign if not _IDLE.match(f"{name} {actual[name]}")]
+    more = [f"{name} does not belong in a store" for name in foreign if not _IDLE.match(f"{name} {actual[name]}")]
     return missing + other + more
 
 

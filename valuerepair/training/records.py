@@ -128,7 +128,7 @@ def _find(search: SearchResult, move: str) -> int:
     try:
         return [other.move for other in search.moves].index(move)
     except ValueError:
-        raise ValueError(f"{move} was played, but is none of the moves searched") from None
+        raise ValueError(f"{move} was played, but is not among the moves searched") from None
 
 
 def fill_boards(
