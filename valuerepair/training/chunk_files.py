@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import logging
 import os
 import zlib
 from array import array
@@ -27,6 +28,9 @@ from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import open_regular
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
+from valuerepair.training.chunk_output import UNFINISHED
+
+log = logging.getLogger(__name__)
 
 MAX_PACKED = 1 << 24  # bytes of a compressed chunk
 MAX_RECORDS = 8192  # of a chunk; lc0 ends a game at ply 450
@@ -270,10 +274,13 @@ class ChunkIndex:
 def read_index(given: Sequence[str], on_bytes: Callable[[int], None] = lambda n: None) -> ChunkIndex:
     """Reads and checks every chunk of some folders or tars once. `on_bytes` is called with the bytes read from disk.
 
-    Files that are no usable chunks are counted and left out. Raises ValueRepairError if no usable chunk is left, and if
-    the chunks have several input formats.
+    Files that are no usable chunks are counted and left out; a folder whose writing was stopped is logged. Raises
+    ValueRepairError if no usable chunk is left, and if the chunks have several input formats.
     """
     archives, left_out, sha = find_archives(given), LeftOut(), hashlib.sha256()
+    for folder in given:
+        if os.path.exists(os.path.join(folder, UNFINISHED)):
+            log.info(f"warning: {folder} is not finished: the command that writes it goes on when given again")
     columns = (array("i"), array("q"), array("i"), array("i"), array("Q"))
     first: tuple[int, str] | None = None
     for chunk, facts in in_order(_facts_of, read_archives(archives, left_out.add)):

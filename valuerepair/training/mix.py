@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,11 +27,9 @@ from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.text import quantity
 from valuerepair.training.chunk_files import ChunkIndex, RandomReader, digest_of, find_archives, read_index
-from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, UNFINISHED, TarShard, chunk_name
+from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
 from valuerepair.training.options import SHARE_OF_GAMES
 from valuerepair.version import __version__
-
-log = logging.getLogger(__name__)
 
 SIDES = ("repair", "normal")
 TOLERANCE = 0.01  # largest difference of the share from the requested one
@@ -106,9 +103,6 @@ def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[st
 
 def _read_sides(options: MixOptions, quiet: bool) -> list[ChunkIndex]:
     inputs = (options.repair, options.normal)
-    for folder in (path for paths in inputs for path in paths):
-        if Path(folder, UNFINISHED).exists():
-            log.info(f"warning: {folder}: vr chunks was stopped here; the same vr chunks again writes the rest")
     total = sum(find_archives(paths).total_bytes() for paths in inputs)
     with Progress("Reading", total, "bytes", quiet=quiet) as progress:
         sides = [read_index(paths, progress.advance) for paths in inputs]
