@@ -126,28 +126,29 @@ class Player:
 
     def flattened(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, whose targets are by a larger alpha."""
-        yield self.testing()
-        yield [self._mined(PLAYER, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES)]
-        yield [self._trained(FLATTER, PLAYER, _STEPS, alpha=_FLATTER_ALPHA)]
-        yield self.judging(FLATTER, [FLATTER], ("--regret", "100"))
-        if self.judged(FLATTER).exists():
-            yield [
-                self._at_equal_breadth(FLATTER, 0, FLATTER, 100, MATCHES[100]),
-                self._match(f"{FLATTER}-default", FLATTER, 100, _OTHER_GAMES, new="", old=""),
-            ]
-            yield self.telling(results)
+        trained = self._trained(FLATTER, PLAYER, _STEPS, alpha=_FLATTER_ALPHA)
+        default = self._match(f"{FLATTER}-default", FLATTER, 100, _OTHER_GAMES, new="", old="")
+        yield from self._of_same_positions(FLATTER, [trained], results, default)
 
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, drawn by policy surprise."""
-        yield self.testing()
-        yield [self._mined(PLAYER, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES)]
         weights = self.out / "surprise.parquet"
         words = ["surprise", str(self.out / f"{PLAYER}.db"), "-o", str(weights)]
-        yield [Step(PLAYER, "surprise-weights", weights, words, "benchmarks.proof.player")]
-        yield [self._trained(SURPRISE, PLAYER, _STEPS, "--draw", str(weights))]
-        yield self.judging(SURPRISE, [SURPRISE], ("--regret", "100"))
-        if self.judged(SURPRISE).exists():
-            yield [self._at_equal_breadth(SURPRISE, 0, SURPRISE, 100, MATCHES[100])]
+        weighing = Step(PLAYER, "surprise-weights", weights, words, "benchmarks.proof.player")
+        trained = self._trained(SURPRISE, PLAYER, _STEPS, "--draw", str(weights))
+        yield from self._of_same_positions(SURPRISE, [weighing, trained], results)
+
+    def _of_same_positions(
+        self, name: str, training: Iterable[Step], results: Path, *matches: Step
+    ) -> Iterator[Iterable[Step]]:
+        """A net that learned the positions of `playing`, and what it is worth."""
+        yield self.testing()
+        yield [self._mined(PLAYER, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES)]
+        for step in training:
+            yield [step]
+        yield self.judging(name, [name], ("--regret", "100"))
+        if self.judged(name).exists():
+            yield [self._at_equal_breadth(name, 0, name, 100, MATCHES[100]), *matches]
             yield self.telling(results)
 
     def second_round(self, results: Path) -> Iterator[Iterable[Step]]:
