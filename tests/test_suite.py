@@ -362,7 +362,7 @@ def test_an_engine_on_a_suite(suite: Path, stockfish: str) -> None:
         (("maia.epd",), "give the net to ask: --net", 2),
         (("maia.epd", "--net", "nowhere.pb.gz"), "nowhere.pb.gz", 1),
         (("maia.epd", "--net", "maia-1900", "--db", "a.db"), "--db: needs a store, not a suite", 2),
-        (("maia.epd", "--net", "maia-1900", "--split", "a.json"), "--split: asks a store", 2),
+        (("maia.epd", "--net", "maia-1900", "--split", "a.json"), "--split: needs a store", 2),
         (("maia.epd", "--net", "maia-1900", "--alpha", "wdl"), "--alpha wdl: a suite has no W/D/L", 2),
         (("maia.epd", "--net", "maia-1900", "--threshold", "worst:2%"), "a share is of a store's positions", 2),
         (("maia.epd", "--net", "maia-1900", "-o", "a.txt"), "the name a.txt does not say a format", 2),
