@@ -191,6 +191,7 @@ def test_archives_without_positions(folder: Path, archive: str, line: str) -> No
     done = here("mine", archive, "--db", f"{archive}.db", *QUICK, cwd=folder)
     assert "Traceback" not in done.stderr
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, line)
+    assert not list(folder.glob(f"{archive}.db*"))
 
 
 @pytest.mark.usefixtures("stockfish")

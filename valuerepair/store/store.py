@@ -97,7 +97,7 @@ class Store:
         return cls(name, connection, lock, created=not exists)
 
     def close(self) -> None:
-        """Commits and closes. A store that this call's `open` created and nothing was written to is removed again."""
+        """Commits and closes. A store that this call's `open` created, and that has no position, is removed again."""
         try:
             if self._lock is not None:
                 self.commit()
@@ -448,8 +448,10 @@ class Store:
 
     def _is_empty(self) -> bool:
         try:
-            query = "SELECT EXISTS (SELECT 1 FROM runs) OR EXISTS (SELECT 1 FROM alpha_fits)"
-            return not self.connection.execute(query).fetchone()[0]
+            # A run without a position, as of a file without games, has nothing to go on from.
+            kept = (f"SELECT 1 FROM {table}" for table in ("positions", "alpha_fits", "plays"))
+            (is_kept,) = self.connection.execute("SELECT " + " OR ".join(f"EXISTS ({row})" for row in kept)).fetchone()
+            return not is_kept
         except sqlite3.Error:
             return False
 
