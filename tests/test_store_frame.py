@@ -236,6 +236,20 @@ def test_picking_nets_and_oracles_by_what_a_user_would_type(path: Path, tmp_path
         assert store.pair_options(*few) == ["--oracle", digests["other 2.0 nodes=100"][:12]]
 
 
+def test_commands_name_a_net_as_users_do_unless_two_share_the_name(tmp_path: Path) -> None:
+    archive, db = random_games(tmp_path / "random.pgn", 12), tmp_path / "a.db"
+    mine_by_key(archive, db)
+    for name, key, options in (
+        ("new-net", "cd" * 32, ["--net", "new-net"]),
+        ("key-net", "ef" * 32, ["--net", "ef" * 6]),
+    ):
+        net = KeyNet()
+        net.identity = replace(net.identity, name=name, sha256=key)
+        mine_by_key(archive, db, net=net, options=MineOptions(sample=SampleOptions(per_game=2), limit=8))
+        with Store.open(db) as store:
+            assert store.pair_options(*store.pick(key)) == options
+
+
 def test_nothing_scored_yet(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db", create=True) as store:
         net_id = store.add_net(KeyNet.identity, "fen_only")

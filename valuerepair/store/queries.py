@@ -405,10 +405,11 @@ def pick(connection: StoreConnection, path: str, net: str | None, oracle: str | 
 
 def pair_options(connection: StoreConnection, path: str, net_id: int, oracle_id: int) -> list[str]:
     """``--net`` and ``--oracle`` as far as it takes them to choose this pair; see `Store.pair_options`."""
-    ((key, digest),) = connection.execute(
-        "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?", (net_id, oracle_id)
+    ((key, name, digest),) = connection.execute(
+        "SELECT n.sha256, n.name, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?", (net_id, oracle_id)
     )
-    short, begin = key[:12], digest[:12]
+    ((namesakes,),) = connection.execute("SELECT count(*) FROM nets WHERE name = ? COLLATE NOCASE", (name,))
+    short, begin = name if namesakes == 1 else key[:12], digest[:12]
     for net, oracle in ((None, None), (None, begin), (short, None), (short, begin), (key, begin)):
         if pick(connection, path, net, oracle) == (net_id, oracle_id):
             break
