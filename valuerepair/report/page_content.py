@@ -236,9 +236,10 @@ def figures_of(
 
 
 def _sources(store: Store) -> list[dict[str, Any]]:
-    """The archives without their folders, as a page may be published."""
+    """The archives without their folders, as a page may be published, with what was sampled of them."""
     query = """
         SELECT g.source, count(DISTINCT g.id), count(*) FROM positions p JOIN games g ON g.id = p.game_id
+        WHERE p.id NOT IN (SELECT position_id FROM expanded)
         GROUP BY g.source ORDER BY count(*) DESC
     """
     return [
