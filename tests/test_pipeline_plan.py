@@ -367,7 +367,11 @@ def test_the_start_of_engines_is_no_part_of_their_speed(monkeypatch: pytest.Monk
     assert found == pytest.approx({"searches": 100, "nodes": 2_000_000})
 
 
-def test_rates_are_kept_for_the_same_and_measured_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_are_kept_for_the_same_and_measured_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "valuerepair")
+    monkeypatch.setattr("os.getloadavg", lambda: (0.1, 9.0, 9.0))
     measured = []
 
     def measure(asked: Mapping[str, Any]) -> Rates:
@@ -385,8 +389,12 @@ def test_rates_are_kept_for_the_same_and_measured_for_another(tmp_path: Path, mo
     ):
         assert rates(settings, tmp_path, quiet=True) == MEASURED
         assert len(measured) == times
+    assert len(caplog.messages) == 1
+    assert "rates.json; remove it to measure again" in caplog.messages[0]
     (tmp_path / FILE).write_text("{")
+    monkeypatch.setattr("os.getloadavg", lambda: (64.0, 9.0, 9.0))
     assert rates(SETTINGS, tmp_path, quiet=True) == MEASURED
+    assert "warning: this machine was busy while it was measured (load 64.0" in caplog.messages[1]
     assert json.loads((tmp_path / FILE).read_text())["rates"]["searches"] == MEASURED.searches
 
 

@@ -6,6 +6,8 @@ It takes the same time for every budget: rates of one second are noise, and the 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sys
 import time
 from collections import deque
@@ -21,6 +23,7 @@ import msgspec
 from valuerepair import signals
 from valuerepair.archives.open import find_sources, total_bytes
 from valuerepair.chess.progress import Progress
+from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.inputs import Count, Record, Seconds, read_json
@@ -31,10 +34,13 @@ if TYPE_CHECKING:
     from valuerepair.nets.net import Net
     from valuerepair.oracles.oracle import Oracle
 
+log = logging.getLogger(__name__)
+
 FILE = "rates.json"
 _POSITIONS = 512
 _BYTES, _FILES = 32_000_000, 4  # unpacked bytes, of at most this number of archive files
 _JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0
+_BUSY = 0.4  # load average of the last minute for each core, from which rates are said to be too low
 _GAMES = 128  # at once, the most that a match plays
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
@@ -83,12 +89,20 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         with suppress(ValueRepairError):  # another version's, or torn: they are measured again
             kept = read_json(path, _Kept, "rates of this machine")
             if kept.of == conditions:
+                measured_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime))
+                log.info(f"planned by the rates of this machine of {measured_at} ({path}; remove it to measure again)")
                 return kept.rates
     if not settings.store and total_bytes(settings.archives) is None:
         raise UsageError(f"{' '.join(settings.archives)}: give files or folders; what is read once cannot be planned")
     with Progress("measuring this machine", quiet=quiet) as progress:
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # not on Windows
         progress.stage("judge, net, training, games")
         measured = _measured_apart(conditions)
+    if load > _BUSY * usable_cores():
+        log.info(
+            f"warning: this machine was busy while it was measured (load {load:.1f}, {usable_cores()} cores); "
+            f"when it is idle, remove {path} to measure again"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(path, None) as partial:
         partial.write_text(json.dumps({"of": conditions, "rates": asdict(measured)}, indent=2) + "\n", "utf-8")
