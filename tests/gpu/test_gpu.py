@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,6 @@ POSITIONS = 1000
 ON_GPU = ("cuda", "cuda:f16", "tensorrt", "tensorrt:f16")
 
 
-@pytest.fixture(scope="module")
-def games() -> PositionBatch:
-    return real_positions(str(GAMES), POSITIONS)
-
-
 @pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
 def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
     return str(shared_data / "nets" / f"{request.param}.pb.gz")
@@ -41,6 +37,17 @@ def net(request: pytest.FixtureRequest, net_file: str) -> Iterator[Net]:
         pytest.skip(f"{request.param} does not run here: {reason}")
     with open_net(net_file, device=request.param, threads=3, batch=256) as opened:
         yield opened
+
+
+@cache
+def read_games() -> PositionBatch:
+    return real_positions(str(GAMES), POSITIONS)
+
+
+@pytest.fixture
+def games(net: Net) -> PositionBatch:
+    """Not for the whole module: reading them takes seconds, and without a GPU there is no `net` to read them for."""
+    return read_games()
 
 
 def test_values_stay_within_the_bound(net: Net, net_file: str, games: PositionBatch) -> None:
