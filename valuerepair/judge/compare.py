@@ -25,11 +25,10 @@ from valuerepair.intervals import (
     rare_changes,
     share_change,
     weighted,
-    wilson,
 )
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
-from valuerepair.judge.labelled import complete, labels_of, missing_priors, names, net_id_of
+from valuerepair.judge.labelled import complete, labels_of, lacks_policy, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_Labelled: TypeAlias = tuple[dict[int, frozenset[str]], bool]
+Labels: TypeAlias = Mapping[int, frozenset[str]]  # of candidates, by position_id
 
 # By code: whether the first and the second net are wrong, 2 * first + second.
 CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
@@ -76,21 +75,7 @@ class ComparedScores:
     def of_games(self) -> ComparedScores:
         """Those that stood in a game: what is said of the archive is said of them alone."""
         of = self.kind == GAME
-        return ComparedScores(
-            *(
-                getattr(self, name)[..., of]
-                for name in (
-                    "position_id",
-                    "game_id",
-                    "weight",
-                    "deep_q",
-                    "net_q",
-                    "disagreement",
-                    "recalibrated",
-                    "kind",
-                )
-            )
-        )
+        return ComparedScores(**{name: column[..., of] for name, column in vars(self).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +209,9 @@ def compare(
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = is_candidate(scores.disagreement, question.threshold)
     curves = _curves(scores) if question.calibration == "none" else None
+    if curves is not None:
+        by_curves = [curve.expected(scores.weight) - scores.deep_q for curve in curves]
+        scores = replace(scores, recalibrated=np.stack(by_curves))
     labels = [candidate_labels(store, replace(of_oracle, net=each), oracle) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
@@ -247,7 +235,7 @@ def compare(
         left_out={name: net.missing for name, net in zip(names, nets, strict=True) if net.missing},
         nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
         comparisons=comparisons,
-        scores=scores if curves is None else replace(scores, recalibrated=_recalibrated(scores, curves)),
+        scores=scores,
         all_kinds=everything,
     )
 
@@ -276,10 +264,6 @@ def _by_kind(scores: ComparedScores, i: int, seed: int) -> list[KindRow]:
     """Net i beside net 0, by kind of position."""
     net_q = scores.net_q[0], scores.net_q[i]
     return rows_by_kind(net_q, scores.deep_q, scores.weight, scores.game_id, scores.kind, seed)
-
-
-def _recalibrated(scores: ComparedScores, curves: Sequence[CrossFit]) -> Floats:
-    return np.stack([curve.expected(scores.weight) - scores.deep_q for curve in curves])
 
 
 def unique_names(nets: Sequence[AskedNet]) -> list[str]:
@@ -346,11 +330,7 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
 def _net_rate(name: str, net: AskedNet, scores: ComparedScores, i: int, wrong: Flags) -> NetRate:
     mean, mean_q = (float(np.average(x, weights=scores.weight)) for x in (abs(scores.disagreement[i]), scores.net_q[i]))
     spread = float(np.sqrt(np.average((scores.net_q[i] - mean_q) ** 2, weights=scores.weight)))
-    return NetRate(name, net.key, _rate(wrong, scores.weight, scores.game_id), mean, spread)
-
-
-def _rate(hits: Flags, weights: Floats, game: Ids) -> Rate:
-    return weighted(hits, weights, game) if len(hits) else wilson(0, 0)
+    return NetRate(name, net.key, weighted(wrong, scores.weight, scores.game_id), mean, spread)
 
 
 def _compare(
@@ -359,7 +339,7 @@ def _compare(
     i: int,
     names: Sequence[str],
     beyond: Recalibration | None,
-    labels: tuple[_Labelled, _Labelled],
+    labels: Sequence[tuple[Labels, bool]],
     by_kind: list[KindRow],
     judge: BetterJudge,
     seed: int,
@@ -372,8 +352,10 @@ def _compare(
     mean_abs, by_games = bootstrap(moved, weight, game, seed=seed)
     there = set(scores.position_id.tolist())
     policies = all(known for _, known in labels)
-    named = [labelled if policies else without_policy(labelled) for labelled, _ in labels]
-    compared = [{number: each for number, each in labelled.items() if number in there} for labelled in named]
+    unknown = frozenset[str]() if policies else OF_POLICY
+    first_labels, second_labels = (
+        {number: each - unknown for number, each in labelled.items() if number in there} for labelled, _ in labels
+    )
     return Comparison(
         first=names[0],
         second=names[i],
@@ -382,13 +364,13 @@ def _compare(
         mean_abs=mean_abs,
         of_first=_select(first, second, size[0], size[i], weight, game),
         of_second=_select(second, first, size[i], size[0], weight, game),
-        newly=_rate(second[~first], weight[~first], game[~first]),
+        newly=weighted(second[~first], weight[~first], game[~first]),
         recalibrated=beyond,
         policies=policies,
         q_scale=_q_scale(scores, i),
         by_kind=by_kind,
         judge=judge,
-        labels=label_changes(compared[0], compared[1], scores.position_id, weight, game, seed),
+        labels=label_changes(first_labels, second_labels, scores.position_id, weight, game, seed),
     )
 
 
@@ -400,9 +382,9 @@ def _q_scale(scores: ComparedScores, i: int) -> QScale | None:
 
 
 def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats, game: Ids) -> Selected:
-    rows, mass = own, weight[own]
-    means = [float(np.average(each[rows], weights=mass)) if len(mass) else float("nan") for each in (size, size_other)]
-    return Selected(int(own.sum()), _rate(~other[rows], mass, game[rows]), *means)
+    mass = weight[own]
+    means = [float(np.average(each[own], weights=mass)) if len(mass) else float("nan") for each in (size, size_other)]
+    return Selected(int(own.sum()), weighted(~other[own], mass, game[own]), *means)
 
 
 def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
@@ -434,9 +416,6 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
     standing = sum(inverse for _, inverse in cut) or 1.0  # where none was searched, none stands for any
     weight = {position: len(cut) / standing * inverse for position, inverse in cut}
     return np.array([weight.get(position, 1.0) for position in position_ids.tolist()], np.float64)
-
-
-Labels = Mapping[int, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,18 +476,11 @@ def _candidates(store: Store, question: Question, part: HeldPart | None) -> pd.D
     return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
 
 
-def candidate_labels(store: Store, question: Question, oracle: AskedOracle) -> tuple[dict[int, frozenset[str]], bool]:
+def candidate_labels(store: Store, question: Question, oracle: AskedOracle) -> tuple[Labels, bool]:
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
     frame = _candidates(store, question, oracle.part)
-    labels = labels_of(store, frame)
-    numbers = frame["position_id"].tolist()
-    known = not missing_priors(store, net_id_of(store, frame), oracle.id, numbers)
-    return dict(zip(numbers, names(labels), strict=True)), known
-
-
-def without_policy(labels: dict[int, frozenset[str]]) -> dict[int, frozenset[str]]:
-    """The labels less those that need a policy."""
-    return {number: each - OF_POLICY for number, each in labels.items()}
+    labels = dict(zip(frame["position_id"].tolist(), names(labels_of(store, frame)), strict=True))
+    return labels, not lacks_policy(store, frame)
 
 
 def complete_policies(
@@ -532,9 +504,8 @@ def complete_policies(
                 alpha = store.alpha(_holder_of_alpha(store, nets[0].id, oracle), oracle.id, question.alpha).value
                 of_oracle = replace(question, oracle=oracle.digest, alpha=alpha)
             frame = _candidates(store, replace(of_oracle, net=words_for(store, net, oracle)), oracle.part)
-            missing = missing_priors(store, net_id_of(store, frame), oracle.id, frame["position_id"].tolist())
-        if not missing:
-            continue
+            if not lacks_policy(store, frame):
+                continue
         try:
             with Store.open(db, write=True) as store:
                 complete(store, frame, net.path or None, quiet=quiet, **net_options)
