@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -93,19 +93,14 @@ def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
 
 def names(labels: pd.DataFrame) -> list[frozenset[str]]:
     """What each row of `labels` is: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
-    return [frozenset(_names(row)) for row in labels.to_dict("records")]
+    columns = [[name if holds else None for holds in mask.tolist()] for name, mask in masks(labels).items()]
+    columns += [[f"{kind}:{word}" if word else None for word in labels[column]] for kind, column in KINDS.items()]
+    return [frozenset(filter(None, row)) for row in zip(*columns, strict=True)]
 
 
 def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
     """[n] which rows of `labels` have each of `NAMES`: as `names`, but a column at a time."""
     return {label.name: label.holds(labels[label.column].to_numpy(object)) for label in LABELS}
-
-
-def _names(row: Mapping[Hashable, Any]) -> list[str]:
-    of_labels = [
-        label.name for label in LABELS if (row[label.column] == label.value if label.value else row[label.column])
-    ]
-    return of_labels + [f"{name}:{row[column]}" for name, column in KINDS.items() if row[column]]
 
 
 # The history fill of values that came with their positions: their net is not at hand.

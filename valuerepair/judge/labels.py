@@ -130,12 +130,12 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
         "repetition": repetition(deep_q, lines),
         "in_check": in_check(boards),
         "forced": choices == 1,
-        "phase": _words(frame["phase"].tolist()),
-        "material": _words(material),
-        "material_family": _words([family_of_signature(men) for men in material]),
-        "opening_family": _words([family(opening.eco) if opening.eco else None for opening in openings]),
-        "opening": _words([opening.name or None for opening in openings]),
-        "eco": _words([opening.eco or None for opening in openings]),
+        "phase": np.array(frame["phase"].tolist(), object),
+        "material": np.array(material, object),
+        "material_family": np.array([family_of_signature(men) for men in material], object),
+        "opening_family": np.array([family(opening.eco) if opening.eco else None for opening in openings], object),
+        "opening": np.array([opening.name or None for opening in openings], object),
+        "eco": np.array([opening.eco or None for opening in openings], object),
         "balance": balance,
         "legal_moves": choices,
         **measures,
@@ -274,16 +274,8 @@ def _shares(wdl: Floats) -> Floats:
 
 def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Words:
     """[n] the word of the first condition that holds, None if no condition does."""
-    words = np.full(len(choices[0][0]), None, object)
-    for condition, word in reversed(choices):
-        words[condition] = word
-    return words
-
-
-def _words(values: Sequence[str | None]) -> Words:
-    words = np.empty(len(values), object)
-    words[:] = values
-    return words
+    conditions, words = zip(*choices, strict=True)
+    return np.select(conditions, words, None)
 
 
 _LINES_AT_ONCE = 20_000  # a batch keeps some hundred keys of each line
