@@ -273,13 +273,12 @@ Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 # Pawn, knight, bishop, rook, queen: the usual values in pawns.
-VALUES = (1, 3, 3, 5, 9)
+VALUES = np.array([1, 3, 3, 5, 9], np.float64)
 PAWN_WEIGHT = 0.5
 KING_WEIGHT = 0.5
 
-_FILES = [np.uint64(0x0101010101010101 << file) for file in range(8)]
+_FILES = np.uint64(0x0101010101010101) << np.arange(8, dtype=np.uint64)
 _RANKS_UP = np.uint64(56)
-_KINDS = 5  # without the king
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,39 +358,24 @@ def distances(query: Shapes, others: Shapes) -> Distances:
 
 
 def _parts(query: Shapes, others: Shapes) -> Distances:
-    material = _material(query.men, others.men)
-    unlike = [[bit_count(others.men[s, k] ^ query.men[s, k]) for k in range(_KINDS)] for s in (0, 1)]
-    pawns = PAWN_WEIGHT * (_sum([unlike[s][0] for s in (0, 1)]) + _by_file(query.men, others.men))
+    unlike = bit_count(others.men ^ query.men)  # [2, 6, n] squares that are not alike
+    more = np.abs(_counts(others.men) - _counts(query.men))  # [2, 6, n] men more or fewer
+    more_on_file = np.abs(_counts(_pawns_by_file(others)) - _counts(_pawns_by_file(query)))  # [8, 2, n]
+    material = VALUES @ more[:, :-1].sum(0)
+    pawns = PAWN_WEIGHT * (unlike[:, 0].sum(0) + more_on_file.sum((0, 1)))
     kings = KING_WEIGHT * np.abs(others.kings - query.kings).max(1).sum(0)
-    pieces = _sum([unlike[s][k] for s in (0, 1) for k in range(1, _KINDS)])
+    pieces = unlike[:, 1:-1].sum((0, 1), np.float64)
     total = material + pawns + kings
     return Distances(total, material, pawns, kings, np.zeros(len(total), np.bool_), pieces)
 
 
-def _material(query: Bits, others: Bits) -> Floats:
-    parts = [
-        VALUES[kind] * np.abs(bit_count(others[side, kind]).astype(np.int16) - int(bit_count(query[side, kind])[0]))
-        for side in (0, 1)
-        for kind in range(_KINDS)
-    ]
-    return _sum(parts)
+def _counts(words: Bits) -> NDArray[np.int16]:
+    return bit_count(words).astype(np.int16)  # signed, for differences
 
 
-def _by_file(query: Bits, others: Bits) -> Floats:
-    """The pawns that are more or fewer on each file of each side."""
-    parts = []
-    for side in (0, 1):
-        for file in _FILES:
-            there = bit_count(others[side, 0] & file).astype(np.int16)
-            parts.append(np.abs(there - int(bit_count(query[side, 0] & file)[0])))
-    return _sum(parts)
-
-
-def _sum(parts: Sequence[NDArray[np.integer[Any]]]) -> Floats:
-    total = np.zeros(len(parts[0]), np.float64)
-    for part in parts:
-        total += part
-    return total
+def _pawns_by_file(of: Shapes) -> Bits:
+    """[8, 2, n] the pawns of both sides on each file."""
+    return of.men[:, 0] & _FILES[:, None, None]
 
 
 def count_bits(words: Bits) -> NDArray[np.uint8]:
