@@ -27,7 +27,7 @@ from tests.mining_doubles import dump, rows, wait_for
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.verdict import verdicts
+from valuerepair.judge.verdict import evidence
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.question import Question
 from valuerepair.runs.after_move import after
@@ -165,7 +165,7 @@ def test_what_is_there_is_not_searched_again(tmp_path: Path) -> None:
     again = SecondOracle(by_length)
     assert look_again(path, again).searches == len(again.searched) == 0
     with Store.open(path) as store:
-        assert verdicts(store, store.candidates(Question(threshold=0.55))).notna().all()
+        assert evidence(store, store.candidates(Question(threshold=0.55)))["verdict"].notna().all()
 
 
 def test_a_limit_counts_what_was_looked_at_before(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_failures_are_counted_kept_and_tried_again_only_when_asked(tmp_path: Pat
         failures = store.connection.execute("SELECT position_id, stage, reason, attempts FROM failures").fetchall()
         assert sorted(row[0] for row in failures) == [1, 1, 2]
         assert {row[2:] for row in failures} == {("crashed", 3)}
-        assert verdicts(store, store.frame()).notna().tolist() == [True, False, True]
+        assert evidence(store, store.frame())["verdict"].notna().tolist() == [True, False, True]
     again = SecondOracle(by_length)
     assert (look_again(path, again).failed, again.searched) == (3, [])
     assert look_again(path, SecondOracle(by_length), ConfirmOptions(retry_failed=True)).searches == 3

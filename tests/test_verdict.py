@@ -17,7 +17,7 @@ from valuerepair.chess import values
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import weighted
 from valuerepair.judge import verdict
-from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures, verdicts
+from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, OracleIdentity, RunRecord
@@ -131,7 +131,7 @@ def path(tmp_path: Path) -> Path:
 def test_nothing_looked_at(path: Path) -> None:
     with Store.open(path) as store:
         frame = store.candidates(Question(threshold=0.55))
-        assert verdicts(store, frame).tolist() == [None] * 5
+        assert evidence(store, frame)["verdict"].tolist() == [None] * 5
         assert evidence(store, frame).attrs == {"second": None, "alpha": None}
         found = figures(store, frame, 0.55)
     assert (found["candidates"], found["looked"], found["second"]) == (5, 0, None)
@@ -148,9 +148,7 @@ def test_looked_at_others_alone(path: Path) -> None:
         of_one = figures(store, frame, 0.55, DEEPER.digest)
     assert (found["candidates"], found["looked"]) == (4, 0)
     assert verdict.lines(found) == ["second looks: none yet at the 4 candidates at 0.55 (vr confirm)"]
-    assert verdict.summary(found) == "second looks: none"
-    said = "second looks at the 1 worst of 5 candidates: search right 1 of 1, 100.00 % (95 %: 20.65 to 100.00)"
-    assert verdict.summary(of_one) == said
+    assert verdict.lines(of_one)[1].startswith("1 of 5 candidates at 0.55 looked at: ")
 
 
 def test_values_after_moves_are_turned_to_the_candidates_side(path: Path) -> None:
@@ -174,7 +172,7 @@ def test_verdicts_go_with_the_frame_however_it_is_cut_and_sorted(path: Path) -> 
     with Store.open(path) as store:
         frame = store.frame()
         for part in (frame, frame.iloc[::-1], frame.iloc[[4, 1]], frame.iloc[:0], store.frame(text=False)):
-            found = verdicts(store, part)
+            found = evidence(store, part)["verdict"]
             assert list(found.index) == list(part.index)
             assert found.tolist() == [expected[i] for i in part["position_id"]]
 
@@ -204,7 +202,7 @@ def test_second_looks_never_mix_into_what_was_mined(path: Path) -> None:
 def test_the_verdict_is_asked_for_an_alpha(path: Path) -> None:
     add(path, DEEPER, {1: {SECOND: DeepResult(cp=90)}})
     with Store.open(path) as store:
-        found = {a: verdicts(store, store.frame(Question(alpha=a))).iloc[0] for a in (20, 170, 2000)}
+        found = {a: evidence(store, store.frame(Question(alpha=a)))["verdict"].iloc[0] for a in (20, 170, 2000)}
     assert found == {20: NET_RIGHT, 170: UNRESOLVED, 2000: SEARCH_RIGHT}
 
 
@@ -256,14 +254,14 @@ def test_the_oracle_of_most_looks_is_asked_unless_another_is_named(path: Path) -
     add(path, OTHER, {1: {SECOND: DeepResult(mate=2)}})
     with Store.open(path) as store:
         frame = store.frame()
-        assert verdicts(store, frame).iloc[0] == SEARCH_RIGHT
-        assert verdicts(store, frame, "other 1.0 nodes=10000").iloc[0] == NET_RIGHT
-        assert verdicts(store, frame, OTHER.digest).iloc[1] is None
+        assert evidence(store, frame)["verdict"].iloc[0] == SEARCH_RIGHT
+        assert evidence(store, frame, "other 1.0 nodes=10000")["verdict"].iloc[0] == NET_RIGHT
+        assert evidence(store, frame, OTHER.digest)["verdict"].iloc[1] is None
         # Of the rows asked about: the newer oracle looked at as many of these as the other one.
-        assert verdicts(store, frame.iloc[:1]).iloc[0] == NET_RIGHT
-        assert verdicts(store, frame, STOCKFISH.digest).tolist() == [None] * 5
+        assert evidence(store, frame.iloc[:1])["verdict"].iloc[0] == NET_RIGHT
+        assert evidence(store, frame, STOCKFISH.digest)["verdict"].tolist() == [None] * 5
         with pytest.raises(ValueRepairError, match=r"komodo took no second look in .*; there is stockfish 15"):
-            verdicts(store, frame, "komodo")
+            evidence(store, frame, "komodo")
 
 
 def test_figures_are_shares_of_those_looked_at(path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
-from valuerepair.judge.verdict import verdicts
+from valuerepair.judge.verdict import evidence
 from valuerepair.report.show import board_lines
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
@@ -166,7 +166,7 @@ def test_the_verdict_is_that_of_vr_confirm(db: Path, frame: pd.DataFrame) -> Non
     connection.commit()
     connection.close()
     with Store.open(db) as store:
-        (verdict,) = verdicts(store, frame[frame["position_id"] == row["position_id"]])
+        (verdict,) = evidence(store, frame[frame["position_id"] == row["position_id"]])["verdict"]
     found = told(db, row["position_id"])["verdict"]
     assert found["verdict"] == verdict == "search right"
     assert f"search right, says {row['oracle']}: Q {row['deep_q']:+.3f}" in show(db, row["position_id"]).stdout

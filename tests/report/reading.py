@@ -11,7 +11,7 @@ import pandas as pd
 from tests.report.attacking import attacking_store
 from tests.report.browser import Visit
 from valuerepair.judge.labelled import labels_of, names, with_labels
-from valuerepair.judge.verdict import verdicts
+from valuerepair.judge.verdict import evidence
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.stats import store_figures
@@ -30,7 +30,7 @@ class Report:
             frame = store.frame()
             self.frame = with_labels(store, frame[frame["disagreement"].notna()])
             self.frame["labels"] = pd.Series(names(labels_of(store, self.frame)), self.frame.index, object)
-            self.frame["verdict"] = verdicts(store, self.frame)
+            self.frame["verdict"] = evidence(store, self.frame)["verdict"]
             self.stats = store_figures(store, Question(threshold=THRESHOLD))
 
 

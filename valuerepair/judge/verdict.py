@@ -53,23 +53,16 @@ def decide(net_q: Floats, deep_q: Floats, second_q: Floats, bound: Floats, claim
     return np.where(decided, np.sign(above) * np.sign(deep_q - net_q), 0).astype(np.int8)
 
 
-def verdicts(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd.Series[Any]:
-    """The verdict of each row of a frame of `Store.frame` or `Store.candidates`, by its index; None: not looked at.
-
-    One of `VERDICTS`, from the looks of the oracle `second` (its label or digest), by default the one that looked at
-    most rows; for the alpha and the ``q_from`` of the frame. Raises ValueRepairError for an oracle that has not looked.
-    """
-    return evidence(store, frame, second)["verdict"]
-
-
 def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd.DataFrame:
-    """What verdicts are made of, one row a row of `frame`, with its index.
+    """The verdicts and what they are made of, one row a row of a frame of `Store.frame` or `Store.candidates`, with its
+    index, from the looks of the oracle `second` (its label or digest), by default the one that looked at most rows.
 
     `second_q`, `after_net_q`, `after_deep_q` (values after the net's and the first look's preferred move) and
     `after_second_q` (after the second look's, where that move was looked at) are Q of the candidate's mover, NaN where
     nothing is known; `second_best` is a UCI move, `second_nodes` the nodes of the look, `looked` whether there was one;
-    `verdict` is as in `verdicts`. attrs: second {label, digest, nodes}, None where nothing was looked at, and alpha
-    {value, origin} of it.
+    `verdict` is one of `VERDICTS`, None where nothing was looked at, for the alpha and the ``q_from`` of the frame.
+    attrs: second {label, digest}, None where nothing was looked at, and alpha {value, origin} of it. Raises
+    ValueRepairError for an oracle that has not looked.
     """
     ids = frame["position_id"].to_numpy()
     looker = _looker(store, ids, second)
@@ -245,17 +238,6 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     return shown + _table(
         "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
     )
-
-
-def summary(figures: Mapping[str, Any]) -> str:
-    """The figures in one line."""
-    if not figures["looked"]:
-        return "second looks: none"
-    looked, candidates = figures["looked"], figures["candidates"]
-    which = (
-        f"the {looked:,} worst of {candidates:,} candidates" if looked < candidates else f"all {looked:,} candidates"
-    )
-    return f"second looks at {which}: {SEARCH_RIGHT} {Rate.of_figures(figures['rates'][SEARCH_RIGHT])}"
 
 
 def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
