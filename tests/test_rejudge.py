@@ -86,9 +86,9 @@ def estimate(of: Judged, count: int, ids: Ids) -> tuple[list[Interval], rejudged
     deeper, _ = deeper_values(plan, known)
     by_game = (ones, of.game, THRESHOLD)
     net = rejudged_net("A", of.net_q[0], of.first, deeper, plan.stratum, *by_game)
-    pair = rejudged_pair((of.net_q[0], of.net_q[1]), of.first, deeper, *by_game, 0)
+    pair = rejudged_pair((of.net_q[0], of.net_q[1]), of.first, deeper, *by_game)
     kinds = np.full(len(ids), GAME, object)
-    [row] = rows_by_kind((of.net_q[0], of.net_q[1]), of.first, ones, of.game, kinds, 0, deeper)
+    [row] = rows_by_kind((of.net_q[0], of.net_q[1]), of.first, ones, of.game, kinds, deeper)
     rate = Interval(net.candidates.rate, net.candidates.low, net.candidates.high)
     return [rate, *pair], net, row
 

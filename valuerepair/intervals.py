@@ -362,12 +362,12 @@ def mean_interval(values: Floats) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], seed: int = 0) -> list[Interval]:
+def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64]) -> list[Interval]:
     """Weighted means of `differences` [n, k] with 95 % intervals from resampled groups, one for each column.
 
     `groups` [n] are the games: positions of one game are drawn together, because they are alike (A. C. Davison,
-    D. V. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Percentile intervals of 2,000 draws from
-    `seed`, of fewer where there are more than 100,000 games, at least 200. NaN for fewer than two games.
+    D. V. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Percentile intervals of 2,000 draws, of
+    fewer where there are more than 100,000 games, at least 200; always the same draws. NaN for fewer than two games.
     """
     if not len(differences):
         return [Interval(float("nan"), float("nan"), float("nan"))] * differences.shape[1]
@@ -380,13 +380,11 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64], s
         return [Interval(float(mean), float("nan"), float("nan")) for mean in means]
     sums: Floats = np.stack([np.bincount(place, weights * column, count) for column in differences.T], 1).astype(float)
     mass: Floats = np.bincount(place, weights, count).astype(float)
-    low, high = _percentiles(sums, mass, seed)
+    low, high = _percentiles(sums, mass)
     return [Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True)]
 
 
-def rare_changes(
-    rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids, seed: int = 0
-) -> list[Interval]:
+def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids) -> list[Interval]:
     """`bootstrap`, with `share_change`, of `count` columns that are mostly 0: `changes` [m] in these `rows` [m] and
     `columns` [m]; `weights` and `groups` are [n], of all rows."""
     from scipy.sparse import csc_array
@@ -399,16 +397,16 @@ def rare_changes(
     standing = mass > 0
     sums, mass = sums[standing], mass[standing]
     means = sums.sum(0) / mass.sum()
-    low, high = _percentiles(sums, mass, seed) if len(mass) > 1 else np.full((2, count), np.nan)
+    low, high = _percentiles(sums, mass) if len(mass) > 1 else np.full((2, count), np.nan)
     intervals = (Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True))
     return [share_change(interval, weights, groups) for interval in intervals]
 
 
-def _percentiles(sums: Any, mass: Floats, seed: int) -> Floats:
+def _percentiles(sums: Any, mass: Floats) -> Floats:
     """[2, k] the 2.5 % and 97.5 % percentiles of the weighted means over resampled games, by the sums of each game:
     `sums` [games, k], which may be sparse, and `mass` [games]."""
     resamples = int(np.clip(_DRAWS // len(mass), FEWEST_RESAMPLES, RESAMPLES))
-    blocks = resampled(len(mass), resamples, np.random.default_rng(seed))
+    blocks = resampled(len(mass), resamples, np.random.default_rng(0))
     drawn = np.concatenate([(times @ sums) / (times @ mass)[:, None] for times in blocks])
     bounds: Floats = np.percentile(drawn, [2.5, 97.5], axis=0)
     return bounds

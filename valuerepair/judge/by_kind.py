@@ -99,7 +99,6 @@ def rows_by_kind(
     weight: Floats,
     game: Ids,
     kind: NDArray[np.object_],
-    seed: int = 0,
     deeper: Deeper | None = None,
 ) -> list[KindRow]:
     """A row for each kind of position among `kind` [n], in the order of `chess.origins.KINDS`; all are [n].
@@ -113,7 +112,7 @@ def rows_by_kind(
         if not of.any():
             continue
         judged = None if deeper is None else deeper.of(of)
-        rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], judged, weight[of], game[of], seed))
+        rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], judged, weight[of], game[of]))
     return rows
 
 
@@ -124,14 +123,13 @@ def _row(
     deeper: Deeper | None,
     weight: Floats,
     game: Ids,
-    seed: int,
 ) -> KindRow:
     names, place = np.unique(game, return_inverse=True)
     fold = fold_of(names)
     sums = [_Sums.of_games(q, deep_q, deeper, weight, place, len(names)) for q in net_q]
     ones = np.ones((1, len(names)))
     first, second = (float(each.error(ones, fold)[0]) for each in sums)
-    change = Interval(second - first, *_bounds(sums, fold, seed))
+    change = Interval(second - first, *_bounds(sums, fold))
     scaled = [q * each.scales(ones, fold)[0, fold][place] for q, each in zip(net_q, sums, strict=True)]
     return KindRow(
         kind=name,
@@ -140,7 +138,7 @@ def _row(
         scale=(sums[0].scale, sums[1].scale),
         squared_error=(first, second),
         change=change,
-        candidates=[_candidates(threshold, scaled, deep_q, deeper, weight, game, seed) for threshold in THRESHOLDS],
+        candidates=[_candidates(threshold, scaled, deep_q, deeper, weight, game) for threshold in THRESHOLDS],
     )
 
 
@@ -151,14 +149,13 @@ def _candidates(
     deeper: Deeper | None,
     weight: Floats,
     game: Ids,
-    seed: int,
 ) -> CandidatesAt:
     hits = [is_candidate(q - deep_q, threshold) for q in scaled]
     columns = [hit.astype(np.float64) for hit in hits]
     if deeper is not None:
         again = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
         columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, again, strict=True)]
-    change, *means = bootstrap(np.stack([columns[1] - columns[0], *columns], 1), weight, game, seed)
+    change, *means = bootstrap(np.stack([columns[1] - columns[0], *columns], 1), weight, game)
     change = share_change(change, weight, game)
     if len(np.unique(game)) < FEWEST_GAMES:
         change = Interval(change.difference, float("nan"), float("nan"))
@@ -233,15 +230,14 @@ def _ratio(above: Floats, below: Floats) -> Floats:
     return np.divide(above, below, out=np.zeros_like(np.asarray(above, np.float64)), where=np.asarray(below) > 0)
 
 
-def _bounds(sums: Sequence[_Sums], fold: Ids, seed: int) -> tuple[float, float]:
+def _bounds(sums: Sequence[_Sums], fold: Ids) -> tuple[float, float]:
     """The 95 % bounds of the difference of the errors, games drawn anew and both numbers of scaling fitted to them."""
     games = len(fold)
     if games < FEWEST_GAMES:
         return float("nan"), float("nan")
-    rng = np.random.default_rng(seed)
     resamples = int(np.clip(_DRAWS // games, _FEWEST_RESAMPLES, RESAMPLES))
     drawn = []
-    for times in resampled(games, resamples, rng):
+    for times in resampled(games, resamples, np.random.default_rng(0)):
         first, second = (of_net.error(times.astype(np.float64), fold) for of_net in sums)
         drawn.append(second - first)
     low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5])

@@ -185,14 +185,12 @@ class Remeasured:
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def compare(
-    store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question, seed: int = 0
-) -> Remeasured:
+def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question) -> Remeasured:
     """Compares `nets` with the first of them on the positions that all have a value of, with a part of the oracle's on
     those of this part alone.
 
     An alpha of None is for all nets the first one's, or the saved one of the store's net where the first has no saved
-    fit (a net that was just trained has none); `seed` is that of the bootstrap.
+    fit (a net that was just trained has none).
     Raises ValueRepairError when there is none.
     """
     names = unique_names(nets)
@@ -215,10 +213,10 @@ def compare(
     labels = [candidate_labels(store, replace(of_oracle, net=each), oracle) for each in words]
     comparisons = []
     for i in range(1, len(nets)):
-        beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold, seed)
-        by_kind = _by_kind(everything, i, seed)
+        beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold)
+        by_kind = _by_kind(everything, i)
         judge = better_judge(by_kind, held_out=oracle.part is not None)
-        comparisons.append(_compare(scores, wrong, i, names, beyond, (labels[0], labels[i]), by_kind, judge, seed))
+        comparisons.append(_compare(scores, wrong, i, names, beyond, (labels[0], labels[i]), by_kind, judge))
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
@@ -252,18 +250,16 @@ def _curves(scores: ComparedScores) -> list[CrossFit] | None:
     return [CrossFit(first, deep, weight, game), *drawn]
 
 
-def _recalibration(
-    scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float, seed: int
-) -> Recalibration:
+def _recalibration(scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float) -> Recalibration:
     disagreement = scores.disagreement[0], scores.disagreement[i]
     rows = scores.deep_q, scores.weight, scores.game_id
-    return recalibrate((curves[0], curves[i]), disagreement, *rows, threshold, seed)
+    return recalibrate((curves[0], curves[i]), disagreement, *rows, threshold)
 
 
-def _by_kind(scores: ComparedScores, i: int, seed: int) -> list[KindRow]:
+def _by_kind(scores: ComparedScores, i: int) -> list[KindRow]:
     """Net i beside net 0, by kind of position."""
     net_q = scores.net_q[0], scores.net_q[i]
-    return rows_by_kind(net_q, scores.deep_q, scores.weight, scores.game_id, scores.kind, seed)
+    return rows_by_kind(net_q, scores.deep_q, scores.weight, scores.game_id, scores.kind)
 
 
 def unique_names(nets: Sequence[AskedNet]) -> list[str]:
@@ -342,14 +338,13 @@ def _compare(
     labels: Sequence[tuple[Labels, bool]],
     by_kind: list[KindRow],
     judge: BetterJudge,
-    seed: int,
 ) -> Comparison:
     """The comparison of net i with net 0."""
     first, second, weight, game = wrong[0], wrong[i], scores.weight, scores.game_id
     size = np.abs(scores.disagreement)
     counts = np.bincount(2 * first + second, minlength=4).tolist()
     moved = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
-    mean_abs, by_games = bootstrap(moved, weight, game, seed=seed)
+    mean_abs, by_games = bootstrap(moved, weight, game)
     there = set(scores.position_id.tolist())
     policies = all(known for _, known in labels)
     unknown = frozenset[str]() if policies else OF_POLICY
@@ -370,7 +365,7 @@ def _compare(
         q_scale=_q_scale(scores, i),
         by_kind=by_kind,
         judge=judge,
-        labels=label_changes(first_labels, second_labels, scores.position_id, weight, game, seed),
+        labels=label_changes(first_labels, second_labels, scores.position_id, weight, game),
     )
 
 
@@ -436,9 +431,7 @@ class LabelChange:
     change: Interval
 
 
-def label_changes(
-    first: Labels, second: Labels, position_id: Ids, weight: Floats, game: Ids, seed: int = 0
-) -> list[LabelChange]:
+def label_changes(first: Labels, second: Labels, position_id: Ids, weight: Floats, game: Ids) -> list[LabelChange]:
     """The changes of every label: those of `labels.NAMES` in their order, then the others, the most frequent first.
 
     `first` and `second` have the labels of each net's candidates by position_id; `position_id`, `weight` and `game`
@@ -458,7 +451,7 @@ def label_changes(
         moves += [-1.0] * len(repaired) + [1.0] * len(newly)
         counts_of.append((name, len(one), len(other), len(one & other), len(repaired), len(newly)))
     cells = np.array(rows, np.int64), np.array(columns, np.int64), np.array(moves)
-    changes = rare_changes(*cells, len(names), weight, game, seed)
+    changes = rare_changes(*cells, len(names), weight, game)
     return [LabelChange(*of_label, change) for of_label, change in zip(counts_of, changes, strict=True)]
 
 

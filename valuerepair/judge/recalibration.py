@@ -82,7 +82,6 @@ def recalibrate(
     weight: Floats,
     game: Ids,
     threshold: float,
-    seed: int = 0,
 ) -> Recalibration:
     """Compares two nets by their curves; `disagreement` is net Q - deep Q as the nets are, all arrays [n]."""
     first, second = (is_candidate(off, threshold) for off in disagreement)
@@ -104,7 +103,7 @@ def recalibrate(
         Recalibrated(weighted(is_candidate(off, threshold), weight, game), float(np.average(off, weights=weight)))
         for off in size
     ]
-    share, mean_abs, *parts = _by_games(counted, weight, game, seed)
+    share, mean_abs, *parts = _by_games(counted, weight, game)
     share = share_change(share, weight, game)
     of_first, of_repaired, of_newly = (
         _share(hit[group], weight[group], game[group], interval)
@@ -165,18 +164,17 @@ def _wider(one: Interval, other: Interval) -> Interval:
     return Interval(one.difference, float(np.fmin(one.low, other.low)), float(np.fmax(one.high, other.high)))
 
 
-def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids, seed: int) -> list[Interval]:
+def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids) -> list[Interval]:
     """The figures of `counted` for these weights, with 95 % intervals from resampled games and refitted curves.
 
     If the curves were kept, only some 88 of 100 intervals would contain the true value instead of 95.
     """
     games, at = np.unique(np.where(weight > 0, game, -1), return_inverse=True)
     standing = np.flatnonzero(games >= 0)  # games whose rows all weigh 0 would only dilute the draws
-    rng = np.random.default_rng(seed)
     drawn = []
     times = np.zeros(len(games))
     resamples = int(np.clip(_DRAWS // len(game), FEWEST_RESAMPLES, RESAMPLES))
-    for row in chain.from_iterable(resampled(len(standing), resamples, rng)):
+    for row in chain.from_iterable(resampled(len(standing), resamples, np.random.default_rng(0))):
         times[standing] = row
         drawn.append(counted(weight * times[at]))
     low, high = _percentiles(np.array(drawn))

@@ -91,7 +91,7 @@ def sample(position_id: Ids, kind: NDArray[np.object_], count: int) -> Ids:
 
 
 def regret_rows(
-    different: Flags, after: tuple[Floats, Floats], weight: Floats, game: Ids, kind: NDArray[np.object_], seed: int = 0
+    different: Flags, after: tuple[Floats, Floats], weight: Floats, game: Ids, kind: NDArray[np.object_]
 ) -> list[RegretRow]:
     """A row for each kind; all are [n].
 
@@ -107,7 +107,7 @@ def regret_rows(
         of = (kind == name) & usable
         if not of.any():
             continue
-        means = bootstrap(columns[of], weight[of], game[of], seed)
+        means = bootstrap(columns[of], weight[of], game[of])
         games = len(np.unique(game[of]))
         change = means[2] if games >= FEWEST_GAMES else Interval(means[2].difference, nan, nan)
         of_kind = kind == name

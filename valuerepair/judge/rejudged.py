@@ -189,7 +189,7 @@ def _unseen(recall: Rate, first: Flags, second: Flags, stratum: Ids, weight: Flo
 
 
 def rejudged_pair(
-    net_q: tuple[Floats, Floats], deep_q: Floats, deeper: Deeper, weight: Floats, game: Ids, threshold: float, seed: int
+    net_q: tuple[Floats, Floats], deep_q: Floats, deeper: Deeper, weight: Floats, game: Ids, threshold: float
 ) -> tuple[Interval, Interval]:
     """The difference of the shares of candidates and of the mean |disagreement|, second net less first, by games."""
     columns = []
@@ -198,7 +198,7 @@ def rejudged_pair(
         wrong = [1.0 * is_candidate(size, threshold) for size in sizes]
         columns.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
     both = [deeper.corrected(first, second) for first, second in zip(*columns, strict=True)]
-    candidates, mean_abs = bootstrap(np.stack(both, 1), weight, game, seed)
+    candidates, mean_abs = bootstrap(np.stack(both, 1), weight, game)
     return share_change(candidates, weight, game), mean_abs
 
 

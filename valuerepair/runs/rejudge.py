@@ -64,13 +64,12 @@ def rejudge(
     *,
     command: str = "",
     quiet: bool = False,
-    seed: int = 0,
 ) -> Remeasured:
     """The comparison with what a deeper judge says of it, as `rejudged`. Searches what the store lacks and keeps it.
 
-    Deep Q of both judges is made by one alpha, that of the comparison. `seed` is that of the intervals. Raises
-    KeyboardInterrupt after a signal, UsageError for a judge that is not deeper than the first and what `open_oracle`
-    raises, ValueRepairError where it judged nothing.
+    Deep Q of both judges is made by one alpha, that of the comparison. Raises KeyboardInterrupt after a signal,
+    UsageError for a judge that is not deeper than the first and what `open_oracle` raises, ValueRepairError where it
+    judged nothing.
     """
     scores = remeasured.all_kinds
     plan = rejudged.draw(
@@ -93,14 +92,10 @@ def rejudge(
     deep_q[rows] = values.deep_q(judged.scores, remeasured.alpha.value, remeasured.q_from)
     if np.isnan(deep_q).all():
         raise ValueRepairError(f"--rejudge: {label} has no value of any position drawn")
-    return replace(
-        remeasured, rejudged=_estimate(remeasured, label, plan, deep_q, held_out=oracle.part is not None, seed=seed)
-    )
+    return replace(remeasured, rejudged=_estimate(remeasured, label, plan, deep_q, held_out=oracle.part is not None))
 
 
-def _estimate(
-    remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool, seed: int
-) -> Rejudged:
+def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool) -> Rejudged:
     everything, of = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
     columns = everything.deep_q, everything.weight, everything.game_id, everything.kind
     deeper, strata = rejudged.deeper_values(plan, deep_q)
@@ -114,8 +109,8 @@ def _estimate(
     pairs = []
     for i, pair in enumerate(remeasured.comparisons, 1):
         both = (net_q[0], net_q[i])
-        candidates, mean_abs = rejudged.rejudged_pair(both, scores.deep_q, of_games, *by_game, seed)
-        rows = rows_by_kind((everything.net_q[0], everything.net_q[i]), *columns, seed, deeper)
+        candidates, mean_abs = rejudged.rejudged_pair(both, scores.deep_q, of_games, *by_game)
+        rows = rows_by_kind((everything.net_q[0], everything.net_q[i]), *columns, deeper)
         judgement = better_judge(rows, held_out=held_out)
         pairs.append(RejudgedPair(pair.first, pair.second, candidates, mean_abs, rows, judgement))
     drawn, judged = (sum(getattr(each, name) for each in strata) for name in ("drawn", "judged"))
