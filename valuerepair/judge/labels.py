@@ -275,7 +275,7 @@ def _shares(wdl: Floats) -> Floats:
 def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Words:
     """[n] the word of the first condition that holds, None if no condition does."""
     conditions, words = zip(*choices, strict=True)
-    return np.select(conditions, words, None)
+    return np.select(conditions, np.array(words, object), np.array(None, object))
 
 
 _LINES_AT_ONCE = 20_000  # a batch keeps some hundred keys of each line

@@ -375,7 +375,7 @@ def _counts(words: Bits) -> NDArray[np.int16]:
 
 def _pawns_by_file(of: Shapes) -> Bits:
     """[8, 2, n] the pawns of both sides on each file."""
-    return of.men[:, 0] & _FILES[:, None, None]
+    return np.asarray(of.men[:, 0] & _FILES[:, None, None])
 
 
 def count_bits(words: Bits) -> NDArray[np.uint8]:
