@@ -145,7 +145,7 @@ class _Import(Loop):
             return
         ids, batch = ids[fresh], batch.take(np.flatnonzero(fresh))
         if self._line is None:
-            self.positions.add_net_values(Evaluated(ids, batch, net_values(batch)))
+            self.positions.add_net_values(Evaluated(ids, net_values(batch)))
         else:
             self.positions.evaluate(ids, batch)
 

@@ -51,7 +51,6 @@ class Evaluated:
     """
 
     ids: NDArray[np.int64]
-    batch: PositionBatch
     values: NetValues
     failed: Mapping[int, tuple[str, int]] = field(default_factory=dict)
 
@@ -192,7 +191,7 @@ class NetThread(threading.Thread):
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
         """Queues positions; an `Evaluated` event answers. The writer bounds how many."""
-        self.ask(lambda: Evaluated(ids, batch, self._net.evaluate(batch)))
+        self.ask(lambda: Evaluated(ids, self._net.evaluate(batch)))
 
     def ask(self, work: Callable[[], Any]) -> None:
         """Queues any work with the net; the event that answers is what it returns."""
@@ -221,7 +220,7 @@ class RemoteNetLine:
 
     def __init__(self, net: RemoteNet, events: Events) -> None:
         self._net, self._events = net, events
-        self._open: deque[tuple[NDArray[np.int64], PositionBatch, Future[Answer]]] = deque()
+        self._open: deque[tuple[NDArray[np.int64], Future[Answer]]] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -232,20 +231,20 @@ class RemoteNetLine:
         """Sends positions; an `Evaluated` event answers. The writer bounds how many."""
         future = self._net.answer(batch)
         with self._lock:
-            self._open.append((ids, batch, future))
+            self._open.append((ids, future))
         future.add_done_callback(self._deliver)
 
     def _deliver(self, _: Future[Answer]) -> None:
         with self._lock:
-            while self._open and self._open[0][2].done():
-                ids, batch, future = self._open.popleft()
+            while self._open and self._open[0][1].done():
+                ids, future = self._open.popleft()
                 if future.cancelled():
                     continue
                 error = future.exception()
                 if isinstance(error, Exception):
                     self._events.put(NetBroke(error))
                 else:
-                    self._events.put(_evaluated(ids, batch, *future.result()))
+                    self._events.put(_evaluated(ids, *future.result()))
 
     def __enter__(self) -> RemoteNetLine:
         return self
@@ -256,14 +255,5 @@ class RemoteNetLine:
             self._open.clear()
 
 
-def _evaluated(
-    ids: NDArray[np.int64],
-    batch: PositionBatch,
-    values: NetValues,
-    failed: Mapping[int, tuple[str, int]],
-) -> Evaluated:
-    if not failed:
-        return Evaluated(ids, batch, values)
-    kept = np.setdiff1d(np.arange(len(ids)), list(failed))
-    lost = {int(ids[row]): why for row, why in failed.items()}
-    return Evaluated(ids[kept], batch.take(kept), values, lost)
+def _evaluated(ids: NDArray[np.int64], values: NetValues, failed: Mapping[int, tuple[str, int]]) -> Evaluated:
+    return Evaluated(np.delete(ids, list(failed)), values, {int(ids[row]): why for row, why in failed.items()})
