@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.board import fens, keys
 from valuerepair.chess.origins import OriginGame, Origins
-from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encode_move
+from valuerepair.chess.positions import Moves, PositionBatch, cuts_of, decode_move, encode_move
 from valuerepair.chess.reached import reached
+from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError
 from valuerepair.store.rows import DeepResult
 
@@ -147,31 +148,20 @@ def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], step
     rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
     moves = [np.concatenate([sources[row.source].moves[: row.kept], row.added]) for row in rows]
     boards, over = reached([sources[row.source].start_fen for row in rows], moves)
-    board_keys = keys(boards)
-    kept = np.array(_first_ones(rows, over, board_keys, _keys_of(sources)), np.int64)
-    lines = [inferred(sources[rows[i].source].deep, rows[i].distance) if rows[i].step == LINE else None for i in kept]
-    added = np.array([len(rows[i].added) + rows[i].kept - len(sources[rows[i].source].moves) for i in kept], np.int64)
-    source = np.array([rows[i].source for i in kept], np.int64)
+    kept = _first_ones(rows, over, keys(boards), set(batch_of(sources).key.tolist()))
+    boards, moves, rows = boards[kept], [moves[i] for i in kept], [rows[i] for i in kept]
+    of = [sources[row.source] for row in rows]
+    added = [len(row.added) + row.kept - len(source.moves) for row, source in zip(rows, of, strict=True)]
+    played = [None if row.played is None else decode_move(row.played) for row in rows]
+    deep = [inferred(each.deep, row.distance) if row.step == LINE else None for row, each in zip(rows, of, strict=True)]
     return Neighbours(
-        PositionBatch(
-            fens(boards[kept]),
-            [sources[i].start_fen for i in source.tolist()],
-            np.concatenate([moves[i] for i in kept]) if len(kept) else _NOTHING,
-            np.cumsum([0, *(len(moves[i]) for i in kept)], dtype=np.int64),
-            np.array([sources[i].ply for i in source.tolist()], np.int32) + added.astype(np.int32),
-            board_keys[kept],
-            np.array([sources[i].history_known for i in source.tolist()], np.bool_),
-            Origins(
-                [sources[i].game for i in source.tolist()],
-                [None if (move := rows[i].played) is None else decode_move(move) for i in kept],
-            ),
-        ),
-        source,
-        [rows[i].step for i in kept],
-        np.array([rows[i].distance for i in kept], np.int64),
-        np.array([rows[i].later for i in kept], np.bool_),
-        added % 2 == 0,
-        lines,
+        _batch(of, boards, moves, added, played),
+        np.array([row.source for row in rows], np.int64),
+        [row.step for row in rows],
+        np.array([row.distance for row in rows], np.int64),
+        np.array([row.later for row in rows], np.bool_),
+        np.array(added, np.int64) % 2 == 0,
+        deep,
     )
 
 
@@ -219,22 +209,29 @@ def _line(source: ExpansionSource) -> Moves:
 
 def batch_of(sources: Sequence[ExpansionSource]) -> PositionBatch:
     """The sources themselves."""
-    boards, _ = reached([source.start_fen for source in sources], [source.moves for source in sources])
+    moves = [source.moves for source in sources]
+    boards, _ = reached([source.start_fen for source in sources], moves)
+    return _batch(sources, boards, moves, [0] * len(sources), [None] * len(sources))
+
+
+def _batch(
+    sources: Sequence[ExpansionSource],
+    boards: Boards,
+    moves: Sequence[Moves],
+    added: Sequence[int],
+    played: Sequence[str | None],
+) -> PositionBatch:
+    """The positions [n] on these boards, each so many plies after its source, with what was played in it."""
     return PositionBatch(
         fens(boards),
         [source.start_fen for source in sources],
-        np.concatenate([source.moves for source in sources]) if sources else _NOTHING,
-        np.cumsum([0, *(len(source.moves) for source in sources)], dtype=np.int64),
-        np.array([source.ply for source in sources], np.int32),
+        np.concatenate(moves) if moves else _NOTHING,
+        cuts_of([len(each) for each in moves]),
+        np.array([source.ply for source in sources], np.int32) + np.array(added, np.int32),
         keys(boards),
         np.array([source.history_known for source in sources], np.bool_),
-        Origins([source.game for source in sources], [None] * len(sources)),
+        Origins([source.game for source in sources], played),
     )
-
-
-def _keys_of(sources: Sequence[ExpansionSource]) -> set[int]:
-    boards, _ = reached([source.start_fen for source in sources], [source.moves for source in sources])
-    return set(keys(boards).tolist())
 
 
 def _first_ones(
