@@ -47,7 +47,7 @@ def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatc
 
 def reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
     """[n] the boards after `moves`; and whether the game is over there, or a move is illegal."""
-    offsets = np.cumsum([0, *map(len, moves)], dtype=np.int64)
+    offsets = cuts_of([len(line) for line in moves])
     flat = np.concatenate(moves) if len(moves) else np.empty(0, np.uint16)
     begin = parse_fens(list(starts))
     boards, lost = _play(begin, flat, offsets)
@@ -87,7 +87,7 @@ def _third(
     if not earlier:
         return np.zeros(len(moves), np.bool_)
     row = np.array([i for i, _ in earlier], np.int64)
-    offsets = np.cumsum([0, *(len(line) for _, line in earlier)], dtype=np.int64)
+    offsets = cuts_of([len(line) for _, line in earlier])
     boards = replay(begin[row], np.concatenate([line for _, line in earlier]), offsets)
     is_same = keys(boards) == reached[row]
     times: NDArray[np.int64] = np.bincount(row[is_same], minlength=len(moves))

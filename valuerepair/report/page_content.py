@@ -17,7 +17,7 @@ from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry, tag_value
 from valuerepair.books.rows import playable
 from valuerepair.books.write import pgn_tags
 from valuerepair.chess.board import fens, parse_fens
-from valuerepair.chess.positions import PHASES, STARTPOS_FEN, decode_move, decode_moves, encode_move, encode_moves
+from valuerepair.chess.positions import PHASES, STARTPOS_FEN, cuts_of, decode_move, decode_moves, encode_moves
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge import labelled
@@ -190,7 +190,7 @@ def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None
 
 def _add_moves(columns: Columns, rows: PageRows) -> None:
     for name in ("played", "net_best", "deep_best"):
-        columns.add(name, moves_column(rows.frame[name].tolist()))
+        columns.add(name, encode_moves([move or "a1a1" for move in rows.frame[name]]))  # 0 without a move
     columns.add_moves("moves", rows.moves, rows.begins)
     columns.add_lines("pv", rows.frame["pv"].tolist())
 
@@ -275,7 +275,7 @@ class Columns:
         """
         split = [line.split() if line else [] for line in lines]
         flat = encode_moves([move for line in split for move in line])
-        self.add_moves(name, flat, np.cumsum([0, *map(len, split)]))
+        self.add_moves(name, flat, cuts_of([len(line) for line in split]))
 
     def add_moves(self, name: str, moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> None:
         """Adds lines of moves as numbers, with their beginnings."""
@@ -292,11 +292,6 @@ class Columns:
     @property
     def content(self) -> bytes:
         return b"".join(self._pieces)
-
-
-def moves_column(moves: Sequence[str | None]) -> NDArray[np.uint16]:
-    """[n] single UCI moves as numbers, 0 without a move (a1a1, which is no move)."""
-    return np.array([encode_move(move) if move else 0 for move in moves], np.uint16)
 
 
 # PGN entries of this many worst positions have all moves, which take some milliseconds each; the others have a FEN.
@@ -482,23 +477,16 @@ def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
     numbers, game_of = np.unique(np.array(cells["game_id"], np.int64), return_inverse=True)
     games = _games(store.connection, numbers)
     moves = np.frombuffer(b"".join(cells["moves"]), "<u2")
-    begins = np.cumsum([0, *(len(blob) // moves.itemsize for blob in cells["moves"])])
-    columns: dict[str, NDArray[Any]] = {name: objects(cells[name]) for name in _WORDS}
+    begins = cuts_of([len(blob) // moves.itemsize for blob in cells["moves"]])
+    columns: dict[str, NDArray[Any]] = {name: np.array(cells[name], object) for name in _WORDS}
     columns |= {name: np.array(cells[name], np.int64) for name in _WHOLE}
     columns |= {name: np.array(cells[name], np.float64) for name in _REALS_OF}
-    columns["moves"] = objects([" ".join(decode_moves(moves[a:b])) for a, b in pairwise(begins.tolist())])
-    columns["net_best"] = objects([decode_move(move) if move else None for move in cells["net_best"]])
+    columns["moves"] = np.array([" ".join(decode_moves(moves[a:b])) for a, b in pairwise(begins.tolist())], object)
+    columns["net_best"] = np.array([decode_move(move) if move else None for move in cells["net_best"]], object)
     columns["game"] = np.array([game["number"] for game in games], np.int64)[game_of]
-    columns["source"] = objects([game["source"] for game in games])[game_of]
+    columns["source"] = np.array([game["source"] for game in games], object)[game_of]
     with_columns: pd.DataFrame = frame.assign(**{name: _series(column, frame) for name, column in columns.items()})
     return PageRows(with_columns, moves, begins, games, game_of)
-
-
-def objects(cells: Sequence[Any]) -> NDArray[np.object_]:
-    """The unchanged cells: numpy would convert texts and lists."""
-    column = np.empty(len(cells), object)
-    column[:] = cells
-    return column
 
 
 def _series(column: NDArray[Any], frame: pd.DataFrame) -> pd.Series[Any]:

@@ -253,8 +253,7 @@ class _Reader:
         ids, numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
         order = np.argsort(ids)
         places = order[_rows_of(self._connection, ids[order], game_ids)]
-        sources = np.empty(len(rows), object)
-        sources[:] = [row[2] for row in rows]
+        sources = np.array([row[2] for row in rows], object)
         if "game" in wanted:
             yield "game", numbers[places]
         if "source" in wanted:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.origins import Origin, OriginGame
-from valuerepair.chess.positions import PHASES, PositionBatch, boards, phases, piece_counts
+from valuerepair.chess.positions import PHASES, PositionBatch, boards, cuts_of, phases, piece_counts
 from valuerepair.version import __version__
 
 # The stage of a deep value says which search it is of. A number, as text, is a rung of the screening ladder, in nodes.
@@ -302,7 +302,7 @@ def position_batch(rows: Sequence[tuple[Any, ...]]) -> PositionBatch:
         fens,
         starts,
         np.frombuffer(b"".join(moves), "<u2").astype(np.uint16),
-        np.cumsum([0, *(len(each) // 2 for each in moves)], dtype=np.int64),
+        cuts_of([len(each) // 2 for each in moves]),
         np.array(plies, np.int32),
         unsigned(keys),
         np.array(known, np.bool_),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, Kind, OriginGame
-from valuerepair.chess.positions import PositionBatch
+from valuerepair.chess.positions import PositionBatch, cuts_of
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
 from valuerepair.store.alphas import TrainingScale, TwoScales
@@ -547,13 +547,12 @@ def _with_stored_history(
         _, fen[i], start_fen[i], moves, ply[i], known[i], kind = stored[at]
         kinds[i] = kind or GAME
         pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)
-    offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
     return replace(
         batch,
         fen=fen,
         start_fen=start_fen,
         moves=np.concatenate(pieces),
-        offsets=offsets,
+        offsets=cuts_of([len(piece) for piece in pieces]),
         ply=ply,
         history_known=known,
         origin=replace(batch.origins, kinds=None if all(kind == GAME for kind in kinds) else kinds),
