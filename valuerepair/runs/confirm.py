@@ -9,10 +9,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from valuerepair import signals
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, format_rate
 from valuerepair.errors import UsageError, ValueRepairError
@@ -20,8 +19,7 @@ from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.question import Question
 from valuerepair.runs.after_move import after
 from valuerepair.runs.confirmed import Confirmed, ConfirmSummary, confirm_report
-from valuerepair.runs.failures import Failures
-from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
+from valuerepair.runs.loop import Look, StoredSearches, stored_run
 from valuerepair.runs.second_oracle import Depth, open_second
 from valuerepair.store import second_looks
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, Run, RunRecord
@@ -47,23 +45,6 @@ class ConfirmOptions:
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"--limit {self.limit}: must be at least 1")
-
-
-@dataclass(frozen=True)
-class _Look:
-    """One search to be made: of a candidate, or of the position after a move from it."""
-
-    position_id: int
-    stage: str
-    position: Position = field(compare=False)
-
-
-@dataclass
-class _Work:
-    """A candidate: its `row` in the frame, and the stages that are to come."""
-
-    row: int
-    stages: list[str] = field(default_factory=list)
 
 
 def confirm(
@@ -126,7 +107,7 @@ def confirm_candidates(
     return Confirmed(summary, report)
 
 
-class _SecondLooks(SearchLoop["_Look"]):
+class _SecondLooks(StoredSearches):
     """A run of second looks: candidates, and the positions after the moves that net and first look preferred."""
 
     def __init__(
@@ -138,26 +119,24 @@ class _SecondLooks(SearchLoop["_Look"]):
         run: Run,
         progress: Progress,
     ) -> None:
-        oracle_id = store.add_oracle(oracle.identity)
-        failures = Failures(store, oracle_id, run, f"the second look ({oracle.identity.label})")
-        super().__init__(store, oracle, oracle_id, run, progress, failures)
+        super().__init__(store, oracle, run, progress, f"the second look ({oracle.identity.label})")
         self._frame = frame
         self._rows = {int(number): row for row, number in enumerate(frame["position_id"])}
         # Where there is no move, a frame may hold None or NaN.
         moves = ([move if isinstance(move, str) else "" for move in frame[f"{who}_best"]] for who in ("net", "deep"))
         self._preferred = list(zip(*moves, strict=True))
-        self._failed, self._scored = 0, False
+        self._failed = 0
         work, self._limited = self._plan(options)
-        self._total = sum(len(each.stages) for each in work)
+        self._total = sum(len(stages) for _, stages in work)
         self._coming = self._looks(work)
-        self._followers: deque[_Look] = deque()
+        self._followers: deque[tuple[Look, Position]] = deque()
         progress.set_total(self._total)
-        self._ticked, self._planned = self._started, False
 
     # -- what is to be searched ---------------------------------------------------------------------------------------
 
-    def _plan(self, options: ConfirmOptions) -> tuple[list[_Work], bool]:
-        """The candidates with searches to come, and whether the limit leaves some out."""
+    def _plan(self, options: ConfirmOptions) -> tuple[list[tuple[int, list[str]]], bool]:
+        """The candidates with searches to come, each as its row and their stages; and whether the limit leaves some
+        out."""
         ids = [int(number) for number in self._frame["position_id"].iloc[: options.limit]]
         with self._store.writing() as connection:
             second_looks.take_over(connection, self._oracle_id, ids, self._run.id)
@@ -171,7 +150,7 @@ class _SecondLooks(SearchLoop["_Look"]):
             self._failed += sum((number, stage) in failed for stage in wanted)
             stages = [stage for stage in wanted if stage not in there and (number, stage) not in failed]
             if stages:
-                work.append(_Work(row, stages))
+                work.append((row, stages))
         return work, len(ids) < len(self._frame)
 
     def _stages(self, row: int, second_best: str | None) -> list[str]:
@@ -180,12 +159,12 @@ class _SecondLooks(SearchLoop["_Look"]):
         moves = dict.fromkeys(move for move in (net_best, deep_best or second_best) if move)
         return [SECOND, *(AFTER + move for move in moves)]
 
-    def _looks(self, work: list[_Work]) -> Iterator[_Look]:
+    def _looks(self, work: list[tuple[int, list[str]]]) -> Iterator[tuple[Look, Position]]:
         """The searches to make, generated as they are needed; ends of games are recorded and not searched."""
-        for each in work:
-            position = self._position(each.row)
-            number = int(self._frame["position_id"].iloc[each.row])
-            for stage in each.stages:
+        for row, stages in work:
+            position = self._position(row)
+            number = int(self._frame["position_id"].iloc[row])
+            for stage in stages:
                 look = self._look(number, stage, position)
                 if look is not None:
                     yield look
@@ -196,13 +175,13 @@ class _SecondLooks(SearchLoop["_Look"]):
         known = bool(cells["history_known"])
         return Position(str(cells["fen"]), str(cells["start_fen"]), moves, int(cells["ply"]), history_known=known)
 
-    def _look(self, number: int, stage: str, position: Position) -> _Look | None:
+    def _look(self, number: int, stage: str, position: Position) -> tuple[Look, Position] | None:
         """The search of a stage; None if there is nothing to search, because the move ends the game."""
         if stage == SECOND:
-            return _Look(number, stage, position)
+            return Look(number, stage), position
         reached = after(position, stage.removeprefix(AFTER))
         if isinstance(reached, Position):
-            return _Look(number, stage, reached)
+            return Look(number, stage), reached
         if reached is not None:
             self._store.add_deep(number, self._oracle_id, reached, self._run, stage)
         self._add_to_total(-1)
@@ -210,47 +189,32 @@ class _SecondLooks(SearchLoop["_Look"]):
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    @property
-    def _is_more_to_come(self) -> bool:
-        return not self._planned or bool(self._followers)
+    def _next(self) -> tuple[Look, Position] | None:
+        return self._followers.popleft() if self._followers else super()._next()
 
-    @property
-    def _any_scored(self) -> bool:
-        return self._scored
-
-    def _feed(self) -> None:
-        while not signals.count() and len(self._searching) < self._oracle.capacity:
-            look = self._followers.popleft() if self._followers else next(self._coming, None)
-            self._planned = look is None
-            if look is None:
-                return
-            self._begin(look, self._oracle.submit(look.position))
-
-    def _take(self, key: _Look, outcome: DeepResult) -> None:
-        self._scored = True
-        self._nodes += outcome.nodes
-        self._store.add_deep(key.position_id, self._oracle_id, outcome, self._run, key.stage)
+    def _take(self, key: Look, outcome: DeepResult) -> None:
+        super()._take(key, outcome)
         if key.stage == SECOND:
-            self._follow(key, outcome.best_move)
+            self._follow(key.position_id, outcome.best_move)
 
-    def _take_failure(self, key: _Look, failure: DeepFailure) -> None:
+    def _take_failure(self, key: Look, failure: DeepFailure) -> None:
         self._failed += 1
-        self._failures.add(key.position_id, failure, key.stage)
+        super()._take_failure(key, failure)
 
     def _end(self) -> str:
-        if self._failures.held:
-            raise self._failures.hopeless()
-        return "limited" if self._limited else "finished"
+        finished = super()._end()
+        return "limited" if self._limited else finished
 
-    def _follow(self, look: _Look, best: str | None) -> None:
+    def _follow(self, number: int, best: str | None) -> None:
         """Adds the search after the second look's own move, where the first look named none."""
-        row = self._rows[look.position_id]
+        row = self._rows[number]
         for stage in self._stages(row, best):
             if stage not in self._stages(row, None):
                 self._add_to_total(1)
-                follower = self._look(look.position_id, stage, look.position)
+                follower = self._look(number, stage, self._position(row))
                 if follower is not None:
                     self._followers.append(follower)
+                    self._is_over = False
 
     def _add_to_total(self, amount: int) -> None:
         self._total += amount
@@ -259,13 +223,9 @@ class _SecondLooks(SearchLoop["_Look"]):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        if time.monotonic() - self._ticked < TICK_S:
-            return
-        self._ticked = time.monotonic()
         if self._nodes:
             self._progress.note(format_rate(self._nodes / (time.monotonic() - self._started)))
-        # A plain log gets its line also while nothing finishes.
-        self._progress.advance(0)
+        super()._show()
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of the run; it does not depend on how often the run was interrupted."""

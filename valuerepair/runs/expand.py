@@ -32,7 +32,7 @@ from valuerepair.runs.allocation import Yields, groups_of, is_drawn, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.frontier import Frontier, Waiting, take_values
-from valuerepair.runs.loop import TICK_S, SearchLoop, stored_run
+from valuerepair.runs.loop import SearchLoop, stored_run
 from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, ExpansionSource, Neighbours, batch_of, neighbours
 from valuerepair.runs.planned import PlannedSearch, PlannedSearches, SourceQueue
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
@@ -187,9 +187,7 @@ class _Expanding(SearchLoop[int]):
         self._seen: set[int] = set()  # keys that were reached
         self._placed: set[int] = set()  # those of them that the run put into the store
         self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
-        self._searched_any = False
         self._over, self._why = False, ""
-        self._ticked = self._started
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -200,10 +198,6 @@ class _Expanding(SearchLoop[int]):
     @property
     def _is_more_to_come(self) -> bool:
         return not self._over
-
-    @property
-    def _any_scored(self) -> bool:
-        return self._searched_any
 
     def _feed(self) -> None:
         """Plans what may be planned, and keeps the engines busy."""
@@ -226,7 +220,6 @@ class _Expanding(SearchLoop[int]):
             self._window = event
 
     def _take(self, key: int, outcome: DeepResult | Climb) -> None:
-        self._searched_any = True
         if isinstance(outcome, Climb):
             assert self._ladder is not None
             passage = self._ladder.record(key, outcome)
@@ -251,9 +244,8 @@ class _Expanding(SearchLoop[int]):
             self._ladder.drop(key)
 
     def _end(self) -> str:
-        if self._failures.held:
-            raise self._failures.hopeless()
-        return "finished" if self._why not in ("nodes", "positions") else "limited"
+        finished = super()._end()
+        return "limited" if self._why in ("nodes", "positions") else finished
 
     # -- the plan -----------------------------------------------------------------------------------------------------
 
@@ -288,11 +280,11 @@ class _Expanding(SearchLoop[int]):
         if self._over and not self._why and (len(self._frontier) or self._searches.audits):
             self._why = "nodes" if self._options.nodes is not None else "positions"
         self._store.commit_if_due()
-        self._show()
+        self._show_if_due()
 
     def _take_known(self, outcome: NeighbourOutcome) -> None:
         """Counts what was searched before; searches of another expansion count for no limit of this one."""
-        self._searched_any = self._searched_any or outcome.deep is not None
+        self._scored = self._scored or outcome.deep is not None
         if outcome.failed is not None:
             self._failures.add_earlier(outcome.failed)
         if outcome.run_id != self._run.id:
@@ -485,9 +477,6 @@ class _Expanding(SearchLoop[int]):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        if time.monotonic() - self._ticked < TICK_S:
-            return
-        self._ticked = time.monotonic()
         tally, seconds = self._start.tally, time.monotonic() - self._started
         notes = [f"{tally.found:,} candidates, {tally.inferred:,} inferred"]
         if self._nodes:

@@ -1,7 +1,7 @@
 """The loop of every run: it takes what comes, and alone writes the store.
 
-`vr mine` and `vr confirm` are a `SearchLoop` each: they ask for deep searches, and differ in what they search and what
-they make of it. The import of recorded evaluations is a plain `Loop`. Other threads, and callbacks of searches, only
+A run that asks for deep searches is a `SearchLoop`, and one that searches what the store has, as `vr confirm` does, is
+`StoredSearches`. The import of recorded evaluations is a plain `Loop`. Other threads, and callbacks of searches, only
 put events into its queue.
 """
 
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from valuerepair import signals
+from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.runs.failures import Failures
-from valuerepair.store.rows import Run, RunRecord
+from valuerepair.store.rows import DeepResult, Run, RunRecord
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Loop:
     def __init__(self, store: Store, run: Run, progress: Progress, events: SimpleQueue[Any] | None = None) -> None:
         self._store, self._run, self._progress = store, run, progress
         self._events: SimpleQueue[Any] = SimpleQueue() if events is None else events
-        self._started = time.monotonic()
+        self._started = self._ticked = time.monotonic()
 
     # -- what a kind of run does in its own way -----------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ class Loop:
         raise NotImplementedError
 
     def _show(self) -> None:
-        """Brings the progress up to date, when that is due."""
+        """Brings the progress up to date."""
         raise NotImplementedError
 
     # -- the loop -----------------------------------------------------------------------------------------------------
@@ -122,7 +123,12 @@ class Loop:
         with contextlib.suppress(Empty):
             self._handle(self._events.get(timeout=TICK_S))
         self._store.commit_if_due()
-        self._show()
+        self._show_if_due()
+
+    def _show_if_due(self) -> None:
+        if time.monotonic() - self._ticked >= TICK_S:
+            self._ticked = time.monotonic()
+            self._show()
 
     def _handle(self, event: Any) -> None:
         if not isinstance(event, StopAsked):
@@ -157,6 +163,7 @@ class SearchLoop(Loop, Generic[Key]):
         self._oracle, self._oracle_id, self._failures = oracle, oracle_id, failures
         self._searching: dict[Key, Future[Any]] = {}
         self._begun = self._done = self._nodes = 0  # searches, and their nodes
+        self._scored = False
 
     # -- what a kind of run does in its own way -----------------------------------------------------------------------
 
@@ -168,7 +175,7 @@ class SearchLoop(Loop, Generic[Key]):
     @property
     def _any_scored(self) -> bool:
         """Whether the oracle has searched any position of the run, so that failures are the positions' own."""
-        raise NotImplementedError
+        return self._scored
 
     def _take(self, key: Key, outcome: Any) -> None:
         """Records what a search has found."""
@@ -180,6 +187,11 @@ class SearchLoop(Loop, Generic[Key]):
 
     def _take_back(self, key: Key) -> None:
         """Forgets a search that was given up."""
+
+    def _end(self) -> str:
+        if self._failures.held:
+            raise self._failures.hopeless()
+        return "finished"
 
     # -- the searches -------------------------------------------------------------------------------------------------
 
@@ -217,6 +229,7 @@ class SearchLoop(Loop, Generic[Key]):
             if not self._any_scored:
                 self._failures.check()
         else:
+            self._scored = True
             self._take(event.key, outcome)
         if self._any_scored:
             self._failures.record()
@@ -228,3 +241,56 @@ class SearchLoop(Loop, Generic[Key]):
 
     def _leave(self) -> None:
         self._oracle.close(cancel=True)
+
+
+class Look(NamedTuple):
+    """A search of a position of the store, or after a move from it; the stage is that of its value (`store.rows`)."""
+
+    position_id: int
+    stage: str
+
+
+class StoredSearches(SearchLoop[Look]):
+    """A run of looks, each with the position that is searched; what they find is kept as it comes.
+
+    `who` names the oracle if all searches fail.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        oracle: Oracle,
+        run: Run,
+        progress: Progress,
+        who: str,
+        coming: Iterable[tuple[Look, Position]] = (),
+    ) -> None:
+        oracle_id = store.add_oracle(oracle.identity)
+        super().__init__(store, oracle, oracle_id, run, progress, Failures(store, oracle_id, run, who))
+        self._coming, self._is_over = iter(coming), False
+
+    @property
+    def _is_more_to_come(self) -> bool:
+        return not self._is_over
+
+    def _next(self) -> tuple[Look, Position] | None:
+        return next(self._coming, None)
+
+    def _feed(self) -> None:
+        while not signals.count() and len(self._searching) < self._oracle.capacity:
+            if (following := self._next()) is None:
+                self._is_over = True
+                return
+            look, position = following
+            self._begin(look, self._oracle.submit(position))
+
+    def _take(self, key: Look, outcome: DeepResult) -> None:
+        self._nodes += outcome.nodes
+        self._store.add_deep(key.position_id, self._oracle_id, outcome, self._run, key.stage)
+
+    def _take_failure(self, key: Look, failure: DeepFailure) -> None:
+        self._failures.add(key.position_id, failure, key.stage)
+
+    def _show(self) -> None:
+        # A plain log gets its line also while nothing finishes.
+        self._progress.advance(0)

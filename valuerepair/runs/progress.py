@@ -12,7 +12,6 @@ import numpy as np
 from valuerepair.archives.open import total_bytes
 from valuerepair.chess.progress import Progress, RecentRate, format_duration, format_rate
 from valuerepair.chess.time_left import PieceSizes
-from valuerepair.runs.loop import TICK_S
 from valuerepair.runs.workers import ArchiveReader
 
 # Searches that must have ended since the first was cut, before they say what the others will cost.
@@ -91,7 +90,7 @@ class RunCounts:
 
 
 class RunProgress:
-    """Brings a run's progress up to date, at most every half second."""
+    """Brings a run's progress up to date."""
 
     def __init__(
         self,
@@ -106,13 +105,8 @@ class RunProgress:
         self._progress, self._reader, self._limit = progress, reader, limit
         self._pace, self._under_way = pace, under_way
         self._bytes = total_bytes(reader.paths)
-        self._started = self._ticked = time.monotonic()
+        self._started = time.monotonic()
         self._read, self._begun = RecentRate(), RecentRate()  # of unpacked bytes, of evaluations
-
-    @property
-    def due(self) -> bool:
-        """The last `show` is long enough ago."""
-        return time.monotonic() - self._ticked >= TICK_S
 
     def ended(self, nodes: int, *, cut: bool) -> None:
         """A search is over, after this many nodes."""
@@ -121,7 +115,6 @@ class RunProgress:
 
     def show(self, counts: RunCounts, *, reading: bool) -> None:
         """Brings the progress up to date."""
-        self._ticked = time.monotonic()
         part = self._reader.bytes_read / self._bytes if reading and self._bytes else 1
         read = f"read {100 * part:.0f} %" if part < 1 else ""
         if not counts.begun:
@@ -154,7 +147,7 @@ class RunProgress:
         read, packed = self._reader.report.bytes_read, self._reader.bytes_read
         if not (read and packed and self._bytes):
             return ""
-        self._read.add(self._ticked, read)
+        self._read.add(time.monotonic(), read)
         seconds = self._read.seconds(read * (self._bytes / packed - 1))
         return "" if seconds is None else f", about {format_duration(seconds)} left to read"
 
@@ -163,7 +156,7 @@ class RunProgress:
             return ""
         waiting = expected - counts.begun
         if self._pace is None:
-            self._begun.add(self._ticked, counts.begun)
+            self._begun.add(time.monotonic(), counts.begun)
             seconds = self._begun.seconds(waiting)
         else:
             seconds = self._pace.seconds(waiting, counts.searching, under_way)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from valuerepair import signals
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
@@ -32,11 +31,10 @@ from valuerepair.nets.devices import split_key
 from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import DeepFailure, Oracle
+from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question
 from valuerepair.runs.after_move import after
-from valuerepair.runs.failures import Failures
-from valuerepair.runs.loop import SearchLoop, stored_run
+from valuerepair.runs.loop import Look, StoredSearches, stored_run
 from valuerepair.runs.same_oracle import net_files, open_same
 from valuerepair.store import second_looks
 from valuerepair.store.rows import AFTER, CHOSEN, DeepResult, Run, RunRecord
@@ -68,56 +66,6 @@ class RegretOptions:
             parse_spec(self.deep)
 
 
-class Look(NamedTuple):
-    """A search to be made, and the stage that it is kept under."""
-
-    position_id: int
-    stage: str
-
-
-class StoredSearches(SearchLoop[Look]):
-    """Searches of positions that the store has, each kept as it comes."""
-
-    def __init__(
-        self, store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], progress: Progress, who: str
-    ) -> None:
-        oracle_id = store.add_oracle(oracle.identity)
-        super().__init__(store, oracle, oracle_id, run, progress, Failures(store, oracle_id, run, who))
-        self._coming = iter(looks.items())
-        self._is_over = self._scored = False
-
-    @property
-    def _is_more_to_come(self) -> bool:
-        return not self._is_over
-
-    @property
-    def _any_scored(self) -> bool:
-        return self._scored
-
-    def _feed(self) -> None:
-        while not signals.count() and len(self._searching) < self._oracle.capacity:
-            look, position = next(self._coming, (None, None))
-            if look is None or position is None:
-                self._is_over = True
-                return
-            self._begin(look, self._oracle.submit(position))
-
-    def _take(self, key: Look, outcome: DeepResult) -> None:
-        self._scored = True
-        self._store.add_deep(key.position_id, self._oracle_id, outcome, self._run, key.stage)
-
-    def _take_failure(self, key: Look, failure: DeepFailure) -> None:
-        self._failures.add(key.position_id, failure, key.stage)
-
-    def _end(self) -> str:
-        if self._failures.held:
-            raise self._failures.hopeless()
-        return "finished"
-
-    def _show(self) -> None:
-        self._progress.advance(0)
-
-
 def search(
     store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], what: str, unit: str, *, quiet: bool
 ) -> None:
@@ -125,7 +73,7 @@ def search(
     if not looks:
         return
     with Progress(what, len(looks), unit, quiet=quiet) as progress:
-        loop = StoredSearches(store, oracle, run, looks, progress, what)
+        loop = StoredSearches(store, oracle, run, progress, what, looks.items())
         with loop.taking_signals():
             state = loop.work()
     store.commit()

@@ -25,8 +25,8 @@ from valuerepair.judge.compared_nets import AskedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
-from valuerepair.runs.loop import stored_run
-from valuerepair.runs.regret import Look, search
+from valuerepair.runs.loop import Look, stored_run
+from valuerepair.runs.regret import search
 from valuerepair.store import second_looks
 from valuerepair.store.rows import EXPANDED, FULL, REJUDGED, SECOND, OracleIdentity, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle

@@ -286,9 +286,7 @@ class SampledPositions:
         )
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
-        """Brings the progress up to date, when that is due: deep values `begun`, `searching` of them not over."""
-        if not self._shown.due:
-            return
+        """Brings the progress up to date: deep values `begun`, `searching` of them not over."""
         if len(self.tally) >= self._refit_at:
             self._scale = run_scale(self._store, self.pair, self._options.question)
             self._refit_at = len(self.tally) + max(50, len(self.tally) // 2)
