@@ -25,7 +25,7 @@ from valuerepair.api.calls import (
 )
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Calibrated, Question, Worst
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.store import db_option
 from valuerepair.training.options import SHARE_OF_GAMES
 
 if TYPE_CHECKING:
@@ -123,9 +123,7 @@ def _check_known(store: Store, net: str | None, path: str) -> None:
 def _comparison(net: str, output: str, store: str, split: str, training: Training) -> str:
     """The command that compares the new net with the old one, on positions that training did not see, by the alpha of
     the training."""
-    words = ["vr", "remeasure", "--net", net, "--net", output, "--split", split]
-    if store != DEFAULT_PATH:
-        words += ["--db", store]
+    words = ["vr", "remeasure", "--net", net, "--net", output, "--split", split, *db_option(store)]
     if (alpha := training.about["options"]["alpha"]) is not None:
         words += ["--alpha", f"{alpha:g}"]
     return shlex.join(words)

@@ -32,7 +32,7 @@ from valuerepair.nets.planes import FILLS
 from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.question import Question
 from valuerepair.runs.summary import next_command
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.store import db_option
 from valuerepair.store.files import net_option, reason_missing
 from valuerepair.version import __version__
 
@@ -407,8 +407,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
         games, chunks = f"selfplay-{digest}.pgn", f"{chunks}-{digest}"
         words += ["-o", games]
     words += ["--training", chunks, *(["--split", shlex.quote(split)] if split else [])]
-    if store.path != DEFAULT_PATH:
-        words += ["--db", shlex.quote(store.path)]
+    words += map(shlex.quote, db_option(store.path))
     if net is None:
         return [
             f"{reason_missing(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"

@@ -29,7 +29,7 @@ from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.store import db_option
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
@@ -251,7 +251,7 @@ class SelfplayEnd:
             rate = f"{speed['games_per_hour']:,.0f} games/h, {format_rate(speed['nodes_per_second'])}"
             text.append(f"  {new:,} in {format_duration(self.seconds)}: {rate}{more}")
         if self.store is not None and not self.interrupted:
-            text.append(f"next: vr stats{'' if self.store == DEFAULT_PATH else f' --db {shlex.quote(self.store)}'}")
+            text.append(f"next: {shlex.join(['vr', 'stats', *db_option(self.store)])}")
         return text
 
 

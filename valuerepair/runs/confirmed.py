@@ -10,8 +10,8 @@ from valuerepair.chess import values
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.judge import verdict
 from valuerepair.judge.split import split_file
-from valuerepair.runs.summary import next_command
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.runs.summary import NOT_DONE, next_command
+from valuerepair.store import db_option
 from valuerepair.store.store import Store
 from valuerepair.text import finite, formatted
 
@@ -140,9 +140,8 @@ def _case_lines(case: dict[str, Any]) -> list[str]:
 
 
 def _next(report: dict[str, Any]) -> list[str]:
-    option = "" if report["store"] == DEFAULT_PATH else f" --db {shlex.quote(report['store'])}"
     if report["state"] == "interrupted":
-        return ["not done yet: give the same command again to go on where it stopped"]
+        return [NOT_DONE]
     if report["state"] == "limited":
         return ["done for this --limit: give a larger one, or none, to look at the other candidates"]
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
@@ -150,4 +149,4 @@ def _next(report: dict[str, Any]) -> list[str]:
         question = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
         options = {"calibrated": calibrated, "expanded": report["expanded"], "split": report["split"]}
         return [f"next: {next_command('vr books', *question, **options)} --confirmed"]
-    return [f"next: vr stats{option}"]
+    return [f"next: {shlex.join(['vr', 'stats', *db_option(report['store'])])}"]

@@ -20,7 +20,7 @@ from valuerepair.judge.split import TRAIN, Split, split_file, warning_of_held_ou
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question, is_candidate
 from valuerepair.runs.neighbourhood import GAME, PARENT, ExpansionSource
-from valuerepair.runs.summary import Deep, next_command
+from valuerepair.runs.summary import NOT_DONE, Deep, next_command
 from valuerepair.store import reached
 from valuerepair.store.columns import game_keys
 from valuerepair.store.queries import table
@@ -252,7 +252,7 @@ class ExpandSummary:
     def _next(self) -> list[str]:
         start, question = self.start, self.start.question
         if self.state == "interrupted":
-            return ["not done yet: give the same command again to go on where it stopped"]
+            return [NOT_DONE]
         if self.tally.found or self.tally.inferred:
             fitted = question.calibration == "fitted"
             words = (start.store.path, start.pair_options, question.threshold, start.alpha, question.q_from)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -232,17 +231,16 @@ class _Mining(SearchLoop[int]):
 
     def summary(self, state: str) -> MineSummary:
         """What the run came to."""
-        summary = self.positions.summary(
+        pair = self.positions.pair
+        line = None if self._ladder is None else recall_line(self._store, *pair, self._options.question)
+        return self.positions.summary(
             state,
             self._started,
             workers=self._oracle.workers,
             nodes=self._nodes,
             cut=self._cut,
+            remarks=(line,) if line else (),
         )
-        if self._ladder is None:
-            return summary
-        line = recall_line(self._store, *self.positions.pair, self._options.question)
-        return replace(summary, remarks=(line,) if line else ())
 
     def _show(self) -> None:
         searching = len(self._searching)

@@ -172,10 +172,8 @@ class _Import(Loop):
 
     def summary(self, state: str) -> MineSummary:
         """What the run came to."""
-        summary = self.positions.summary(state, self._started)
-        net_id, oracle_id = self.positions.pair
-        said = remarks(self._store, self._run.id, net_id, oracle_id, self._source.identity)
-        return replace(summary, remarks=said)
+        said = remarks(self._store, self._run.id, *self.positions.pair, self._source.identity)
+        return self.positions.summary(state, self._started, remarks=said)
 
     def _show(self) -> None:
         self.positions.show(self._taken)

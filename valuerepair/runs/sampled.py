@@ -250,6 +250,7 @@ class SampledPositions:
         workers: int | None = None,
         nodes: int = 0,
         cut: int = 0,
+        remarks: Sequence[str],
     ) -> MineSummary:
         """What the run came to, with the alpha of the store as it is now. It `started` then, by the monotonic clock;
         `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time."""
@@ -280,6 +281,7 @@ class SampledPositions:
             workers=workers,
             nodes=nodes,
             seconds=time.monotonic() - started,
+            remarks=remarks,
             pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
             split=split_file(self._store),
             two_scales=self._store.two_scales(*self.pair, question) if len(self.tally) else None,

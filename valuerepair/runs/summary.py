@@ -18,7 +18,7 @@ from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import Alpha
 from valuerepair.intervals import Flags, Floats, Ids, Rate, audit_weights, far_words, weighted
 from valuerepair.question import Question, is_candidate
-from valuerepair.store import DEFAULT_PATH
+from valuerepair.store import db_option
 from valuerepair.store.alphas import TwoScales
 from valuerepair.store.rows import Run
 
@@ -56,8 +56,7 @@ def next_command(
 
     `pair` are the options that choose net and oracle (`Store.pair_options`), `split` is the file of the store's split.
     """
-    words = [] if store == DEFAULT_PATH else ["--db", shlex.quote(store)]
-    words += [*map(shlex.quote, pair), "--threshold", f"{threshold:g}"]
+    words = [*db_option(store), *pair, "--threshold", f"{threshold:g}"]
     if q_from != "cp":
         words += ["--alpha", q_from]
     elif alpha.origin == "given":
@@ -67,8 +66,11 @@ def next_command(
     if expanded != "no":
         words += ["--expanded", expanded]
     if split:
-        words += ["--split", shlex.quote(split)]
-    return " ".join([name, *words])
+        words += ["--split", split]
+    return f"{name} {shlex.join(words)}"
+
+
+NOT_DONE = "not done yet: give the same command again to go on where it stopped"
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,11 @@ class MineSummary:
     workers: int | None
     nodes: int
     seconds: float
-    remarks: Sequence[str] = ()
-    calibration: str = ""
-    pair: Sequence[str] = ()
-    split: str = ""
-    two_scales: TwoScales | None = None
+    remarks: Sequence[str]
+    calibration: str
+    pair: Sequence[str]
+    split: str
+    two_scales: TwoScales | None
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
@@ -149,10 +151,9 @@ class MineSummary:
         ]
 
     def _next(self) -> list[str]:
-        option = "" if self.store == DEFAULT_PATH else f" --db {shlex.quote(self.store)}"
         lines = []
         if self.state != "finished":
-            lines.append("not done yet: give the same command again to go on where it stopped")
+            lines.append(NOT_DONE)
         if self.two_scales:
             # What is a candidate changes with it.
             lines.append(f"next: {self.two_scales.command}")
@@ -162,7 +163,8 @@ class MineSummary:
             books = next_command("vr books", *words, calibrated=calibrated, expanded=expanded, split=self.split)
             lines.append(f"next: {books}")
         else:
-            lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by vr stats{option}")
+            stats = shlex.join(["vr", "stats", *db_option(self.store)])
+            lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by {stats}")
         return lines
 
 

@@ -22,7 +22,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, Kind, OriginGame
 from valuerepair.chess.positions import PositionBatch, cuts_of
 from valuerepair.question import Question
-from valuerepair.store import DEFAULT_PATH, alphas, calibrations, files, queries
+from valuerepair.store import alphas, calibrations, db_option, files, queries
 from valuerepair.store.alphas import TrainingScale, TwoScales
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, check_file, connect, upgrade
@@ -372,8 +372,7 @@ class Store:
             return None
         if alphas.are_alike(finds.value, trains.value):
             return None
-        option = [] if self.path == DEFAULT_PATH else ["--db", self.path]
-        words = ("vr", "stats", *option, *self.pair_options(net_id, oracle_id), "--save-alpha", "slope")
+        words = ("vr", "stats", *db_option(self.path), *self.pair_options(net_id, oracle_id), "--save-alpha", "slope")
         return TwoScales(finds.source(), trains.source(), shlex.join(words))
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
