@@ -14,7 +14,7 @@ from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import Game, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import DrawRule, Referee, Rules, WinRule, own_q
+from valuerepair.play.referee import DrawRule, Referee, Rules, own_q
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")
 SHORT = (
@@ -102,12 +102,9 @@ def verdicts(rules: Rules, qs: list[float | None], moves: int = 0) -> str | None
 
 
 def test_adjudication_needs_all_values_in_a_row() -> None:
-    win, draw = Rules(win=WinRule(3, 0.9)), Rules(draw=DrawRule(10, 4, 0.02))
-    assert verdicts(win, [0.95, 0.91, 0.9]) == "1-0 adjudicated win"
-    assert verdicts(win, [0.0, -0.95, -0.91, -1.0]) == "0-1 adjudicated win"
-    assert verdicts(win, [0.95, -0.95, 0.95]) is None
-    assert verdicts(win, [0.95, None, 0.95]) is None
-    assert verdicts(win, [0.95, 0.95]) is None
+    draw = Rules(draw=DrawRule(10, 4, 0.02))
+    assert verdicts(draw, [0.0, None, 0.0, 0.0], moves=18) is None
+    assert verdicts(draw, [0.0] * 3, moves=18) is None
     assert verdicts(draw, [0.0] * 4, moves=17) is None
     assert verdicts(draw, [0.5, 0.0, 0.01, -0.02, 0.0], moves=18) == "1/2-1/2 adjudicated draw"
     assert verdicts(draw, [0.0, 0.03, 0.0, 0.0], moves=18) is None
@@ -163,7 +160,7 @@ def test_values_of_players_that_give_no_q() -> None:
         {"resign": 50.0},
         {"no_resign_share": 1.5},
         {"draw": DrawRule(1, 0, 0.1)},
-        {"win": WinRule(4, 1.1)},
+        {"draw": DrawRule(1, 4, 1.1)},
     ],
 )
 def test_rules_that_make_no_sense(wrong: dict[str, Any]) -> None:

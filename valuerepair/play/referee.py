@@ -10,7 +10,7 @@ from valuerepair.chess import values
 from valuerepair.engines.spec import finite
 from valuerepair.errors import UsageError
 from valuerepair.mcts.syzygy import Tables
-from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, WIN_AGREED, Game, Thought
+from valuerepair.play.game import DRAW_AGREED, TABLEBASE, TOO_LONG, Game, Thought
 
 MAX_PLIES = 450  # lc0's, selfplay/game.cc
 DRAW, WHITE_WON, BLACK_WON, UNDECIDED = "1/2-1/2", "1-0", "0-1", "*"
@@ -24,13 +24,11 @@ class DrawRule:
     plies: int
     q: float
 
-
-@dataclass(frozen=True, slots=True)
-class WinRule:
-    """A win when `plies` moves in a row, of both sides, gave the same side a Q of at least `q`."""
-
-    plies: int
-    q: float
+    def holds(self, game: Game, qs: Sequence[float | None]) -> bool:
+        """Whether the game is a draw now; `qs` are the values of the moves played."""
+        if len(qs) < self.plies or len(game.moves) < 2 * (self.from_move - 1):
+            return False
+        return all(q is not None and abs(q) <= self.q for q in qs[-self.plies :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Rules:
     """The rules that end a game besides those of chess.
 
     - `max_plies`: a game of this many moves, including those of the book, ends undecided; 0 for no limit.
-    - `draw`, `win`: adjudication by the players' own values.
+    - `draw`: adjudication by the players' own values.
     - `syzygy`: folders of tables, separated as in PATH; a game ends when they know its value: right after a capture or
       a pawn move, without castling rights.
     - `resign`: a side resigns instead of moving when its chance, 100 (1 + Q) / 2, is below this percentage (lc0's
@@ -48,7 +46,6 @@ class Rules:
 
     max_plies: int = MAX_PLIES
     draw: DrawRule | None = None
-    win: WinRule | None = None
     syzygy: str = ""
     resign: float = 0.0
     no_resign_share: float = 0.0
@@ -61,9 +58,8 @@ class Rules:
             raise UsageError(f"resign {self.resign:g}: per cent of winning chance, at least 0 and below 50")
         if not 0 <= self.no_resign_share <= 1:
             raise UsageError(f"no_resign_share {self.no_resign_share:g}: must be from 0 to 1")
-        for rule in (self.draw, self.win):
-            if rule is not None and not (rule.plies >= 1 and 0 <= rule.q <= 1):
-                raise UsageError(f"{rule}: at least 1 ply, and Q from 0 to 1")
+        if self.draw is not None and not (self.draw.plies >= 1 and 0 <= self.draw.q <= 1):
+            raise UsageError(f"{self.draw}: at least 1 ply, and Q from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +106,8 @@ class Referee:
             return GameEnd(*over)
         if (result := self._table_result(game)) is not None:
             return GameEnd(result, TABLEBASE)
-        if (agreed := self._agreed(game, white_qs)) is not None:
-            return agreed
+        if (draw := self.rules.draw) is not None and draw.holds(game, white_qs):
+            return GameEnd(DRAW, DRAW_AGREED, f"|Q| at most {draw.q:g} for {draw.plies} plies")
         if self.rules.max_plies and len(game.moves) >= self.rules.max_plies:
             return GameEnd(UNDECIDED, TOO_LONG, f"{len(game.moves)} plies")
         return None
@@ -124,38 +120,16 @@ class Referee:
             return None
         return DRAW if value == 0 else winner((value > 0) == game.white_to_move)
 
-    def _agreed(self, game: Game, white_qs: Sequence[float | None]) -> GameEnd | None:
-        win, draw = self.rules.win, self.rules.draw
-        if win is not None and len(white_qs) >= win.plies:
-            last = white_qs[-win.plies :]
-            for sign in (1, -1):
-                if all(q is not None and sign * q >= win.q for q in last):
-                    return GameEnd(winner(sign > 0), WIN_AGREED, f"Q {win.q:g} for {win.plies} plies")
-        if draw is None or len(white_qs) < draw.plies or len(game.moves) < 2 * (draw.from_move - 1):
-            return None
-        if all(q is not None and abs(q) <= draw.q for q in white_qs[-draw.plies :]):
-            return GameEnd(DRAW, DRAW_AGREED, f"|Q| at most {draw.q:g} for {draw.plies} plies")
-        return None
-
 
 def winner(white: bool) -> str:
     """The result if this side has won."""
     return WHITE_WON if white else BLACK_WON
 
 
-def resignation(white_to_move: bool) -> GameEnd:
-    """The end of a game in which the side to move resigns."""
-    return GameEnd(winner(not white_to_move), RESIGNED)
-
-
 def parse_draw_rule(text: str) -> DrawRule:
     """Parses ``MOVE,PLIES,Q`` (``40,8,0.05``), see `DrawRule`. Raises UsageError."""
-    move, plies, q = _numbers(text, 3, "--draw", "MOVE,PLIES,Q, for example 40,8,0.05")
-    return DrawRule(int(move), int(plies), q)
-
-
-def _numbers(text: str, count: int, option: str, form: str) -> list[float]:
     parts = text.split(",")
-    if len(parts) != count or not all(part.strip().isdecimal() for part in parts[:-1]):
-        raise UsageError(f"{option} {text}: give {form}")
-    return [finite(part, f"{option} {text}: {part}") for part in parts]
+    if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts[:2]):
+        raise UsageError(f"--draw {text}: give MOVE,PLIES,Q, for example 40,8,0.05")
+    move, plies, q = (finite(part, f"--draw {text}: {part}") for part in parts)
+    return DrawRule(int(move), int(plies), q)

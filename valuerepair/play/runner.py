@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, Fault, Game, GameRecord, Player, Thought
+from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, RESIGNED, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, resignation, winner
+from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, winner
 from valuerepair.play.time_control import Clock, TimeControl
 
 POLL_S = 0.2  # how soon a halt is noticed while no move comes
@@ -139,7 +139,7 @@ class _GamesInPlay:
                 return
         if self._referee.resigns(thought):
             if not live.plays_on:
-                self._end(live, resignation(white))
+                self._end(live, GameEnd(winner(not white), RESIGNED))
                 return
             live.would_resign = live.would_resign or (len(live.game.moves), "white" if white else "black")
         if not live.game.push(thought.move):
