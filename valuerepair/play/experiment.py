@@ -9,7 +9,7 @@ import logging
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class ExperimentOptions:
 class Experiment:
     """The runs of all settings: `games` per setting from `openings`, with `nodes` unless a setting has its own.
 
-    With `report` it plays no games: rows are of the games in the folder. An interruption sets `stopped`.
+    An interruption sets `stopped`: from then on no games are played, and rows are of those in the folder.
     """
 
     folder: Path
@@ -71,10 +71,6 @@ class Experiment:
     nodes: int
     games: int
     net: str | None = None
-    seed: int = 0
-    jobs: int | None = None
-    device: NetOptions = field(default_factory=NetOptions)
-    report: bool = False
     quiet: bool = False
     stopped: bool = False
 
@@ -89,19 +85,16 @@ class Experiment:
         """The row of a setting that plays itself. Raises UsageError and ValueRepairError, as self-play does."""
         path, name = self._path(name_of(setting)), name_of(setting)
         nodes = setting.limits.get("nodes", self.nodes)
-        if self.report or self.stopped:
+        if self.stopped:
             games: Sequence[PlayedGame] = [played(game) for game in read_written(path)[0]] if path.exists() else []
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
-            options = {"device": self.device.device, "threads": self.device.threads}
-            contestant = Contestant((setting.weights or self.net,), params_of(setting), nodes, self.jobs, how=options)
+            contestant = Contestant((setting.weights or self.net,), params_of(setting), nodes)
             with (
                 self._progress(name) as progress,
-                ForestSource(contestant, Rules(), self.seed, self.games) as source,
+                ForestSource(contestant, Rules(), 0, self.games) as source,
             ):
-                plan = SelfplayPlan(
-                    self.openings, self.book, source.sides, source.facts, self.games, Rules(), self.seed
-                )
+                plan = SelfplayPlan(self.openings, self.book, source.sides, source.facts, self.games)
                 end = play_selfplay(plan, source, path, progress=progress)
             games, self.stopped = end.games, end.interrupted
         return selfplay_row(setting, games, threshold) | {"nodes": nodes, "planned": self.games}
@@ -114,17 +107,17 @@ class Experiment:
         )
         path, control = self._path(f"{first.name} against {second.name}"), TimeControl(nodes=self.nodes)
         order = ODDS if odds else SEQUENTIAL
-        plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules(), seed=self.seed)
+        plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules())
         for line in plan.remark():
             log.info(line)
-        if self.report or self.stopped:
+        if self.stopped:
             standing = Standing((str(first.name), str(second.name)))
             for game in read_written(path)[0] if path.exists() else ():
                 standing.add(Played.of_written(game))
         else:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (
-                Lineup([first, second], control, self.jobs, self.games, self.device) as lineup,
+                Lineup([first, second], control, None, self.games, NetOptions()) as lineup,
                 self._progress(path.stem) as progress,
             ):
                 end = play_match(plan, lineup, path, progress=progress)
