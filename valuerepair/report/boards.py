@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
+ElementTree.register_namespace("", _SVG)
+ElementTree.register_namespace("xlink", _XLINK)
 _CAPTION = 40  # height below a board, in the SVG's units
 _GAP = 12
 
@@ -31,8 +33,6 @@ def draw_boards(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     cells: list[dict[Any, Any]] = frame.to_dict("records")
     rows = -(-len(cells) // columns)
     width, height = columns * (size + _GAP), rows * (size + _CAPTION + _GAP)
-    ElementTree.register_namespace("", _SVG)
-    ElementTree.register_namespace("xlink", _XLINK)
     root = ElementTree.Element(
         _tag("svg"), {"viewBox": f"0 0 {width} {height}", "width": str(width), "height": str(height)}
     )
@@ -55,10 +55,9 @@ def single(
     played: str | None = None,
     net: str | None = None,
     deep: str | None = None,
-    white_below: bool = True,
     size: int = 480,
 ) -> str:
-    """A position as SVG with an arrow for each of the moves (UCI) and a legend below.
+    """A position as SVG, the side to move at the bottom, with an arrow for each of the moves (UCI) and a legend below.
 
     The played move is orange, the net's vermillion, the search's blue; a move of both net and search is green. Equal
     moves share an arrow, illegal moves have no arrow.
@@ -73,11 +72,9 @@ def single(
         (move, _WHOSE[names[0] if names[:2] != ["net", "search"] else "both"], names) for move, names in sources.items()
     ]
     arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour, _ in chosen]
-    drawn = ElementTree.fromstring(chess.svg.board(board, orientation=white_below, arrows=arrows))
+    drawn = ElementTree.fromstring(chess.svg.board(board, orientation=board.turn, arrows=arrows))
     drawn.attrib.update(x="0", y="0", width=str(size), height=str(size))
     legend_height = 22 * max(len(chosen), 1) + 8
-    for prefix, uri in (("", _SVG), ("xlink", _XLINK)):
-        ElementTree.register_namespace(prefix, uri)
     box = {"viewBox": f"0 0 {size} {size + legend_height}", "width": str(size), "height": str(size + legend_height)}
     root = ElementTree.Element(_tag("svg"), box)
     ElementTree.SubElement(root, _tag("rect"), {"width": "100%", "height": "100%", "fill": "#ffffff"})

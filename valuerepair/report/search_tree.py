@@ -115,7 +115,7 @@ def _page(searched: Searched, tree: Snapshot) -> str:
     )
     root = "".join(f"<p>{escape(line)}</p>\n" for line in root_lines(searched, result))
     net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move
-    board = single(fen, net=net, deep=result.best_move, white_below=" w " in fen, size=360)
+    board = single(fen, net=net, deep=result.best_move, size=360)
     words = _WORDS + (_FROZEN if any(node.frozen is not None for node in nodes) else "")
     rows = f'<div class="rows"><div>\n{_HEAD}{_unfolding(chess.Board(fen), nodes, result.best.pv)}</div></div>\n'
     if tree.size == len(nodes) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,9 +47,8 @@ class ShownPosition:
 
         Replaces characters that standard output cannot encode.
         """
-        below, net, deep = self._white_below, self._best("net"), self._best("deep")
-        unicode = can_show("♔♚·")
-        board = board_lines(self.facts["fen"], white_below=below, colours=colours, unicode=unicode, net=net, deep=deep)
+        net, deep = self._best("net"), self._best("deep")
+        board = board_lines(self.facts["fen"], colours=colours, unicode=can_show("♔♚·"), net=net, deep=deep)
         text = [*board, "", *shown_lines(self.facts)]
         if self.family is not None:
             position_id, threshold = self.facts["position_id"], self.facts["threshold"]
@@ -63,14 +62,9 @@ class ShownPosition:
     def write_svg(self, path: str | os.PathLike[str]) -> None:
         """Writes the board as SVG, with arrows for the moves of net and search and the played move."""
         played = (self.facts["origin"]["played"] or {}).get("uci")
-        net, deep = self._best("net"), self._best("deep")
-        drawn = single(self.facts["fen"], played=played, net=net, deep=deep, white_below=self._white_below)
+        drawn = single(self.facts["fen"], played=played, net=self._best("net"), deep=self._best("deep"))
         with written_whole(path, outputs.BOARD) as partial:
             partial.write_text(drawn, "utf-8")
-
-    @property
-    def _white_below(self) -> bool:
-        return bool(self.facts["side"] == "w")
 
     def _best(self, source: str) -> str | None:
         """The best move of net or search (UCI)."""
@@ -458,27 +452,25 @@ NET, DEEP, BOTH = 216, 117, 150
 def board_lines(
     fen: str,
     *,
-    white_below: bool,
     colours: bool = False,
-    unicode: bool = True,
+    unicode: bool,
     net: str | None = None,
     deep: str | None = None,
 ) -> list[str]:
-    """The board, eight ranks and the files' letters, White below or above.
+    """The board, eight ranks and the files' letters, the side to move below.
 
     With `colours` escape sequences colour the squares, also those of the moves `net` and `deep` (UCI). Without
     `unicode` pieces are letters, White's in upper case.
     """
     board = chess.Board(fen)
     marks = _marks(net, deep) if colours else {}
-    ranks: Sequence[int] = range(8) if white_below else range(7, -1, -1)
-    files = range(8) if white_below else range(7, -1, -1)
+    order = range(8) if board.turn else range(7, -1, -1)  # of files from the left, and of ranks from below
     lines = []
-    for rank in reversed(ranks):
-        cells = [_cell(board, chess.square(file, rank), colours, unicode, marks) for file in files]
+    for rank in reversed(order):
+        cells = [_cell(board, chess.square(file, rank), colours, unicode, marks) for file in order]
         end = "\x1b[0m" if colours else ""
         lines.append(f" {rank + 1} " + "".join(cells) + end)
-    return [*lines, "   " + "".join(f" {chess.FILE_NAMES[file]} " for file in files)]
+    return [*lines, "   " + "".join(f" {chess.FILE_NAMES[file]} " for file in order)]
 
 
 def _marks(net: str | None, deep: str | None) -> dict[int, int]:
