@@ -195,9 +195,9 @@ def elo_interval(results: Results, level: float = 0.95) -> Estimate:
     return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
 
 
-def normal_elo_interval(results: MatchScore | Pentanomial, level: float = 0.95) -> Estimate:
-    """Elo with the normal interval, also for few outcomes, as fastchess gives it for pairs and cutechess for games."""
-    return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in _symmetric(results, level)))
+def normal_elo_interval(results: MatchScore | Pentanomial) -> Estimate:
+    """Elo and its normal interval at 0.95, also for few outcomes: as fastchess has it of pairs, cutechess of games."""
+    return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in _symmetric(results, 0.95)))
 
 
 def normalized_elo(results: Results, level: float = 0.95, played: Results | None = None) -> Estimate:

@@ -58,7 +58,6 @@ def write(
     question: Question | None = None,
     *,
     points: int = DEFAULT_POINTS,
-    seed: int = 0,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> WrittenPage:
     """Writes the report on the scores of the question's net and oracle as one HTML file.
@@ -88,7 +87,7 @@ def write(
                     f"nothing to report: none of the {len(frame):,} positions has a deep score from {q_from}; "
                     f"try --alpha {other}"
                 )
-            points_shown = choose(scored, threshold, points, seed)
+            points_shown = choose(scored, threshold, points)
             on_step("positions")
             rows = with_texts(store, scored.iloc[points_shown.rows])
             content = content_of(store, scored, points_shown, rows, threshold, on_step)
