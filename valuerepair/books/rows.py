@@ -22,7 +22,7 @@ from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import plies
 from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.judge.verdict import evidence
-from valuerepair.store.queries import eco_headers
+from valuerepair.store.queries import header_of_games
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -109,7 +109,7 @@ def add_knowledge(
     """
     for label in options.labels:
         _check_label(label)
-    columns: dict[str, Any] = {"eco_header": eco_headers(store.connection, rows["game_id"].tolist())}
+    columns: dict[str, Any] = {"eco_header": header_of_games(store.connection, "ECO", rows["game_id"].tolist())}
     about: dict[str, Any] = {}
     if options.confirmed:
         looks = evidence(store, rows)

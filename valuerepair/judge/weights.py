@@ -100,7 +100,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Data
     (`labelled.labels_of`) where they were found before: families are among them.
     """
     from valuerepair.judge.openings import UNKNOWN, add_families
-    from valuerepair.store.queries import eco_headers
+    from valuerepair.store.queries import header_of_games
 
     rows = frame[is_candidate(frame["disagreement"], threshold)]
     if len(rows) and labels is None and "moves" not in rows:
@@ -110,7 +110,7 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Data
         known = labels.loc[rows.index]
         families = {kind: known[f"{kind}_family"].fillna(UNKNOWN).tolist() for kind in families}
     elif len(rows):
-        named = add_families(rows.assign(eco_header=eco_headers(store.connection, rows["game_id"].tolist())))
+        named = add_families(rows.assign(eco_header=header_of_games(store.connection, "ECO", rows["game_id"].tolist())))
         families = {kind: named[f"{kind}_family"].tolist() for kind in families}
     if "root_id" in rows:
         families["root"] = [str(root) for root in rows["root_id"].tolist()]

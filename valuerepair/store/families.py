@@ -82,7 +82,6 @@ class Member(NamedTuple):
     one; `deep` has the value's cp, mate, w, d, l, q. `failure` is the reason why its search failed.
     """
 
-    root_id: int
     position_id: int
     parent_id: int | None
     step: str | None
@@ -92,7 +91,6 @@ class Member(NamedTuple):
     fen: str
     start_fen: str
     moves: tuple[str, ...]
-    ply: int
     net_q: float | None
     stage: str | None
     failure: str | None
@@ -101,7 +99,7 @@ class Member(NamedTuple):
 
 _MEMBERS = f"""
 SELECT m.root_id, p.id, e.parent_id, e.step, e.distance, e.round, CASE WHEN NOT e.searched THEN e.cut_at END,
-p.fen, p.start_fen, p.moves, p.ply, n.q, v.stage, f.reason, {", ".join(f"v.{name}" for name in _SCORE)}
+p.fen, p.start_fen, p.moves, n.q, v.stage, f.reason, {", ".join(f"v.{name}" for name in _SCORE)}
 FROM (SELECT value root_id, value id FROM json_each(:roots)
       UNION ALL SELECT r.root_id, r.position_id FROM json_each(:roots) j
       CROSS JOIN expanded r ON r.root_id = j.value WHERE r.net_id = :net AND r.oracle_id = :oracle) m
@@ -134,7 +132,7 @@ def members(store: Store, net_id: int, oracle_id: int, roots: Sequence[int]) -> 
     by_root: dict[int, list[Member]] = {root: [] for root in roots}
     for row in store.connection.execute(_MEMBERS, parameters):
         moves = decode_moves(np.frombuffer(row[9], "<u2"))
-        by_root[row[0]].append(Member(*(*row[:9], moves, *row[10:14], tuple(row[14:]))))
+        by_root[row[0]].append(Member(*row[1:9], moves, *row[10:13], tuple(row[13:])))
     for root, family in by_root.items():
         family.sort(key=lambda member: (member.position_id != root, member.position_id))
     return by_root

@@ -31,6 +31,7 @@ from valuerepair.store.store import Store
 _CACHE_KIB = 64 * 1024
 log = logging.getLogger(__name__)
 HISTORY = "another history"
+_NAMES = {"deep_values": "deep values", "net_values": "net values", "failures": "failures", "plays": "games played"}
 _COUNTED = ("runs", "games", "positions", "nets", "oracles", "screens", SCREENED.table, *(rule.table for rule in RULES))
 
 
@@ -39,8 +40,8 @@ class Contradiction:
     """Rows of stores that contradict each other: their kind, their number, and the position (FEN) of one, if any."""
 
     kind: str
-    count: int = 0
-    example: str = ""
+    count: int
+    example: str
 
 
 @dataclass
@@ -62,7 +63,17 @@ class Merged:
 
     def lines(self) -> list[str]:
         """The account for a terminal."""
-        return _lines(self)
+        rows, added = self.rows, self.added
+        shown = [
+            f"{self.output}: {rows['positions']:,} positions, {added['positions']:,} of them new; {rows['runs']:,} runs"
+        ]
+        shown += [f"  {rows[t]:>12,} {name} ({added[t]:,} new)" for t, name in _NAMES.items() if rows[t]]
+        for each in self.contradictions:
+            example = f"  e.g. {each.example}" if each.example else ""
+            shown.append(f"  {each.count:>12,} contradictions: {each.kind}{example}")
+        if self.contradictions:
+            shown.append("  what was kept of them: docs/methods/plots.md, Merging")
+        return shown
 
     def as_json(self) -> dict[str, Any]:
         """Its fields."""
@@ -99,7 +110,8 @@ def merge(
                 last_check()
         else:
             _merge_into(sources, into, merged, progress, strict)
-    _tell(merged)
+    if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
+        log.info("alpha is that of a part, as it was stored: vr stats --save-alpha fits one to all")
     return merged
 
 
@@ -237,23 +249,3 @@ def _finish(sources: Sequence[SourceStore], merged: Merged, strict: bool) -> Non
 
 def _counts(connection: StoreConnection, name: str) -> dict[str, int]:
     return {table: int(connection.execute(f"SELECT count(*) FROM {name}.{table}").fetchone()[0]) for table in _COUNTED}
-
-
-def _tell(merged: Merged) -> None:
-    if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
-        log.info("alpha is that of a part, as it was stored: vr stats --save-alpha fits one to all")
-
-
-def _lines(merged: Merged) -> list[str]:
-    rows, added = merged.rows, merged.added
-    shown = [
-        f"{merged.output}: {rows['positions']:,} positions, {added['positions']:,} of them new; {rows['runs']:,} runs"
-    ]
-    names = {"deep_values": "deep values", "net_values": "net values", "failures": "failures", "plays": "games played"}
-    shown += [f"  {rows[t]:>12,} {name} ({added[t]:,} new)" for t, name in names.items() if rows[t]]
-    for each in merged.contradictions:
-        example = f"  e.g. {each.example}" if each.example else ""
-        shown.append(f"  {each.count:>12,} contradictions: {each.kind}{example}")
-    if merged.contradictions:
-        shown.append("  what was kept of them: docs/methods/plots.md, Merging")
-    return shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ _COLUMNS = {
     "history_known": "p.history_known", "ply": "p.ply", "side": "p.side", "phase": "p.phase", "pieces": "p.pieces",
     "played": "p.played", "kind": "p.kind", "eval_cp": "p.eval_cp", "eval_mate": "p.eval_mate",
     "game_id": "g.id", "source": "g.source", "game": "g.number", "white": "g.white", "black": "g.black",
-    "event": "g.event", "date": "g.date", "result": "g.result", "headers": "g.headers",
+    "event": "g.event", "date": "g.date", "result": "g.result",
     "net_q": "n.q", "net_w": "n.w", "net_d": "n.d", "net_l": "n.l", "net_best": "n.best_move",
     "net_best_p": "n.best_p", "net_entropy": "n.entropy",
     "cp": "v.cp", "mate": "v.mate", "deep_w": "v.w", "deep_d": "v.d", "deep_l": "v.l", "deep_own_q": "v.q",
@@ -38,10 +37,7 @@ class PlayedFrom(NamedTuple):
 
     white: str
     black: str
-    result: str
     z: float | None
-    plies: int
-    ending: str
 
 
 def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) -> dict[str, Any]:
@@ -69,7 +65,6 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
     row["pv"] = (row["pv"] or "").split()
     row["net_best"] = decode_move(row["net_best"]) if row["net_best"] else None
-    row["headers"] = json.loads(row["headers"])
     row["history_known"] = bool(row["history_known"])
     return row | {"weight": 1.0 if known.probability is None else scale / known.probability}
 
@@ -77,7 +72,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
 def played_from(store: Store, position_id: int) -> list[PlayedFrom]:
     """The games that began at a position of the store, in the order of runs and games."""
     query = """
-        SELECT g.white, g.black, g.result, g.z, g.plies, g.ending FROM plays g JOIN positions p ON p.key = g.key
+        SELECT g.white, g.black, g.z FROM plays g JOIN positions p ON p.key = g.key
         WHERE p.id = ? ORDER BY g.run_id, g.number
     """
     return [PlayedFrom(*row) for row in store.connection.execute(query, (position_id,))]

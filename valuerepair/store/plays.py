@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,28 +45,11 @@ class Outcomes:
     z: NDArray[np.float64]
 
 
-def add_plays(store: Store, run: Run, plays: Iterable[Play]) -> int:
-    """Adds the games that the store does not have, in the open transaction, and returns their number."""
-    rows = [
-        (
-            run.id,
-            play.number,
-            play.opening,
-            signed(np.array([play.key], np.uint64))[0],
-            play.fen,
-            play.white,
-            play.black,
-            play.result,
-            play.z,
-            play.plies,
-            play.ending,
-        )
-        for play in plays
-    ]
+def add_plays(store: Store, run: Run, plays: Iterable[Play]) -> None:
+    """Adds the games that the store does not have, in the open transaction."""
+    rows = [(run.id, *astuple(replace(play, key=signed(np.array([play.key], np.uint64))[0]))) for play in plays]
     with store.writing() as connection:
-        before = connection.total_changes
         connection.executemany("INSERT OR IGNORE INTO plays VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        return connection.total_changes - before
 
 
 def outcomes(store: Store) -> Outcomes:

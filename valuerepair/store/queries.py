@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -504,25 +504,19 @@ def calibration(connection: StoreConnection, path: str, question: Question) -> U
         return calibrations.used(connection, net_id, oracle_id, chosen, question.q_from)
 
 
-def eco_headers(connection: StoreConnection, game_ids: Sequence[int]) -> list[str | None]:
-    """The header ``ECO`` of each game, None where a game has none. It is text that anybody may have written."""
-    query = """
-        SELECT id, json_extract(headers, '$.ECO') FROM games WHERE id IN (SELECT value FROM json_each(?))
-    """
+def header_of_games(connection: StoreConnection, name: str, game_ids: Sequence[int]) -> list[str | None]:
+    """A header of each game, None where a game has none. It is text that anybody may have written."""
+    query = "SELECT id, json_extract(headers, ?) FROM games WHERE id IN (SELECT value FROM json_each(?))"
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    by_game = dict(connection.execute(query, (wanted,)))
+    by_game = dict(connection.execute(query, (f"$.{name}", wanted)))
     return [by_game.get(int(number)) for number in game_ids]
 
 
 def plies_of_games(connection: StoreConnection, game_ids: Sequence[int]) -> NDArray[np.float64]:
     """[n] how many half-moves each game has by its header ``PlyCount``, NaN where it does not say."""
-    query = """
-        SELECT id, json_extract(headers, '$.PlyCount') FROM games WHERE id IN (SELECT value FROM json_each(?))
-    """
-    wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    counts = {number: float(text) for number, text in connection.execute(query, (wanted,)) if _is_count(text)}
-    return np.array([counts.get(int(number), np.nan) for number in game_ids], np.float64)
+    texts = header_of_games(connection, "PlyCount", game_ids)
+    return np.array([float(text) if _is_count(text) else np.nan for text in texts], np.float64)
 
 
-def _is_count(text: object) -> bool:
+def _is_count(text: object) -> TypeGuard[str]:
     return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 4
