@@ -16,7 +16,6 @@ from pathlib import Path
 from valuerepair.question import Question
 from valuerepair.runs.expand import ExpandOptions, expand
 from valuerepair.runs.same_oracle import open_found
-from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.store import Store
 
 
@@ -30,7 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copy(given.store, folder)
         with Store.open(copy, write=True) as store, open_found(store, question) as (net, oracle):
-            options = ExpandOptions(question=question, positions=given.positions).asking(question, ScreenOptions())
+            options = ExpandOptions(question=question, positions=given.positions)
             begun = time.thread_time()
             summary = expand(store, net, oracle, options)
             spent = time.thread_time() - begun

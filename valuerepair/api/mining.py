@@ -244,11 +244,11 @@ def _expanded(
         source = recorded_source(oracle)
         with open_stored(store, attrs["net"], net_file(question)) as net:
             log.info(f"net: {net.identity.name} on {net.where}")
-            return expand_recorded(store, net, source, options.asking(question, None), progress=progress)
+            return expand_recorded(store, net, source, replace(options, question=question), progress=progress)
     with open_found(store, question, deep=deep, workers=workers) as (net, opened):
         following = None
         if GAME in options.steps:
             ids = store.candidates(question)["position_id"].tolist()
             following = Following(KnownGames.of(store, ids))
-        asked = options.asking(question, fitting_screen(opened.identity, ScreenOptions()))
+        asked = replace(options, question=question, screen=fitting_screen(opened.identity, ScreenOptions()))
         return expand_by_search(store, net, opened, asked, progress=progress, following=following)

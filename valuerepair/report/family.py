@@ -91,22 +91,22 @@ def _net_q(store: Store, members: Sequence[Member], question: Question) -> dict[
 
 def _tree(members: Sequence[Member], net_q: Mapping[int, float], alpha: float, question: Question) -> Iterator[Leaf]:
     """The leaves of a family from the root on, parents before children."""
-    by_id = {member.position_id: member for member in members}
+    ids = {member.position_id for member in members}
     reached: dict[int, list[Member]] = {}
-    root = members[0]
-    for member in members[1:]:
+    root, *others = members
+    for member in others:
         # The parent may be missing from a merged store.
-        parent = member.parent_id if member.parent_id in by_id else root.position_id
-        reached.setdefault(parent or 0, []).append(member)
-    stack, seen, places = [(root, 0, -1)], {root.position_id}, 0
+        parent_id = member.parent_id if member.parent_id in ids else root.position_id
+        reached.setdefault(parent_id or 0, []).append(member)
+    stack: list[tuple[Member, Member | None, int, int]] = [(root, None, 0, -1)]
+    seen, places = {root.position_id}, 0
     while stack:
-        member, level, after = stack.pop()
-        parent_id = member.parent_id if member.parent_id in by_id else root.position_id
-        yield _leaf(member, None if level == 0 else by_id[parent_id or 0], level, after, net_q, alpha, question)
+        member, parent, level, after = stack.pop()
+        yield _leaf(member, parent, level, after, net_q, alpha, question)
         new = [child for child in reached.get(member.position_id, []) if child.position_id not in seen]
         seen |= {child.position_id for child in new}
         new.sort(key=lambda child: (STEPS.index(child.step or "game"), child.distance, child.position_id), reverse=True)
-        stack += [(child, level + 1, places) for child in new]
+        stack += [(child, member, level + 1, places) for child in new]
         places += 1
 
 
@@ -335,8 +335,9 @@ def _lane(step: str | None, parent: TreePlace, plies: Sequence[int], taken: set[
     low, high = min(first, plies[-1]), max(first, plies[-1])
     away = -1 if parent.lane < 0 or (parent.lane == _GAME and step == "line") else 1
     own = [0] if step == "line" and parent.lane != _GAME else []
-    for lane in (parent.lane + away * offset for offset in chain(own, count(1))):
+
+    def is_free(lane: int) -> bool:
         ends = {(ply, lane) for ply in range(low - 1, high + 2)} - {(parent.ply, parent.lane)}
-        if lane != _GAME and not ends & taken:
-            return lane
-    raise AssertionError("there is always a lane further out")
+        return lane != _GAME and not ends & taken
+
+    return next(filter(is_free, (parent.lane + away * offset for offset in chain(own, count(1)))))

@@ -233,8 +233,7 @@ def headline(figures: dict[str, Any]) -> str:
     scored = figures["scored"]
     if scored is None:
         return ""
-    threshold = scored["threshold"]
-    (row,) = (row for row in scored["by_threshold"] if row["threshold"] == threshold)
+    threshold, row = scored["threshold"], _at_threshold(scored)
     if row["rate"] is None:
         return ""
     misjudged = f"misjudged {'beyond scale ' if scored['calibration'] else ''}by {threshold:g} or more"
@@ -246,6 +245,11 @@ def headline(figures: dict[str, Any]) -> str:
     return f"{count} of {per:,} positions of these games are {misjudged} ({low} to {high})"
 
 
+def _at_threshold(scored: dict[str, Any]) -> dict[str, Any]:
+    """The row of the question's own threshold."""
+    return next(row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
+
+
 def _out_of(rate: float) -> int:
     return next((per for per in _OUT_OF if rate * per >= _FEWEST), _OUT_OF[-1])
 
@@ -253,8 +257,10 @@ def _out_of(rate: float) -> int:
 def stats_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     sentence = headline(figures)
+    few_drawn = _at_threshold(figures["scored"])["few_drawn"] if sentence else None
+    far = [f"  ({far_words(few_drawn)})"] if few_drawn else []  # why the interval's upper end is far
     shown = [
-        *([sentence, *_far_lines(figures["scored"]), ""] if sentence else []),
+        *([sentence, *far, ""] if sentence else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
         f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
     ]
@@ -269,12 +275,6 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
         return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
     expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"])
     return [*shown, "", *_scored_lines(scored), *expanded]
-
-
-def _far_lines(scored: dict[str, Any]) -> list[str]:
-    """The reason for a far upper end of the headline's interval; empty if it is near."""
-    (row,) = (row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
-    return [f"  ({far_words(row['few_drawn'])})"] if row["few_drawn"] else []
 
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
@@ -301,8 +301,8 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     shown += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
     shown += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
     if scored["beside"]:
-        (of_games,) = (row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
-        against = "" if of_games["rate"] is None else f", against {100 * of_games['rate']:.2f} % in the games"
+        of_games = _at_threshold(scored)["rate"]
+        against = "" if of_games is None else f", against {100 * of_games:.2f} % in the games"
         shown += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
     if scored["screening"] is not None:
         shown += recall.lines(scored["screening"])
@@ -354,10 +354,7 @@ _QUANTILES = (0.1, 0.5, 0.9)
 def diversity_lines(figures: dict[str, Any]) -> list[str]:
     """The diversity of the candidates, from `sections`, and of the roots, from `store_figures`, as text."""
     expanded = figures["expanded"]
-    return [
-        *weights.lines(figures["diversity"]),
-        *([] if expanded is None else [families.diversity_line(expanded)]),
-    ]
+    return weights.lines(figures["diversity"]) + ([] if expanded is None else [families.diversity_line(expanded)])
 
 
 def label_figures(
@@ -386,10 +383,8 @@ def label_figures(
             _label_rate(name, by_label[name], has_policy if name in OF_POLICY else everywhere, weights, game)
             for name in NAMES
         ],
-        **{
-            key: _frequent(prefix, labels, weights, game)
-            for key, prefix in (("openings", "family"), ("pieces", "pieces"))
-        },
+        "openings": _frequent("family", labels, weights, game),
+        "pieces": _frequent("pieces", labels, weights, game),
         "with_wdl": int(measured.sum()),
         "disagreement": _quantiles(rows["disagreement"].abs().to_numpy(np.float64)[measured]),
         "wdl_kl": _quantiles(labels["wdl_kl"].to_numpy(np.float64)[measured]),

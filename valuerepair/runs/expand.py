@@ -91,10 +91,6 @@ class ExpandOptions:
         if not 0 <= self.audit <= 1:
             raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
 
-    def asking(self, question: Question, screen: ScreenOptions | None) -> ExpandOptions:
-        """These options for a question to the store, with the screening that its oracle allows."""
-        return replace(self, question=question, screen=screen)
-
     def of_split(self) -> dict[str, Any]:
         """The split as a run of the store says it; empty without a split."""
         return {} if self.split is None else {"split": asdict(self.split)}
@@ -499,8 +495,9 @@ class _Expanding(SearchLoop[int]):
             if entry.outcome is not None:
                 self._note(entry, entry.outcome)
         self._store.commit()
-        facts = {"seconds": time.monotonic() - self._started, "nodes": self._nodes, "workers": self._oracle.workers}
-        return self._start.summary(state, self._why or "everything", failed=self._failures.count, **facts)
+        seconds, failed = time.monotonic() - self._started, self._failures.count
+        why = self._why or "everything"
+        return ExpandSummary(state, why, self._start, seconds, self._nodes, self._oracle.workers, failed)
 
 
 def look_around(net: Evaluator, sources: list[ExpansionSource], steps: Sequence[str]) -> _Window:

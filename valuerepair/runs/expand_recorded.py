@@ -126,7 +126,7 @@ class _Taking:
     def summary(self, state: str) -> ExpandSummary:
         """What the run came to."""
         seconds = time.monotonic() - self._started
-        return self._start.summary(state, "everything", seconds=seconds, nodes=0, workers=None, failed=0)
+        return ExpandSummary(state, "everything", self._start, seconds, nodes=0, workers=None, failed=0)
 
     def _take_games(self, batch: PositionBatch) -> None:
         """Goes out from the candidates of these games, round after round."""

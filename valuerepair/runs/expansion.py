@@ -166,10 +166,6 @@ class Expansion:
             return False
         return bool(gammaincinv(candidates + 1, 0.975) / nodes < self.sampled_found / self.sampled_nodes)
 
-    def summary(self, state: str, why: str, **facts: Any) -> ExpandSummary:
-        """What the expansion came to."""
-        return ExpandSummary(state, why, self, None, **facts)
-
 
 def _result(cells: tuple[Any, ...]) -> DeepResult:
     cp, mate, win, draw, loss, q, depth, seldepth, best, pv = cells
@@ -190,11 +186,11 @@ class ExpandSummary:
     state: str
     why: str
     start: Expansion
-    figures: dict[str, Any] | None
     seconds: float
     nodes: int
     workers: int | None
     failed: int
+    figures: dict[str, Any] | None = None
 
     @property
     def tally(self) -> ExpansionTally:

@@ -100,9 +100,9 @@ class Frontier:
         if self._waiting is None or count < 1:
             return None
         rows = np.flatnonzero(self._is_waiting)
-        for row in rows[[key in met for key in self._waiting.batch.key[rows].tolist()]].tolist():
-            self._is_waiting[row] = False
-        rows = np.flatnonzero(self._is_waiting)
+        is_met = np.array([key in met for key in self._waiting.batch.key[rows].tolist()], np.bool_)
+        self._is_waiting[rows[is_met]] = False
+        rows = rows[~is_met]
         if not len(rows):
             return None
         root = self._waiting.root[rows]

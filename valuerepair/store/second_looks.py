@@ -167,8 +167,8 @@ def made(connection: StoreConnection, run_id: int) -> int:
     return int(connection.execute(query, (run_id, SECOND, *_AFTER_STAGES)).fetchone()[0])
 
 
-def take_over(connection: StoreConnection, second_id: int, ids: Iterable[int], run_id: int) -> int:
-    """Copies this oracle's full searches of these positions as second looks; returns their number.
+def take_over(connection: StoreConnection, second_id: int, ids: Iterable[int], run_id: int) -> None:
+    """Copies this oracle's full searches of these positions as second looks.
 
     They have the same nodes by the same engine (in rungs, if a ladder made them), so they need not be repeated. For use
     within `Store.writing`.
@@ -179,4 +179,4 @@ def take_over(connection: StoreConnection, second_id: int, ids: Iterable[int], r
         FROM deep_values WHERE oracle_id = ? AND stage IN (?, ?) AND position_id IN (SELECT value FROM json_each(?))
     """
     parameters = (SECOND, run_id, second_id, FULL, EXPANDED, json.dumps(list(ids)))
-    return connection.execute(query, parameters).rowcount
+    connection.execute(query, parameters)
