@@ -152,7 +152,7 @@ def _of(start: Position) -> Origin:
 
 def _know_more(store: Store, net_id: int, oracle_id: int, run: Run, dice: np.random.Generator) -> None:
     """Priors of the candidates, second looks at some, games from some."""
-    found = candidates(store.connection, store.path, Question(threshold=THRESHOLD, alpha=ALPHA))
+    found = candidates(store.connection, Question(threshold=THRESHOLD, alpha=ALPHA))
     rows = []
     for number, net_best, deep_best in zip(
         found["position_id"].tolist(), found["net_best"], found["deep_best"], strict=True

@@ -195,7 +195,7 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
 
 def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError when there is none."""
-    columns, _ = table(store.connection, store.path, question, ("position_id", "disagreement"))
+    columns, _ = table(store.connection, question, ("position_id", "disagreement"))
     disagreement = columns["disagreement"]
     ids: NDArray[np.int64] = columns["position_id"][is_candidate(disagreement, question.threshold)]
     if not len(ids):

@@ -118,7 +118,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
 
     Positions without a Q of the kind `question.q_from` count only in `without_q`.
     """
-    columns, attrs = table(store.connection, store.path, question, _COLUMNS)
+    columns, attrs = table(store.connection, question, _COLUMNS)
     positions, with_q = len(columns["position_id"]), np.flatnonzero(~np.isnan(columns["disagreement"]))
     usable = columns if len(with_q) == positions else {name: column[with_q] for name, column in columns.items()}
     disagreement, weight, game = usable["disagreement"], usable["weight"], usable["game_id"]
@@ -164,7 +164,7 @@ def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
     if not present:  # avoids reading all positions beside the games
         return []
     all_kinds = replace(question, expanded="searched")
-    columns, _ = table(store.connection, store.path, all_kinds, (KIND, "disagreement", "game_id"))
+    columns, _ = table(store.connection, all_kinds, (KIND, "disagreement", "game_id"))
     rows = []
     for kind in present:
         members = (columns[KIND] == kind) & ~np.isnan(columns["disagreement"])
@@ -184,7 +184,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
         used = store.calibration(question)
     except TooLittle:
         return None
-    columns, _ = table(store.connection, store.path, replace(question, calibration="none"), _OF_SCALE)
+    columns, _ = table(store.connection, replace(question, calibration="none"), _OF_SCALE)
     net_q, deep_q, weight, game = (columns[name] for name in _OF_SCALE)
     both, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
     return {**used.figures(), "left": {"count": both.count, "total": both.total, **both.figures()}, "new": new}

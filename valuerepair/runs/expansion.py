@@ -199,7 +199,7 @@ class ExpandSummary:
     def with_figures(self) -> ExpandSummary:
         """With `figures`, once the store knows how the run ended: whether anything was left out bears on the rates."""
         start = self.start
-        sampled, _ = table(start.store.connection, start.store.path, start.question, ("disagreement", *_OF_SAMPLED))
+        sampled, _ = table(start.store.connection, start.question, ("disagreement", *_OF_SAMPLED))
         figures = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)
         return replace(self, figures=figures)
 

@@ -183,18 +183,14 @@ class _Mining(SearchLoop[int]):
 
     def _take_values(self, event: Evaluated) -> None:
         self.positions.take_evaluated(event)
-        for position_id in event.failed:
-            self._drop_without_net(position_id)
+        for position_id in event.failed:  # these are not searched, unless their search has begun
+            self._to_screen.pop(position_id, None)
+        self._waiting = deque(pair for pair in self._waiting if pair[0] not in event.failed)
         for i, position_id in enumerate(event.ids.tolist() if self._to_screen else ()):
             position = self._to_screen.pop(position_id, None)
             if position is not None:
                 self._judged[position_id] = float(event.values.q[i]), int(event.values.best_move[i])
                 self._waiting.append((position_id, position))
-
-    def _drop_without_net(self, position_id: int) -> None:
-        """The net failed on a position: it is not searched, unless its search has begun."""
-        self._to_screen.pop(position_id, None)
-        self._waiting = deque(pair for pair in self._waiting if pair[0] != position_id)
 
     def _take(self, key: int, outcome: DeepResult | Climb) -> None:
         if isinstance(outcome, Climb):

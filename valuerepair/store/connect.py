@@ -88,11 +88,12 @@ def _open(path: str, mode: str, is_raw: bool = False) -> StoreConnection:
     return connection.set_up(path, is_raw=is_raw)
 
 
-def upgrade(path: str, connection: StoreConnection, write: bool) -> None:
+def upgrade(connection: StoreConnection, write: bool) -> None:
     """Checks that the file is a store, migrates an older one, and sets the connection up.
 
     With `is_raw` of the connection another form of the tables is let pass, for a check to name.
     """
+    path = connection.path
     version = schema.version(connection, path)
     if version == 0 and not write:
         raise ValueRepairError(f"{path} is an empty database, not a valuerepair store; give another --db")

@@ -132,7 +132,7 @@ def members(store: Store, net_id: int, oracle_id: int, roots: Sequence[int]) -> 
     by_root: dict[int, list[Member]] = {root: [] for root in roots}
     for row in store.connection.execute(_MEMBERS, parameters):
         moves = decode_moves(np.frombuffer(row[9], "<u2"))
-        by_root[row[0]].append(Member(*row[1:9], moves, *row[10:13], tuple(row[13:])))
+        by_root[row[0]].append(Member(*(*row[1:9], moves, *row[10:13], tuple(row[13:]))))
     for root, family in by_root.items():
         family.sort(key=lambda member: (member.position_id != root, member.position_id))
     return by_root

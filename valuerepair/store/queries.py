@@ -158,7 +158,6 @@ def oracles(connection: StoreConnection) -> pd.DataFrame:
 
 def frame(
     connection: StoreConnection,
-    path: str,
     question: Question,
     *,
     text: bool = True,
@@ -190,7 +189,7 @@ def frame(
     calibration {origin, ...} (see `UsedCalibration.figures`; None without).
     """
     with snapshot(connection):
-        net_id, oracle_id = pick(connection, path, question.net, question.oracle)
+        net_id, oracle_id = pick(connection, question.net, question.oracle)
         parameters = {"net": net_id, "oracle": oracle_id}
         every = [*COLUMNS, *_more(question, cut)]
         wanted = [name for name in only or every if text or name not in _TEXTS]
@@ -215,14 +214,13 @@ def frame(
 
 def table(
     connection: StoreConnection,
-    path: str,
     question: Question,
     only: Sequence[str],
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS`, `CODES`,
     `OF_EXPANDED` and `GAME_KEY`, deep_q, calibrated_q and disagreement."""
     with snapshot(connection):
-        net_id, oracle_id = pick(connection, path, question.net, question.oracle)
+        net_id, oracle_id = pick(connection, question.net, question.oracle)
         numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED, GAME_KEY)]
         first = dict.fromkeys((*OF_Q, "weight", *shares(question.q_from), *numbers))
         read = columns(connection, net_id, oracle_id, first, question.expanded)
@@ -291,11 +289,10 @@ def snapshot(connection: StoreConnection) -> Iterator[None]:
 
 def candidates(
     connection: StoreConnection,
-    path: str,
     question: Question,
 ) -> pd.DataFrame:
     """The rows of `frame` with ``|disagreement| >= threshold``, the largest first, equal ones by position_id."""
-    unordered = frame(connection, path, question, candidates_only=True)
+    unordered = frame(connection, question, candidates_only=True)
     order = np.argsort(-np.abs(unordered["disagreement"].to_numpy()), kind="stable")
     ordered: pd.DataFrame = unordered.iloc[order].reset_index(drop=True)
     return ordered
@@ -371,13 +368,14 @@ def _attrs(
 _SHORTEST_DIGEST = 6
 
 
-def pick(connection: StoreConnection, path: str, net: str | None, oracle: str | None) -> tuple[int, int]:
+def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tuple[int, int]:
     """(net_id, oracle_id) of the pair with most scored positions that fits; see `Store.pick`."""
+    path = connection.path
     nets = connection.execute("SELECT id, name, sha256 FROM nets").fetchall()
     oracles = connection.execute("SELECT id, label, digest FROM oracles").fetchall()
     if not nets or not oracles:
         raise ValueRepairError(f"nothing is scored in {path} yet; run vr mine first")
-    digest = _sha256_of(net)
+    digest = file_sha256(net) if net is not None and os.path.isfile(net) else None
     exactly = [i for i, _, key in nets if net is not None and key in (net.lower(), digest)]  # not other heads, too
     # A file is known by its content: nets before and after training often share a name.
     fitting_nets = exactly or [
@@ -403,7 +401,7 @@ def pick(connection: StoreConnection, path: str, net: str | None, oracle: str | 
     return most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
 
 
-def pair_options(connection: StoreConnection, path: str, net_id: int, oracle_id: int) -> list[str]:
+def pair_options(connection: StoreConnection, net_id: int, oracle_id: int) -> list[str]:
     """``--net`` and ``--oracle`` as far as it takes them to choose this pair; see `Store.pair_options`."""
     ((key, name, digest),) = connection.execute(
         "SELECT n.sha256, n.name, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?", (net_id, oracle_id)
@@ -411,7 +409,7 @@ def pair_options(connection: StoreConnection, path: str, net_id: int, oracle_id:
     ((namesakes,),) = connection.execute("SELECT count(*) FROM nets WHERE name = ? COLLATE NOCASE", (name,))
     short, begin = name if namesakes == 1 else key[:12], digest[:12]
     for net, oracle in ((None, None), (None, begin), (short, None), (short, begin), (key, begin)):
-        if pick(connection, path, net, oracle) == (net_id, oracle_id):
+        if pick(connection, net, oracle) == (net_id, oracle_id):
             break
     return [word for name, value in (("--net", net), ("--oracle", oracle)) if value for word in (name, value)]
 
@@ -477,11 +475,6 @@ def _bare(name: str) -> str:
     return re.sub(r"(\.pb)?(\.gz)?(\.onnx)?$", "", os.path.basename(name).lower())
 
 
-def _sha256_of(net: str | None) -> str | None:
-    """The SHA-256 of the file that the words name, if they do."""
-    return None if net is None or not os.path.isfile(net) else file_sha256(net)
-
-
 def _is_oracle(words: str, label: str, digest: str) -> bool:
     """Whether the words are the label or part of it, the beginning of the digest, or a ``--deep`` of this oracle."""
     lowered, lowered_label = words.lower(), label.lower()
@@ -496,10 +489,10 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-def calibration(connection: StoreConnection, path: str, question: Question) -> UsedCalibration:
+def calibration(connection: StoreConnection, question: Question) -> UsedCalibration:
     """The calibration to use, and where it comes from; see `Store.calibration`."""
     with snapshot(connection):
-        net_id, oracle_id = pick(connection, path, question.net, question.oracle)
+        net_id, oracle_id = pick(connection, question.net, question.oracle)
         chosen = alpha(connection, net_id, oracle_id, question.alpha)
         return calibrations.used(connection, net_id, oracle_id, chosen, question.q_from)
 

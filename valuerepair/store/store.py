@@ -92,7 +92,7 @@ class Store:
             connection = held.enter_context(closing(connect(name, write, is_raw=is_raw)))
             if lock is not None:
                 lock.check_whole(connection)
-            upgrade(name, connection, write)
+            upgrade(connection, write)
             held.pop_all()
         return cls(name, connection, lock, created=not exists)
 
@@ -322,12 +322,12 @@ class Store:
         `net` is a name, a file's path or the beginning of its SHA-256; `oracle` a label, the beginning of its digest,
         or what was given to ``--deep`` (``stockfish:nodes=20000``). Raises ValueRepairError when nothing fits.
         """
-        return queries.pick(self.connection, self.path, net, oracle)
+        return queries.pick(self.connection, net, oracle)
 
     def pair_options(self, net_id: int, oracle_id: int) -> list[str]:
         """What a command of the store is given to choose this pair: none of ``--net KEY``, ``--oracle DIGEST`` where
         `pick` chooses it without. Raises ValueRepairError where nothing is scored by it."""
-        return queries.pair_options(self.connection, self.path, net_id, oracle_id)
+        return queries.pair_options(self.connection, net_id, oracle_id)
 
     def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
         """The alpha to find by: `requested`, else the stored fit, else a fit on what is scored, else the default.
@@ -398,7 +398,7 @@ class Store:
 
         A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooLittle for less.
         """
-        return queries.calibration(self.connection, self.path, question or Question())
+        return queries.calibration(self.connection, question or Question())
 
     def save_calibration(self, question: Question | None = None) -> None:
         """Fits a calibration to what the question's net and oracle have scored, at its alpha, stores it and commits.
@@ -423,11 +423,11 @@ class Store:
     ) -> pd.DataFrame:
         """All positions scored by both net and oracle, one row each, by position_id, and with `cut` those that a ladder
         cut; see `queries.frame`."""
-        return queries.frame(self.connection, self.path, question or Question(), text=text, only=only, cut=cut)
+        return queries.frame(self.connection, question or Question(), text=text, only=only, cut=cut)
 
     def candidates(self, question: Question | None = None) -> pd.DataFrame:
         """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
-        return queries.candidates(self.connection, self.path, question or Question())
+        return queries.candidates(self.connection, question or Question())
 
     @contextmanager
     def writing(self) -> Iterator[StoreConnection]:
