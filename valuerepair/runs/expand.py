@@ -126,17 +126,12 @@ def expand(
         if run.resumed:
             log.info(f"going on with {reached.done_before(store, run):,} positions searched before")
         bar = progress or Progress("expanding", quiet=True)
-        expanding = _Expanding(store, net, oracle, options, start, run, bar, following or _played)
+        expanding = _Expanding(store, net, oracle, options, start, run, bar, following)
         with expanding.taking_signals():
             state = expanding.work()
             summary = expanding.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
     return summary.with_figures()
-
-
-def _played(sources: Sequence[ExpansionSource]) -> Sequence[Moves]:
-    """How games went on, as far as the store knows: the move played in a sampled position."""
-    return [source.following for source in sources]
 
 
 @dataclass(frozen=True)
@@ -160,7 +155,7 @@ class _Expanding(SearchLoop[int]):
         start: Expansion,
         run: Run,
         progress: Progress,
-        following: Following,
+        following: Following | None,
     ) -> None:
         oracle_id = start.pair[1]
         failures = Failures(store, oracle_id, run, f"the deep search ({oracle.identity.label})")
@@ -393,7 +388,8 @@ class _Expanding(SearchLoop[int]):
             return
         self._tell_round(self._sources.round)
         sources = self._start.read(self._sources.take_window())
-        sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
+        if self._following is not None:
+            sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
         self._asked = True
         self._line.ask(lambda: look_around(self._net, sources, steps))
 

@@ -91,7 +91,12 @@ class NetFailures:
         Raises ValueRepairError when many have failed and none was ever evaluated.
         """
         self._works = self._works or bool(len(evaluated))
-        self._take_back(evaluated)
+        query = """
+            DELETE FROM failures WHERE oracle_id IN (SELECT id FROM oracles) AND stage = ?
+            AND position_id IN (SELECT value FROM json_each(?))
+        """
+        with self._store.writing() as connection:
+            connection.execute(query, (self._stage, json.dumps(evaluated.tolist())))
         self._held += failed.items()
         self.count += len(failed)
         if self._held and self._works:
@@ -105,14 +110,6 @@ class NetFailures:
         """Counts a position that an earlier run recorded, and that is not tried again."""
         self.count += 1
         self.known += 1
-
-    def _take_back(self, ids: NDArray[np.int64]) -> None:
-        query = """
-            DELETE FROM failures WHERE oracle_id IN (SELECT id FROM oracles) AND stage = ?
-            AND position_id IN (SELECT value FROM json_each(?))
-        """
-        with self._store.writing() as connection:
-            connection.execute(query, (self._stage, json.dumps(ids.tolist())))
 
     @property
     def held(self) -> bool:

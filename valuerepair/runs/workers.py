@@ -244,7 +244,9 @@ class RemoteNetLine:
                 if isinstance(error, Exception):
                     self._events.put(NetBroke(error))
                 else:
-                    self._events.put(_evaluated(ids, *future.result()))
+                    values, failed = future.result()
+                    lost = {int(ids[row]): why for row, why in failed.items()}
+                    self._events.put(Evaluated(np.delete(ids, list(failed)), values, lost))
 
     def __enter__(self) -> RemoteNetLine:
         return self
@@ -253,7 +255,3 @@ class RemoteNetLine:
         """No event comes any more."""
         with self._lock:
             self._open.clear()
-
-
-def _evaluated(ids: NDArray[np.int64], values: NetValues, failed: Mapping[int, tuple[str, int]]) -> Evaluated:
-    return Evaluated(np.delete(ids, list(failed)), values, {int(ids[row]): why for row, why in failed.items()})
