@@ -1,8 +1,8 @@
 """The loop of every run: it takes what comes, and alone writes the store.
 
 A run that asks for deep searches is a `SearchLoop`, and one that searches what the store has, as `vr confirm` does, is
-`StoredSearches`. The import of recorded evaluations is a plain `Loop`. Other threads, and callbacks of searches, only
-put events into its queue.
+`StoredSearches`. One that samples archives is a `runs.sampled.SampledRun`. Other threads, and callbacks of searches,
+only put events into its queue.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from valuerepair import signals
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator
@@ -17,9 +16,9 @@ from valuerepair.oracles.oracle import Climb, DeepFailure
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.progress import Pace, RunProgress
-from valuerepair.runs.sampled import SampledPositions, run_sampled
+from valuerepair.runs.sampled import SampledPositions, SampledRun, run_sampled
 from valuerepair.runs.summary import MineSummary
-from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, Sampled, net_line
+from valuerepair.runs.workers import ArchiveReader, Evaluated, Sampled, net_line
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.recall import recall_line
 from valuerepair.store.rows import DeepResult, Run
@@ -59,7 +58,7 @@ def mine(
     return run_sampled(paths, options, store, net, oracle.identity, start)
 
 
-class _Mining(SearchLoop[int]):
+class _Mining(SampledRun, SearchLoop[int]):
     """A run of mining: positions come from archives, get the net's value and a deep one; keys are position_ids."""
 
     def __init__(
@@ -73,10 +72,10 @@ class _Mining(SearchLoop[int]):
         progress: Progress,
     ) -> None:
         self._options = options
-        self._line = net_line(net, reader.events)
+        line = net_line(net, reader.events)
         pace = Pace(oracle.identity.limits.get("nodes"), cuts=options.screen is not None)
         self._shown = RunProgress(progress, reader, options.limit, pace, lambda: oracle.under_way)
-        self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, self._line, self._shown)
+        self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, line, self._shown)
         pair, self._pairs = self.positions.pair, self.positions.pairs
         super().__init__(store, oracle, pair[1], run, progress, self.positions.failures, reader.events)
         self._ladder = None
@@ -89,10 +88,6 @@ class _Mining(SearchLoop[int]):
         self._cut = 0
 
     # -- the loop -----------------------------------------------------------------------------------------------------
-
-    def work(self) -> str:
-        with self._line:
-            return super().work()
 
     def _end(self) -> str:
         self.positions.check_end()
@@ -146,16 +141,6 @@ class _Mining(SearchLoop[int]):
             future = self._ladder.climb(position_id, position, *judged)
         self._begin(position_id, future)
 
-    def _take_event(self, event: Event) -> None:
-        if isinstance(event, Evaluated):
-            self._take_values(event)
-        elif signals.count():
-            return  # what came from the archives meanwhile is for the next time
-        elif isinstance(event, Sampled):
-            self._take_chunk(event)
-        else:
-            self.positions.take_ending(event)
-
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _take_chunk(self, event: Sampled) -> None:
@@ -182,7 +167,7 @@ class _Mining(SearchLoop[int]):
             self.positions.evaluate(ids[fresh], batch.take(np.flatnonzero(fresh)))
 
     def _take_values(self, event: Evaluated) -> None:
-        self.positions.take_evaluated(event)
+        super()._take_values(event)
         for position_id in event.failed:  # these are not searched, unless their search has begun
             self._to_screen.pop(position_id, None)
         self._waiting = deque(pair for pair in self._waiting if pair[0] not in event.failed)

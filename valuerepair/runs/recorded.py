@@ -3,14 +3,12 @@ and whether their view is right."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import signals
 from valuerepair.archives.options import CHUNKS, CUTECHESS, KINDS, TCEC
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
@@ -18,12 +16,11 @@ from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator, NetFacts
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.recorded import RecordedSource, net_values
-from valuerepair.runs.loop import Loop
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.progress import RunProgress
-from valuerepair.runs.sampled import SampledPositions, run_sampled
+from valuerepair.runs.sampled import SampledPositions, SampledRun, run_sampled
 from valuerepair.runs.summary import MineSummary
-from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetLine, Sampled, net_line
+from valuerepair.runs.workers import ArchiveReader, Evaluated, NetLine, Sampled, net_line
 from valuerepair.store.rows import OracleIdentity, Run
 from valuerepair.store.store import Store
 
@@ -77,7 +74,7 @@ def import_recorded(
     return run_sampled(paths, options, store, known, source.identity, start, whole=whole)
 
 
-class _Import(Loop):
+class _Import(SampledRun):
     """A run of the import. `line` hands positions to the net, None where they bring its values along."""
 
     def __init__(
@@ -92,14 +89,10 @@ class _Import(Loop):
         progress: Progress,
     ) -> None:
         super().__init__(store, run, progress, reader.events)
-        self._source, self._limit, self._line = source, options.limit, line
+        self._source, self._limit = source, options.limit
         shown = RunProgress(progress, reader, options.limit, None)
         self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, shown)
         self._taken, self._cut_off = 0, False  # evaluations; whether the limit left some
-
-    def work(self) -> str:
-        with self._line or contextlib.nullcontext():
-            return super().work()
 
     @property
     def _allowed(self) -> float:
@@ -123,16 +116,6 @@ class _Import(Loop):
         drained = self.positions.drained and not self._cut_off
         return "limited" if self._allowed <= 0 and not drained else "finished"
 
-    def _take_event(self, event: Event) -> None:
-        if isinstance(event, Evaluated):
-            self.positions.take_evaluated(event)
-        elif signals.count():
-            return  # what came from the archives meanwhile is for the next time
-        elif isinstance(event, Sampled):
-            self._take_chunk(event)
-        else:
-            self.positions.take_ending(event)
-
     def _take_chunk(self, event: Sampled) -> None:
         """Records sampled positions with their evaluations, and their net values or has the net find these.
 
@@ -144,7 +127,7 @@ class _Import(Loop):
         if not fresh.any():
             return
         ids, batch = ids[fresh], batch.take(np.flatnonzero(fresh))
-        if self._line is None:
+        if self.positions.line is None:
             self.positions.add_net_values(Evaluated(ids, net_values(batch)))
         else:
             self.positions.evaluate(ids, batch)

@@ -6,14 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import signals
 from valuerepair.archives.kept import KeptSample
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooLittle
 from valuerepair.chess import values
@@ -27,11 +27,11 @@ from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question, is_candidate
 from valuerepair.runs.beside import lines_of
 from valuerepair.runs.failures import Failures, NetFailures
-from valuerepair.runs.loop import stored_run
+from valuerepair.runs.loop import Loop, stored_run
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.progress import RunCounts, RunProgress
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
-from valuerepair.runs.workers import ArchiveReader, Evaluated, NetBroke, NetLine, ReadingEnded, Sampled
+from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
 from valuerepair.store.columns import game_ids
 from valuerepair.store.rows import EXPANDED, FULL, Known, OracleIdentity, Run, RunRecord
@@ -40,19 +40,35 @@ from valuerepair.store.store import Store
 log = logging.getLogger(__name__)
 
 
-class SampledRun(Protocol):
+class SampledRun(Loop):
     """A run that samples positions."""
 
     positions: SampledPositions
 
-    def taking_signals(self) -> AbstractContextManager[None]:
-        """Within, a signal ends `work`, and nothing else."""
-
-    def work(self) -> str:
-        """Does all there is to do; gives the run's state."""
+    def _take_chunk(self, event: Sampled) -> None:
+        """Records sampled positions, and hands on those that have no values yet."""
+        raise NotImplementedError
 
     def summary(self, state: str) -> MineSummary:
         """What the run came to."""
+        raise NotImplementedError
+
+    def work(self) -> str:
+        with self.positions.line or nullcontext():
+            return super().work()
+
+    def _take_event(self, event: Event) -> None:
+        if isinstance(event, Evaluated):
+            self._take_values(event)
+        elif signals.count():
+            return  # what came from the archives meanwhile is for the next time
+        elif isinstance(event, Sampled):
+            self._take_chunk(event)
+        else:
+            self.positions.take_ending(event)
+
+    def _take_values(self, event: Evaluated) -> None:
+        self.positions.take_evaluated(event)
 
 
 def run_sampled(
@@ -146,7 +162,7 @@ class SampledPositions:
         shown: RunProgress,
     ) -> None:
         self._reader, self._options, self._store, self._run = reader, options, store, run
-        self._net, self._oracle, self._line, self._shown = net, oracle, line, shown
+        self._net, self._oracle, self.line, self._shown = net, oracle, line, shown
         self.pair = store.add_net(net.identity, net.history_fill), store.add_oracle(oracle)
         self.failures = Failures(store, self.pair[1], run, f"the deep search ({oracle.label})")
         self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
@@ -182,7 +198,7 @@ class SampledPositions:
 
     def ask(self) -> None:
         """Asks for a chunk of positions, unless one is to come or the net has enough to do."""
-        if self._reading and not self._asked and (self._line is None or self._in_net < self._line.at_once):
+        if self._reading and not self._asked and (self.line is None or self._in_net < self.line.at_once):
             self._asked = True
             self._reader.ask()
 
@@ -212,9 +228,9 @@ class SampledPositions:
 
     def evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
         """Hands positions to the net; an `Evaluated` event answers."""
-        assert self._line is not None
+        assert self.line is not None
         self._in_net += 1
-        self._line.submit(ids, batch)
+        self.line.submit(ids, batch)
 
     def take_evaluated(self, event: Evaluated) -> None:
         """Records what the net has answered."""
