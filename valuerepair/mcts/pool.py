@@ -175,16 +175,21 @@ class ForestPool:
 
     def _break(self, error: BaseException) -> None:
         """The net or a forest failed: every waiting job gets the reason."""
-        reason = str(error).strip().splitlines() or [""]
-        broken = error if isinstance(error, ValueRepairError) else None
-        if broken is None:
-            broken = ValueRepairError(f"the search broke: {type(error).__name__}: {reason[0]}".rstrip(": "))
-            broken.__cause__ = error
         with self._wake:
-            self._broken = self._broken or broken
+            self._broken = self._broken or search_broke(error)
             dropped = list(self._waiting)
             self._waiting.clear()
             self._wake.notify_all()
         for job in dropped:
             if job.future.set_running_or_notify_cancel():
                 job.future.set_exception(self._broken)
+
+
+def search_broke(error: BaseException) -> ValueRepairError:
+    """The error for those who wait for a search that broke."""
+    if isinstance(error, ValueRepairError):
+        return error
+    reason = str(error).strip().splitlines() or [""]
+    broken = ValueRepairError(f"the search broke: {type(error).__name__}: {reason[0]}".rstrip(": "))
+    broken.__cause__ = error
+    return broken

@@ -20,6 +20,7 @@ from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvalua
 from valuerepair.mcts.forest import Forest, warm_up
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.pool import search_broke
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.mcts.select import random_word
 from valuerepair.mcts.tree import RANDOM
@@ -387,16 +388,11 @@ class _ForestThread:
             self._forest.release(self._trees.pop(game)[0])
 
     def _break(self, error: BaseException, growing: list[_MoveRequest]) -> None:
-        reason = str(error).strip().splitlines() or [""]
-        broken = error if isinstance(error, ValueRepairError) else None
-        if broken is None:
-            broken = ValueRepairError(f"the search broke: {type(error).__name__}: {reason[0]}".rstrip(": "))
-            broken.__cause__ = error
         with self._wake:
-            self._broken = broken
+            self._broken = search_broke(error)
             waiting = list(self._waiting)
             self._waiting.clear()
-        _fail([*growing, *waiting], broken)
+        _fail([*growing, *waiting], self._broken)
 
 
 def _fail(requests: Iterable[_MoveRequest], error: BaseException) -> None:
