@@ -237,6 +237,11 @@ def _join_priors(parts: list[Priors]) -> Priors:
     return np.concatenate([m for m, _, _ in parts]), offsets, np.concatenate([p for _, _, p in parts])
 
 
+def fill_of(name: str) -> HistoryFill:
+    """The history fill of this name; ``fen_only`` for a net whose values were recorded in an archive, without one."""
+    return next((fill for fill in FILLS if fill == name), "fen_only")
+
+
 def open_net(
     spec: str | None = None,
     *,

@@ -28,7 +28,6 @@ from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows
 from valuerepair.judge.verdict import alpha_of_second
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.devices import split_key
-from valuerepair.nets.planes import FILLS, HistoryFill
 from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
@@ -172,16 +171,15 @@ class _Regret:
         self, net: AskedNet, scale: float, nodes: int, net_options: Mapping[str, Any]
     ) -> dict[int, tuple[str, int]]:
         """The moves that searches with a net choose, and their milliseconds, by position."""
-        from valuerepair.nets.net import open_net
+        from valuerepair.nets.net import fill_of, open_net
 
         if net.history_fill == ENGINE_FILL:
             raise UsageError(f"--regret: {net.name} is an engine's evaluation, and no search is made with it")
         path = net.path or net_files(self._store, []).get(split_key(net.key)[0], "")
         if not path:
             raise UsageError(f"--regret: {net.name} is to search, and its file is not known; give it by --net FILE")
-        fill: HistoryFill = next((each for each in FILLS if each == net.history_fill), "fen_only")
         with (
-            open_net(path, history_fill=fill, **net_options) as at_hand,
+            open_net(path, history_fill=fill_of(net.history_fill), **net_options) as at_hand,
             _player(at_hand, scale, nodes) as player,
         ):
             oracle_id = self._store.add_oracle(player.identity)

@@ -168,10 +168,9 @@ def _net_path(
 
 
 def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any]) -> Net:
-    from valuerepair.nets.net import open_net
-    from valuerepair.nets.planes import FILLS, HistoryFill
+    from valuerepair.nets.net import fill_of, open_net
 
-    fill: HistoryFill = next((each for each in FILLS if each == net["history_fill"]), "fen_only")
+    fill = fill_of(net["history_fill"])
     device = device_of(str(first.options.get("precision", ""))) or "auto"
     heads = heads_of(str(first.options.get("heads", "")))
     return open_net(path, device=device, history_fill=fill, value_head=heads.value, policy_head=heads.policy)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from valuerepair.chess.positions import encode_moves
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
-from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, FILLS, HistoryFill, encode
+from valuerepair.nets.net import fill_of
+from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, encode
 from valuerepair.question import Question, is_candidate
 from valuerepair.store.store import Store
 from valuerepair.training.samples import wdl_of
@@ -68,9 +69,7 @@ class JudgedPositions:
             if usable.empty:
                 words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
                 raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
-        # A net whose values were recorded in an archive has no known history fill.
-        fill = self.attrs["net"]["history_fill"]
-        self.fill: HistoryFill = next((name for name in FILLS if name == fill), "fen_only")
+        self.fill = fill_of(self.attrs["net"]["history_fill"])
         self.ids = usable["position_id"].to_numpy().astype(np.int64)
         self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
         self.keys, self.net_d, self.deep_q, self.rung, weight = (
