@@ -110,20 +110,13 @@ def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
     other = keys(parsed) != unsigned([row[1] for row in rows])
     counts[1].take(len(rows), [named[i] for i in np.flatnonzero(other)])
     men = boards([row[2] for row in rows])
-    facts = zip(
-        (row[2].split(" ", 2)[1] for row in rows), phases(men).tolist(), piece_counts(men).tolist(), strict=True
-    )
-    counts[2].take(
-        len(rows),
-        [
-            n
-            for n, row, (s, p, c) in zip(named, rows, facts, strict=True)
-            if (row[6], row[7], row[8]) != (s, PHASES[p], c)
-        ],
-    )
+    sides, phase_names = (row[2].split(" ", 2)[1] for row in rows), (PHASES[phase] for phase in phases(men).tolist())
+    facts = zip(sides, phase_names, piece_counts(men).tolist(), strict=True)
+    other_facts = [name for name, row, right in zip(named, rows, facts, strict=True) if row[6:9] != right]
+    counts[2].take(len(rows), other_facts)
     _check_histories(rows, fens(parsed), named, counts[3])
     played = [(i, row[9]) for i, row in enumerate(rows) if row[9]]
-    counts[4].take(len(played), [f"{named[i]}: {m}" for i, m in _illegal(parsed, played)])
+    counts[4].take(len(played), [f"{named[i]}: {move}" for i, move in _illegal(parsed, played)])
 
 
 def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:

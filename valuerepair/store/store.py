@@ -144,17 +144,11 @@ class Store:
                 query = "SELECT count(*) FROM deep_values WHERE run_id = ? AND stage IN ('full', 'expanded')"
                 (scored,) = connection.execute(query, (row[0],)).fetchone()
                 return Run(row[0], True, row[1], scored, queries.load_json(row[2]))
+            options, versions = json_text(record.options), json_text(record.versions)
             cursor = connection.execute(
                 "INSERT INTO runs (identity, command, options, seed, versions, started, state) "
                 "VALUES (?, ?, ?, ?, ?, ?, 'running')",
-                (
-                    record.identity,
-                    record.command,
-                    json_text(record.options),
-                    record.seed,
-                    json_text(record.versions),
-                    now(),
-                ),
+                (record.identity, record.command, options, record.seed, versions, now()),
             )
             return Run(int(cursor.lastrowid or 0))
 
@@ -173,14 +167,7 @@ class Store:
             connection.execute(
                 "INSERT OR IGNORE INTO nets (name, sha256, history_fill, value_head, input_format, size) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    identity.name,
-                    identity.key,
-                    history_fill,
-                    identity.value_head,
-                    identity.input_format,
-                    identity.size,
-                ),
+                (identity.name, identity.key, history_fill, identity.value_head, identity.input_format, identity.size),
             )
             if identity.path:
                 files.keep_path(connection, files.NET, identity.sha256, identity.path)
@@ -189,19 +176,12 @@ class Store:
 
     def add_oracle(self, identity: OracleIdentity) -> int:
         """The number of an oracle, recorded on first use, and where its net lies."""
+        words = (identity.digest, identity.label, identity.kind, identity.engine, identity.sha256)
         with self.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO oracles (digest, label, kind, engine, sha256, limits, options) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    identity.digest,
-                    identity.label,
-                    identity.kind,
-                    identity.engine,
-                    identity.sha256,
-                    json_text(dict(identity.limits)),
-                    json_text(dict(identity.options)),
-                ),
+                (*words, json_text(dict(identity.limits)), json_text(dict(identity.options))),
             )
             if identity.net_file is not None:
                 files.keep_path(connection, files.NET, *identity.net_file)
@@ -377,20 +357,10 @@ class Store:
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
         """Stores a fit for this net and oracle and commits; it replaces an earlier one."""
+        interval = or_none(np.array([fit.low, fit.high]))
+        row = (net_id, oracle_id, fit.alpha, *interval, fit.norm, fit.n, fit.residual, now())
         with self.writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO alpha_fits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    net_id,
-                    oracle_id,
-                    fit.alpha,
-                    *or_none(np.array([fit.low, fit.high])),
-                    fit.norm,
-                    fit.n,
-                    fit.residual,
-                    now(),
-                ),
-            )
+            connection.execute("INSERT OR REPLACE INTO alpha_fits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         self.commit()
 
     def calibration(self, question: Question | None = None) -> UsedCalibration:
