@@ -31,7 +31,7 @@ def _result(i: int) -> DeepResult:
 def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], probability: float | None) -> None:
     """Of the positions that the net failed on (x: every third) nothing is counted."""
     tally, expected = RunScores(Question()), RunScores(Question())
-    pairs = Pairs(tally)
+    pairs = Pairs(tally, {})
     for kind, i in steps:
         if kind == "n" and i % 3:
             pairs.add_net(i, i / 10 - 0.5)

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -72,23 +73,20 @@ class Following:
 
     def __init__(self, games: KnownGames) -> None:
         self._games = games
-        self._whole: dict[tuple[str, int], Moves] | None = None
 
     def __call__(self, sources: Sequence[ExpansionSource]) -> list[Moves]:
         """The moves after each source, from the one played there on."""
-        if self._whole is None:
-            self._whole = self._read()
         return [self._after(source) for source in sources]
 
     def _after(self, source: ExpansionSource) -> Moves:
-        assert self._whole is not None
         whole = self._whole.get((source.game.source, source.game.number))
         here = len(source.moves)
         if whole is None or not source.in_game or not np.array_equal(whole[:here], source.moves):
             return source.following
         return whole[here:]
 
-    def _read(self) -> dict[tuple[str, int], Moves]:
+    @cached_property
+    def _whole(self) -> dict[tuple[str, int], Moves]:
         whole: dict[tuple[str, int], Moves] = {}
         for batch in self._games.positions():
             # The last position of a game in which a move was played has all the others' moves.

@@ -1,14 +1,13 @@
-"""What an expansion has before it: the searches that are planned, as one table, and the candidates to look around."""
+"""What an expansion has before it: the searches that are planned, and the candidates to look around."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from valuerepair.chess.positions import Position
 from valuerepair.store.reached import NeighbourOutcome
-from valuerepair.text import table_lines
 
 # The sources whose neighbours are looked at together: few at first, so that the engines start at once.
 _FIRST_WINDOW, _WINDOW = 32, 256
@@ -34,18 +33,10 @@ class PlannedSearch:
     root: int
     round: int
     outcome: NeighbourOutcome | None = None
-    is_begun: bool = field(default=False, compare=False)
-
-    @property
-    def state(self) -> str:
-        """``waiting`` for an engine, ``searching``, or what the search came to: ``searched``, ``cut`` or ``failed``."""
-        if self.outcome is None:
-            return "searching" if self.is_begun else "waiting"
-        return "failed" if self.outcome.failed is not None else "cut" if self.outcome.cut else "searched"
 
 
 class PlannedSearches:
-    """The searches that an expansion has planned and not learned from yet, batch by batch; as text it is a table.
+    """The searches that an expansion has planned and not learned from yet, batch by batch.
 
     `audits` wait for a batch. A batch rests on the results of all batches but the one before it, so two are open while
     the next one is planned.
@@ -54,23 +45,12 @@ class PlannedSearches:
     def __init__(self) -> None:
         self.audits: deque[PlannedSearch] = deque()
         self._batches: deque[list[PlannedSearch]] = deque()
-        self._first = 0  # the number of the oldest batch
         self._waiting: deque[PlannedSearch] = deque()
         self._unanswered: dict[int, PlannedSearch] = {}
 
     def __iter__(self) -> Iterator[PlannedSearch]:
         for batch in self._batches:
             yield from batch
-
-    def __str__(self) -> str:
-        rows: list[tuple[object, ...]] = [
-            (number, search.position_id, search.root, search.round, search.state)
-            for number, batch in enumerate(self._batches, self._first)
-            for search in batch
-        ]
-        rows += [("-", search.position_id, search.root, search.round, "audit") for search in self.audits]
-        columns = "batch:>10 | position:>9 | root:>9 | round:>9 | state:>9"
-        return "\n".join(table_lines(columns, rows))
 
     @property
     def waiting(self) -> int:
@@ -99,7 +79,7 @@ class PlannedSearches:
 
     def begin_next(self) -> None:
         """Notes that the next search has begun."""
-        self._waiting.popleft().is_begun = True
+        self._waiting.popleft()
 
     def answer(self, position_id: int, outcome: NeighbourOutcome) -> None:
         """Notes what a search came to."""
@@ -114,10 +94,7 @@ class PlannedSearches:
 
     def take_oldest(self) -> list[PlannedSearch]:
         """Takes out the batch to learn from; empty as long as fewer than two are open."""
-        if len(self._batches) < 2:
-            return []
-        self._first += 1
-        return self._batches.popleft()
+        return self._batches.popleft() if len(self._batches) > 1 else []
 
 
 class SourceQueue:

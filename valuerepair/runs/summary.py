@@ -252,8 +252,8 @@ class Pairs:
     `kinds` are those of positions beside the games.
     """
 
-    def __init__(self, tally: RunScores, kinds: Mapping[int, Kind] | None = None) -> None:
-        self._tally, self._kinds = tally, {} if kinds is None else kinds
+    def __init__(self, tally: RunScores, kinds: Mapping[int, Kind]) -> None:
+        self._tally, self._kinds = tally, kinds
         self._net: dict[int, float] = {}
         self._deep: dict[int, tuple[Deep, float | None]] = {}
         self._without: set[int] = set()  # the net failed on them
