@@ -47,6 +47,11 @@ class _Named(NamedTuple):
     keys: NDArray[np.uint64]
     openings: list[OpeningName]
 
+    def places(self, reached: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """[n] where boards of these keys are, -1 where they have no name."""
+        places = np.minimum(np.searchsorted(self.keys, reached), len(self.keys) - 1)
+        return np.where(self.keys[places] == reached, places, -1)
+
 
 def openings_of(
     eco_headers: Sequence[str | None], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
@@ -109,10 +114,8 @@ def families_on_the_way(header: str | None, reached: NDArray[np.uint64]) -> set[
 def families_of_plies(reached: NDArray[np.uint64]) -> list[str]:
     """[n] the family of each board of a game, by the keys of its boards from the first on: the last named board's."""
     named, last, families = _named(), UNKNOWN, []
-    places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
-    hits = (named.keys[places] == reached) & (np.arange(len(reached)) <= MAX_PLIES)
-    for place, hit in zip(places.tolist(), hits.tolist(), strict=True):
-        last = family(named.openings[place].eco) if hit else last
+    for ply, place in enumerate(named.places(reached).tolist()):
+        last = family(named.openings[place].eco) if place >= 0 and ply <= MAX_PLIES else last
         families.append(last)
     return families
 
@@ -121,10 +124,8 @@ def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> l
     """The last named board's opening of each line."""
     named, last_places = _named(), np.full(len(start_fens), -1)
     for rows, boards in plies(start_fens, moves, MAX_PLIES):
-        reached = keys(boards)
-        places = np.minimum(np.searchsorted(named.keys, reached), len(named.keys) - 1)
-        hits = named.keys[places] == reached
-        last_places[rows[hits]] = places[hits]
+        places = named.places(keys(boards))
+        last_places[rows[places >= 0]] = places[places >= 0]
     unknown = OpeningName()
     return [named.openings[place] if place >= 0 else unknown for place in last_places.tolist()]
 
