@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from tests.mining_doubles import KeyNet, mine_by_key, random_games
+from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.chess.positions import PositionBatch, encode_move
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
@@ -200,7 +200,6 @@ def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
     mine_by_key(random_games(tmp_path / "random.pgn", 20), path)
     with Store.open(path, write=True) as store:
         frame = store.candidates(Question(threshold=0.55))
-        assert add_priors(store, KeyNet(), *store.pick(), frame["position_id"].tolist()) == 0
         assert net_id_of(store, frame) == store.pick()[0]
         found = stats_module.sections(store, frame, 0.55)
         empty = stats_module.sections(store, store.candidates(Question(threshold=2.0)), 2.0)

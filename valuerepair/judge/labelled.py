@@ -198,7 +198,7 @@ class PolicyNet(Protocol):
 
 def add_priors(
     store: Store,
-    net: object,
+    net: PolicyNet,
     net_id: int,
     oracle_id: int,
     position_ids: Sequence[int],
@@ -207,11 +207,8 @@ def add_priors(
     """Keeps the priors of the net's, the oracle's and the played move of these positions; says of how many it did.
 
     Positions whose priors are all there are passed over. The others go through the net in batches of `BATCH_ROWS`, each
-    committed when it is done: after an interruption the same call goes on. A `net` that is no `PolicyNet`, such as one
-    whose values an archive holds, adds nothing.
+    committed when it is done: after an interruption the same call goes on.
     """
-    if not isinstance(net, PolicyNet):
-        return 0
     missing, done = missing_priors(store, net_id, oracle_id, position_ids), 0
     for start in range(0, len(missing), BATCH_ROWS):
         chunk = missing[start : start + BATCH_ROWS]
