@@ -62,9 +62,7 @@ def q_scale_of(q: ArrayLike, like: ArrayLike, game: ArrayLike, weight: ArrayLike
     values = np.stack([np.asarray(each, np.float64) for each in (q, like)])
     mass = np.ones(values.shape[1]) if weight is None else np.asarray(weight, np.float64)
     games, which = np.unique(np.asarray(game), return_inverse=True)
-    sums = np.zeros((2, len(games)))
-    np.add.at(sums.T, which, (mass * values**2).T)
-    return q_scale_of_sums(*sums)
+    return q_scale_of_sums(*(np.bincount(which, row, len(games)).astype(np.float64) for row in mass * values**2))
 
 
 def q_scale_of_sums(squares: NDArray[np.float64], like: NDArray[np.float64]) -> QScale:

@@ -6,6 +6,7 @@ difference that is left is more than a change of scale. See docs/methods/nets.md
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import CrossFit
-from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, resampled, share_change, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, resampled, share_change, weighted
 from valuerepair.question import is_candidate
 
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]
@@ -100,8 +101,8 @@ def recalibrate(
     size = [np.abs(curve.expected(weight) - deep_q) for curve in curves]
     wrong, others = (is_candidate(off, threshold) for off in size)
     nets = [
-        Recalibrated(weighted(is_candidate(off, threshold), weight, game), float(np.average(off, weights=weight)))
-        for off in size
+        Recalibrated(weighted(hits, weight, game), float(np.average(off, weights=weight)))
+        for hits, off in zip((wrong, others), size, strict=True)
     ]
     share, mean_abs, *parts = _by_games(counted, weight, game)
     share = share_change(share, weight, game)
@@ -152,16 +153,10 @@ def _finding(change: Interval, rate: float) -> Finding:
 
 def _share(hits: Flags, weight: Floats, game: Ids, games: Interval) -> Rate:
     """The share of `hits` by weight, with the wider of Wilson's interval and that of resampled games."""
-    if not weight.any():
-        return wilson(0, 0)
     rate = weighted(hits, weight, game)
-    wide = _wider(Interval(rate.rate, rate.low, rate.high), games)
-    return Rate(rate.count, rate.total, rate.rate, wide.low, wide.high)
-
-
-def _wider(one: Interval, other: Interval) -> Interval:
-    """The first interval with the wider bounds of both; a bound that is NaN does not count."""
-    return Interval(one.difference, float(np.fmin(one.low, other.low)), float(np.fmax(one.high, other.high)))
+    # A bound that is NaN does not count.
+    low, high = float(np.fmin(rate.low, games.low)), float(np.fmax(rate.high, games.high))
+    return Rate(rate.count, rate.total, rate.rate, low, high)
 
 
 def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids) -> list[Interval]:
@@ -177,15 +172,7 @@ def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids) ->
     for row in chain.from_iterable(resampled(len(standing), resamples, np.random.default_rng(0))):
         times[standing] = row
         drawn.append(counted(weight * times[at]))
-    low, high = _percentiles(np.array(drawn))
-    return [Interval(*map(float, bounds)) for bounds in zip(counted(weight), low, high, strict=True)]
-
-
-def _percentiles(drawn: Floats) -> tuple[Floats, Floats]:
-    """[k] the 2.5 % and 97.5 % percentiles of the columns of `drawn` [m, k]; NaN for a column of NaN."""
-    import warnings
-
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a column without numbers
+        warnings.simplefilter("ignore", RuntimeWarning)  # a figure that no resample has
         low, high = np.nanpercentile(drawn, [2.5, 97.5], axis=0)
-    return low, high
+    return [Interval(*map(float, bounds)) for bounds in zip(counted(weight), low, high, strict=True)]

@@ -13,7 +13,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -523,13 +523,7 @@ def read_split(path: str | os.PathLike[str]) -> Split:
     ValueRepairError for another file."""
     try:
         written = read_json(path, _SplitFile, "split that vr split wrote")
-        return Split(
-            games=written.games,
-            seed=written.seed,
-            openings=written.openings,
-            materials=written.materials,
-            archives=written.archives,
-        )
+        return Split(**{each.name: getattr(written, each.name) for each in fields(Split)})
     except UsageError as error:
         raise UsageError(f"{path}: {one_line(error)}") from None
     except OSError as error:
