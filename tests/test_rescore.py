@@ -254,5 +254,5 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     more = shutil.copytree(chunks, tmp_path / "more")
     code, _, error = command(f"rescore {chunks} {more} --db {store} -o {tmp_path / 'none'}".split(), capfd)
     assert code == 2
-    assert "game_000000.gz: is in two of these folders" in error
+    assert "two of the inputs have a file game_000000.gz" in error
     assert not (tmp_path / "none").exists()

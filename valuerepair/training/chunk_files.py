@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import FileIO
+from itertools import groupby
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -28,7 +30,7 @@ from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import open_regular
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
-from valuerepair.training.chunk_output import UNFINISHED
+from valuerepair.training.chunk_output import UNFINISHED, TarShard
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +92,15 @@ def find_archives(given: Sequence[str]) -> Archives:
         else:
             raise UsageError(f"{path}: no such file or folder")
     return archives
+
+
+def refuse_equal_names(archives: Archives) -> None:
+    """Raises UsageError if two files have one name, under which both would be written."""
+    seen: set[str] = set()
+    for name in archives.names:
+        if name in seen:
+            raise UsageError(f"two of the inputs have a file {name}: give one after the other")
+        seen.add(name)
 
 
 def _files_in(root: str, folder: str) -> Iterator[str]:
@@ -218,6 +229,31 @@ def in_order(work: Callable[[T], Result], items: Iterable[T]) -> Generator[tuple
         finally:
             for _, future in waiting:
                 future.cancel()
+
+
+def put_files(
+    archives: Archives,
+    chunks: Iterable[tuple[ChunkFile, bytes]],
+    folder: Path,
+    member: Callable[[str, set[str]], str],
+) -> None:
+    """Writes packed chunks as they lay: loose ones under their names, those of a tar into a tar of its name.
+
+    `member` makes the name in the new tar from that in the old one and the names that are taken.
+    """
+    for number, of_archive in groupby(chunks, lambda written: written[0].archive):
+        target = folder / archives.names[number]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not archives.is_tar(number):
+            [(_, content)] = of_archive
+            target.write_bytes(content)
+            continue
+        tar, taken = TarShard(target), set[str]()
+        for chunk, content in of_archive:
+            name = member(chunk.name, taken)
+            taken.add(name)
+            tar.add(name, content)
+        tar.close()
 
 
 EXAMPLES = 3

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from itertools import islice
 from pathlib import Path
 from tarfile import LENGTH_NAME
 from typing import Any, Literal, NamedTuple
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
 from valuerepair.archives.select import scrambled
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.judge.split import Split
 from valuerepair.question import Question
@@ -38,10 +38,11 @@ from valuerepair.training.chunk_files import (
     in_order,
     name_of,
     pack,
+    put_files,
     read_archives,
+    refuse_equal_names,
     unpack,
 )
-from valuerepair.training.chunk_output import TarShard
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.samples import chances, sampled_results
 
@@ -118,8 +119,7 @@ def rescore(
     """
     check_new_folder(out)
     archives = find_archives(chunks)
-    if repeated := {name for name in archives.names if archives.names.count(name) > 1} if len(chunks) > 1 else set():
-        raise UsageError(f"{min(repeated)}: is in two of these folders; rescore them one after the other")
+    refuse_equal_names(archives)
     training_question, notes = store.for_training(question or Question())
     for line in notes:
         log.info(line)
@@ -198,44 +198,21 @@ def _write(
                 counts.add(chunk)
                 yield file, chunk.content
 
-    _put_files(archives, written(), folder)
+    put_files(archives, written(), folder, _short)
+    for path, name in zip(archives.paths, archives.names, strict=True):
+        if (folder / name).exists():  # with the date of the original: the older trainer reads the newest files first
+            stat = os.stat(path)
+            os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     return counts
 
 
 def _blocks(files: Iterable[ChunkFile]) -> Iterator[list[ChunkFile]]:
-    block: list[ChunkFile] = []
-    for file in files:
-        block.append(file)
-        if len(block) == _AT_ONCE:
-            yield block
-            block = []
-    if block:
+    remaining = iter(files)
+    while block := list(islice(remaining, _AT_ONCE)):
         yield block
 
 
-def _put_files(archives: Archives, files: Iterable[tuple[ChunkFile, bytes]], folder: Path) -> None:
-    """Writes chunks as files of the same names, in tars of the same names, with the dates of the originals."""
-    for number, chunks in groupby(files, lambda written: written[0].archive):
-        target = folder / archives.names[number]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if archives.is_tar(number):
-            tar = TarShard(target)
-            for file, content in chunks:
-                tar.add(_short(file.name), content)
-            tar.close()
-        else:
-            [(_, content)] = chunks
-            target.write_bytes(content)
-        _take_date(archives.paths[number], target)
-
-
-def _take_date(source: str, target: Path) -> None:
-    """Copies the date of a file, as the older trainer reads the newest files first."""
-    stat = os.stat(source)
-    os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-
-
-def _short(name: str) -> str:
+def _short(name: str, _taken: set[str]) -> str:
     """The end of a name, at most as long as lczero-training's loader accepts."""
     return name.encode()[-LENGTH_NAME:].decode(errors="ignore")
 

@@ -32,10 +32,12 @@ from valuerepair.training.chunk_files import (
     in_order,
     name_of,
     pack,
+    put_files,
     read_archives,
+    refuse_equal_names,
     unpack,
 )
-from valuerepair.training.chunk_output import MANIFEST, TarShard
+from valuerepair.training.chunk_output import MANIFEST
 from valuerepair.training.weights import (
     SMALLEST,
     Formula,
@@ -121,7 +123,7 @@ def measure(
     """
     archives = find_archives(given)
     if side_file is not None:
-        _refuse_equal_names(archives)
+        refuse_equal_names(archives)
     curve = _curve(archives, quiet) if calibration == "fitted" else None
     measured, sha = Measured(formula, tuple(given), curve), hashlib.sha256()
     with _side_file(side_file, formula) as add_to_side:
@@ -156,14 +158,12 @@ def write_sampled(
             )
         factor = fitted
     archives = find_archives(measured.given)
-    _refuse_equal_names(archives)
+    refuse_equal_names(archives)
     drawn = _Drawn(factor, salt(seed, "weights"))
-    with whole_folder(out) as partial, _Shelf(partial, archives) as shelf:
-        for chunk, content in _weighed(archives, measured, LeftOut(), quiet):
-            rows = drawn.rows(content)
-            if len(rows):
-                shelf.put(chunk, pack(content.records[rows]))
-        shelf.finish()
+    with whole_folder(out) as partial:
+        weighed = _weighed(archives, measured, LeftOut(), quiet)
+        kept = ((chunk, content.records[drawn.rows(content)]) for chunk, content in weighed)
+        put_files(archives, ((chunk, pack(records)) for chunk, records in kept if len(records)), partial, _member)
         if not drawn.kept["positions"]:
             raise ValueRepairError(
                 f"{out}: of {measured.tally.positions:,} positions none is kept, for their mean weight is "
@@ -302,54 +302,12 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
             flush()
 
 
-class _Shelf:
-    """Writes drawn chunks as they lay: loose ones under their names, those of a tar into a tar of its name."""
-
-    def __init__(self, folder: Path, archives: Archives) -> None:
-        self._folder, self._archives = folder, archives
-        self._tar: TarShard | None = None
-        self._names: set[str] = set()
-        self._number = -1
-
-    def __enter__(self) -> _Shelf:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.finish()
-
-    def put(self, chunk: ChunkFile, content: bytes) -> None:
-        target = self._folder / self._archives.names[chunk.archive]
-        if chunk.archive != self._number:
-            self.finish()
-            self._number = chunk.archive
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if self._archives.is_tar(chunk.archive):
-                self._tar, self._names = TarShard(target), set()
-        if self._tar is None:
-            target.write_bytes(content)
-        else:
-            self._tar.add(self._member(Path(chunk.name)), content)
-
-    def _member(self, path: Path) -> str:
-        """The name without its folder, as the loader reads only 100 bytes of it; a repeated name gets a number."""
-        name, count = path.name[-100:], 1
-        while name in self._names:
-            count += 1
-            end = f"_{count}{path.suffix}"
-            name = path.stem[len(end) - 100 :] + end
-        self._names.add(name)
-        return name
-
-    def finish(self) -> None:
-        """Ends the open tar."""
-        tar, self._tar = self._tar, None
-        if tar is not None:
-            tar.close()
-
-
-def _refuse_equal_names(archives: Archives) -> None:
-    seen: set[str] = set()
-    for name in archives.names:
-        if name in seen:
-            raise UsageError(f"two of the inputs have a file {name}: give one after the other")
-        seen.add(name)
+def _member(old: str, taken: set[str]) -> str:
+    """The name without its folder, as the loader reads only 100 bytes of it; a repeated name gets a number."""
+    path, count = Path(old), 1
+    name = path.name[-100:]
+    while name in taken:
+        count += 1
+        end = f"_{count}{path.suffix}"
+        name = path.stem[len(end) - 100 :] + end
+    return name
