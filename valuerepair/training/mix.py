@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,7 +183,7 @@ def _order(choices: Sequence[Choice], seed: int) -> Index:
 # -- the manifest -----------------------------------------------------------------------------------------------------
 
 
-def _manifest(options: MixOptions, choices: Sequence[Choice], written: WrittenShards) -> dict[str, Any]:
+def _manifest(options: MixOptions, choices: Sequence[Choice], written: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest, without a time stamp: the same options give the same bytes."""
     games, positions = (sum(amounts) for amounts in ([c.games for c in choices], [c.positions for c in choices]))
     digests = [np.unique(choice.index.digest[choice.chosen]) for choice in choices]
@@ -207,7 +207,7 @@ def _manifest(options: MixOptions, choices: Sequence[Choice], written: WrittenSh
             "in_both": len(np.intersect1d(digests[0], digests[1])),
         },
         "form": options.form,
-        **written.as_json(),
+        **written,
     }
 
 
@@ -235,31 +235,28 @@ class Mixture:
 
     def lines(self) -> list[str]:
         """The mixture in lines for a terminal."""
-        return _lines(self.folder, self.manifest)
-
-
-def _lines(folder: str, manifest: Mapping[str, Any]) -> list[str]:
-    share, inputs = manifest["share"], manifest["inputs"]
-    files, kind = len(manifest["files"]), "tar" if manifest["form"] == "tar" else "folder"
-    lines = [
-        f"{folder}: {manifest['games']:,} games, {manifest['positions']:,} positions in {quantity(files, kind)}",
-        f"repair share: {share['games']:.2%} of the games, {share['positions']:.2%} of the positions "
-        f"(asked: {share['asked']:.2%} of the {manifest['by']})",
-    ]
-    for name, side in inputs.items():
-        mean = side["used_positions"] / side["used_games"]
-        lines.append(f"{name}: {side['used_games']:,} of {side['games']:,} games, {mean:.1f} positions a game")
-        if side["left_out"]:
-            counts = ", ".join(f"{reason} {n:,}" for reason, n in side["left_out"].items())
-            lines.append(f"  left out: {counts}; first: {side['left_out_first'][0]}")
-    same = manifest["same_content"]
-    if same["in_both"]:
-        lines.append(f"warning: {same['in_both']:,} chunks are among both the repair and the normal games")
-    if repeated := same["within_repair"] + same["within_normal"]:
-        lines.append(f"{repeated:,} chunks have the same content as another of their side, and are kept")
-    if manifest.get("copied"):
-        lines.append(f"{manifest['copied']:,} chunks were copied: they lie in tars, or on another disk")
-    return lines
+        manifest = self.manifest
+        share, inputs = manifest["share"], manifest["inputs"]
+        files = quantity(len(manifest["files"]), "tar" if manifest["form"] == "tar" else "folder")
+        lines = [
+            f"{self.folder}: {manifest['games']:,} games, {manifest['positions']:,} positions in {files}",
+            f"repair share: {share['games']:.2%} of the games, {share['positions']:.2%} of the positions "
+            f"(asked: {share['asked']:.2%} of the {manifest['by']})",
+        ]
+        for name, side in inputs.items():
+            mean = side["used_positions"] / side["used_games"]
+            lines.append(f"{name}: {side['used_games']:,} of {side['games']:,} games, {mean:.1f} positions a game")
+            if side["left_out"]:
+                counts = ", ".join(f"{reason} {n:,}" for reason, n in side["left_out"].items())
+                lines.append(f"  left out: {counts}; first: {side['left_out_first'][0]}")
+        same = manifest["same_content"]
+        if same["in_both"]:
+            lines.append(f"warning: {same['in_both']:,} chunks are among both the repair and the normal games")
+        if repeated := same["within_repair"] + same["within_normal"]:
+            lines.append(f"{repeated:,} chunks have the same content as another of their side, and are kept")
+        if manifest.get("copied"):
+            lines.append(f"{manifest['copied']:,} chunks were copied: they lie in tars, or on another disk")
+        return lines
 
 
 LIST = "games.parquet"
@@ -275,34 +272,25 @@ _SCHEMA = pa.schema(
 )
 
 
-@dataclass(slots=True)
-class WrittenShards:
-    """The shards by name, each with its SHA-256 and counts, and the numbers of linked and copied chunks."""
-
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
-    linked: int = 0
-    copied: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        links = {"linked": self.linked, "copied": self.copied} if self.linked or self.copied else {}
-        return {**links, "files": self.files}
-
-
 def write_shards(
     folder: Path, indices: Sequence[ChunkIndex], order: Index, options: MixOptions, on_game: Callable[[], None]
-) -> WrittenShards:
-    """Writes the chunks in this order ([n, 2]: side, index) into shards of nearly equal numbers of games."""
-    written, shards = WrittenShards(), -(-len(order) // options.shard_games)
+) -> dict[str, Any]:
+    """Writes the chunks in this order ([n, 2]: side, index) into shards of nearly equal numbers of games.
+
+    Returns what the manifest says of them: the shards by name, each with its SHA-256 and counts, and of loose chunks
+    how many are ``linked`` and ``copied``.
+    """
+    files, shards = dict[str, dict[str, Any]](), -(-len(order) // options.shard_games)
     write = _write_tar if options.form == "tar" else _write_links
     with _SideChunks(indices) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
         for number in range(shards):
             begin, end = (len(order) * n // shards for n in (number, number + 1))
             part = order[begin:end]
             name = f"mix-{number:05d}" + (".tar" if options.form == "tar" else "")
-            written.files[name] = {**write(folder / name, source, begin, part, on_game), **source.counts(part)}
+            files[name] = {**write(folder / name, source, begin, part, on_game), **source.counts(part)}
             list_.write_table(source.table(name, begin, part))
-    written.linked, written.copied = source.linked, source.copied
-    return written
+    links = {"linked": source.linked, "copied": source.copied} if options.form == "links" else {}
+    return {**links, "files": files}
 
 
 def _write_tar(path: Path, source: _SideChunks, begin: int, part: Index, on_game: Callable[[], None]) -> dict[str, Any]:
