@@ -236,15 +236,13 @@ def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:
 
 def _weights_of(path: str, ids: Index) -> Floats:
     """[n] the weights of these positions in a file; 0 for a position that it does not name."""
+    import pandas as pd
+
     number, weight = read_weights("--draw", path, "position_id", max(_MOST_ROWS, 2 * len(ids)))
-    order = np.argsort(number, kind="stable")
-    number, weight = number[order], weight[order]
-    if (number[1:] == number[:-1]).any():
+    weights = pd.Series(weight, number)
+    if not weights.index.is_unique:
         raise ValueRepairError(f"--draw {path}: names a position twice")
-    if not len(number):
-        return np.zeros(len(ids))
-    index = np.minimum(np.searchsorted(number, ids), len(number) - 1)
-    return np.where(number[index] == ids, weight[index], 0.0)
+    return weights.reindex(ids, fill_value=0.0).to_numpy()
 
 
 def read_weights(option: str, path: str, key: str, most: int) -> tuple[Index, Floats]:
