@@ -33,6 +33,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU
+from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import unpack_masks
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
@@ -156,7 +157,7 @@ def test_the_chosen_heads_are_trained_and_no_others(chunks: Path, tmp_path: Path
     code, _, err = train(str(net), out, capsys, str(chunks), *words, "--heads", "st,soft")
     assert code == 0, err
     for value, policy, same in (("winner", "optimistic", True), ("st", "soft", False)):
-        was, now = (NetGraph.open(path, value_head=value, policy_head=policy).parameters for path in (net, out))
+        was, now = (NetGraph.open(path, Heads(value, policy)).parameters for path in (net, out))
         assert {name: np.array_equal(was[name], now[name]) for name in was if name.startswith("/value/")} == {
             name: same for name in was if name.startswith("/value/")
         }

@@ -107,7 +107,7 @@ def test_what_did_not_change_stays_byte_for_byte(name: str, tmp_path: Path, shar
 def test_of_several_heads_only_the_trained_ones_change(tmp_path: Path, positions: PositionBatch) -> None:
     path, new = random_nets.write(BY_NAME["dense-heads"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
     heads = Heads("st", "soft")
-    net, planes = NetGraph.open(path, value_head="st", policy_head="soft"), planes_for(path, positions)
+    net, planes = NetGraph.open(path, Heads("st", "soft")), planes_for(path, positions)
     own = net.of_head("value") | net.of_head("policy")
     parameters = net.parameters | {name: value for name, value in trained(net).items() if name in own}
     write_net(path, parameters, own, new, NOTES, heads)

@@ -97,14 +97,7 @@ class NetGraph:
         self.outputs = tuple(name for name in outputs if name in self._maker)
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        *,
-        value_head: str = Heads().value,
-        policy_head: str = Heads().policy,
-        by_winograd: bool | None = None,
-    ) -> NetGraph:
+    def open(cls, path: str | Path, heads: Heads | None = None, *, by_winograd: bool | None = None) -> NetGraph:
         """The graph of an lc0 net, a file or a name of the registry, converted by lc0 itself.
 
         `by_winograd`: None means that it is on where JAX computes on a CPU. Raises UsageError for an ONNX file, and the
@@ -113,7 +106,7 @@ class NetGraph:
         file = read_net_file(locate(str(path)))
         if file.header is None:
             raise UsageError(f"{file.path}: an ONNX file cannot be written back as an lc0 net; give the .pb.gz")
-        return cls.of_file(file, Heads(value_head, policy_head), by_winograd=by_winograd)
+        return cls.of_file(file, heads or Heads(), by_winograd=by_winograd)
 
     @classmethod
     def of_file(cls, file: NetFile, heads: Heads, *, by_winograd: bool | None = None) -> NetGraph:
@@ -174,11 +167,9 @@ class NetGraph:
         return changed
 
     def of_head(self, name: str) -> frozenset[str]:
-        """The parameters of this head alone, ``policy``, ``value`` or ``moves_left``; ``trunk``: the shared ones."""
+        """The parameters of this head alone, ``policy``, ``value`` or ``moves_left``."""
         ends = {HEADS["value"] if output == WDL_NAME else output: output for output in self.outputs}
         behind = {end: self._parameters_behind(output) for end, output in ends.items()}
-        if name == "trunk":
-            return frozenset(self.parameters).difference(*(self.of_head(head) for head in HEADS))
         others = (names for end, names in behind.items() if end != HEADS[name])
         return behind.get(HEADS[name], frozenset()).difference(*others)
 

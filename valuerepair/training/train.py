@@ -200,7 +200,7 @@ def _train(
     from valuerepair.training.graph import NetGraph
 
     policy_kl = options.policy_kl if options.policy_kl is not None else float(has_store)
-    graph = NetGraph.open(str(file.path), value_head=options.value_head, policy_head=options.policy_head)
+    graph = NetGraph.of_file(file, options.heads)
     held = [source.held_out() for source in sources] if options.holdout else []
     stream = TrainingStream(sources, options.batch, options.seed)
     options = options.planned(stream.positions)

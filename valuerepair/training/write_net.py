@@ -141,8 +141,7 @@ def write_net(
     message = unpack(file.path.read_bytes())
     weights = _content(message, ((WEIGHTS, -1),))
     places = {name: place_of(name, weights, heads) for name in changed}
-    blocks = {name[: -len("/w/kernel")] for name, place in places.items() if place.part == "kernel"}
-    blocks |= {name[: -len("/w/bias")] for name, place in places.items() if place.part == "bias"}
+    blocks = {name.rsplit("/w/", 1)[0]: place.path for name, place in places.items() if place.part is not None}
     for name in sorted(changed):
         expected = before.scaled(name, before.parameters[name], 1 / CLOCK)
         _check_same(file, name, read_parameter(weights, places[name], expected.shape), expected)
@@ -153,7 +152,7 @@ def write_net(
     for name in sorted(blocks):
         kernel = before.scaled(f"{name}/w/kernel", parameters[f"{name}/w/kernel"], 1 / CLOCK)
         block = convolution_block(kernel, np.asarray(parameters[f"{name}/w/bias"], np.float32))
-        weights = _replaced(weights, place_of(f"{name}/w/kernel", weights, heads).path, block)
+        weights = _replaced(weights, blocks[name], block)
     message = _replaced(message, ((WEIGHTS, -1),), weights)
     with written_whole(path, outputs.NET) as partial:
         partial.write_bytes(gzip.compress(_noted(message, file, notes), 9, mtime=0))
@@ -190,10 +189,8 @@ def _noted(message: bytes, file: NetFile, notes: Mapping[str, Any]) -> bytes:
 
 def place_of(name: str, weights: bytes, heads: Heads) -> ParameterPlace:
     """The place of a parameter in the message Weights. Raises ValueRepairError for an unknown name."""
-    block, part = name, None
-    for end in ("kernel", "bias"):
-        if name.endswith(f"/w/{end}") and re.search(r"conv[12]?$", name[: -len(f"/w/{end}")]):
-            block, part = name[: -len(f"/w/{end}")], end
+    match = re.fullmatch(r"(.*conv[12]?)/w/(kernel|bias)", name)
+    block, part = (match[1], match[2]) if match else (name, None)
     path = _path_of(block, weights, heads)
     if path is None:
         raise ValueRepairError(f"the parameter {name} has no known place in lc0's format")
