@@ -77,18 +77,12 @@ def fit(
     another training, KeyboardInterrupt after an interruption, with the checkpoint written.
     """
     value_only = options.only == "value"
-    weights = LossWeights(
-        policy=0.0 if value_only else 1.0,
-        moves_left=0.0 if value_only else 1.0,
-        policy_kl=0.0 if value_only else policy_kl,
-    )
+    weights = LossWeights(policy=0.0, moves_left=0.0) if value_only else LossWeights(policy_kl=policy_kl)
     learner = Learner(net, options, weights)
     if value_only:
         _keep(learner, stream, held, quiet)
-    validation = None
     old = {name: net.parameters[name] for name in learner.trained}
-    if held:
-        validation = Validation(held, learner, weights, threshold, options.batch, old)
+    validation = Validation(held, learner, weights, threshold, options.batch, old) if held else None
     fitted = _Loop(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
     if validation is not None and fitted.best_step:
         fitted.amplitude = find_amplitude(validation, old, fitted.parameters, quiet=quiet)

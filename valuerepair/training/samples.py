@@ -117,11 +117,10 @@ class Samples:
         row = np.repeat(np.arange(len(self)), lengths)
         column = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
         moves[row, column], shares[row, column] = self.moves, self.shares
-        columns = (self.rule50, self.wdl, self.moves_left, self.weight, self.value_weight)
-        rule50, wdl, moves_left, weight, value_weight = (_padded(column, n) for column in columns)
-        judged, key = _padded(self.judged, n), _padded(self.key, n)
         bits = _padded(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
-        return Batch(bits, rule50, moves, shares, wdl, moves_left, weight, value_weight, judged, key)
+        same = ("rule50", "wdl", "moves_left", "weight", "value_weight", "judged", "key")
+        columns = {name: _padded(getattr(self, name), n) for name in same}
+        return Batch(bits=bits, moves=moves, shares=shares, **columns)
 
 
 def _padded(column: NDArray[Any], n: int) -> NDArray[Any]:

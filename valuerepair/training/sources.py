@@ -146,7 +146,7 @@ class ChunkSource:
 
     def _read(self, units: Index, convert: Callable[[int, Samples], Samples]) -> Iterator[Samples]:
         """The output of `convert` for the positions of each unit, in order, on all cores."""
-        index, reader = self._index, RandomReader(self._index.archives)
+        index = self._index
 
         def work(packed: tuple[int, bytes]) -> Samples:
             unit, content = packed
@@ -166,7 +166,7 @@ class ChunkSource:
                 raise ValueRepairError(f"{self._path(unit)}: a record has no value to learn")
             return convert(unit, samples)
 
-        def chunks() -> Iterator[tuple[int, bytes]]:
+        def chunks(reader: RandomReader) -> Iterator[tuple[int, bytes]]:
             for unit in units.tolist():
                 archive, offset, size = (int(column[unit]) for column in (index.archive, index.offset, index.size))
                 try:
@@ -174,11 +174,9 @@ class ChunkSource:
                 except OSError as error:
                     raise self._changed(unit, error.strerror or str(error)) from None
 
-        try:
-            for _, samples in in_order(work, chunks()):
+        with closing(RandomReader(index.archives)) as reader:
+            for _, samples in in_order(work, chunks(reader)):
                 yield samples
-        finally:
-            reader.close()
 
     def _path(self, unit: int) -> str:
         return self._index.archives.names[int(self._index.archive[unit])]

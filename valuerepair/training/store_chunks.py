@@ -179,6 +179,7 @@ def write_chunks(
     interruption the same call continues. Raises UsageError and ValueRepairError.
     """
     options, question = options or ChunkOptions(), question or Question()
+    shown = progress or Progress("chunks", quiet=True)
     drawn = StoreDraw(
         store,
         question,
@@ -196,14 +197,12 @@ def write_chunks(
         "split": split and asdict(split),
     }
     with ChunkOutput(os.fspath(folder), run, options, form=form) as output:
-        if progress is not None:
-            progress.set_total(len(judge.rows) - output.chunks)
+        shown.set_total(len(judge.rows) - output.chunks)
         for judged in judge.batches(store, output.chunks):
             records = position_records(judged, *net.evaluate_with_priors(judged.batch), facts, options)
             for record in records.view(np.uint8).reshape(len(records), -1):
                 output.add(compressed(record.data), 1)
-            if progress is not None:
-                progress.advance(len(records))
+            shown.advance(len(records))
         return output.finish(judge.counts())
 
 
