@@ -36,6 +36,7 @@ from valuerepair.nets.planes import CLASSICAL, is_initial
 from valuerepair.nets.policy import policy_indices
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
+from valuerepair.play.game import Z
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import MAX_RECORDS, in_order
@@ -60,7 +61,6 @@ PolicyFrom = Literal["played", "net", "judge"]
 NO_RESULT, HELD_OUT, TOO_LONG, NOTHING_LEFT = (
     "no result", "held out by the split", "too long for a chunk", "no position that may be written",
 )  # fmt: skip
-_Z = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
 _AT_ONCE = 1024  # positions that the net evaluates together
 HeldOut = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # keys of positions and of games, ascending (Split.held_out)
 _NOTHING_HELD: HeldOut = np.empty(0, np.uint64), np.empty(0, np.uint64)
@@ -116,7 +116,7 @@ class WholeGame(NamedTuple):
 
     start: Boards
     played: Moves
-    z: int
+    z: float
     recorded: Sequence[Recorded | None] | None
     begin: int
     end: int
@@ -238,7 +238,7 @@ def written_values(evaluations: Sequence[Recorded], alpha: float) -> tuple[Float
     return q, np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q)))
 
 
-def _fill_values(records: Records, z: NDArray[np.int64], columns: _Values) -> None:
+def _fill_values(records: Records, z: Floats, columns: _Values) -> None:
     """Fills best_*, root_*, played_* and visits."""
     n = len(records)
     is_known = columns.origin[:n] != _UNKNOWN
@@ -360,10 +360,9 @@ def write_game_chunks(
             judge = JudgedBoards.of(store, replace(training_question, calibration="none"), split=split)
             held_out = _NOTHING_HELD if split is None else split.held_out(store)
         shown.set_total(size if options.games is None else None)  # with `games` the total is unknown
-        run = _identity(archives, sample, options, policy_net, judge, split, held_out)
-        output = stack.enter_context(ChunkOutput(folder, run, options, form=form))
-        stack.enter_context(signals.left_to_loop())
         games = _Games(archives, sample, options, policy_net, judge, split, held_out, shown)
+        output = stack.enter_context(ChunkOutput(folder, games.identity(), options, form=form))
+        stack.enter_context(signals.left_to_loop())
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
             records = whole_game_records(game, options, judge)
@@ -377,7 +376,7 @@ def write_game_chunks(
                 if signals.count():
                     return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
         games.check_any()
-        manifest = output.finish(_counted(games.report, games.counts, options))
+        manifest = output.finish(games.figures())
     return GameChunksSummary(manifest, games.report, os.fspath(folder), output.chunks)
 
 
@@ -387,54 +386,6 @@ def _input_format(requested: int | None, net: str | None) -> int:
     if header is not None and requested not in (None, header.input_format):
         raise UsageError(f"input_format {requested}: {net} reads {header.input_format}; leave one of the two out")
     return requested or (CLASSICAL if header is None else header.input_format)
-
-
-def _identity(
-    archives: Sequence[str],
-    sample: SampleOptions,
-    options: GameChunkOptions,
-    net: Net | None,
-    judge: JudgedBoards | None,
-    split: Split | None,
-    held_out: HeldOut,
-) -> dict[str, Any]:
-    """Everything that the chunks depend on."""
-    sources = find_sources(archives)
-    chosen = {name: value for name, value in set_options(sample).items() if name in _CHOOSING}
-    return {
-        "archives": [
-            {"name": source.path, "bytes": None if source.path == "-" else os.path.getsize(source.path)}
-            for source in sources
-        ],
-        "games": chosen,
-        "net": None if net is None else {"name": net.identity.name, "sha256": net.identity.key},
-        "judge": None
-        if judge is None
-        else {
-            "oracle": judge.attrs["oracle"]["label"],
-            "alpha": judge.attrs["alpha"]["value"],
-            "values": len(judge.keys),
-            "sha256": judge.digest(),
-            "held_out": len(held_out[0]),
-        },
-        "split": None if split is None else asdict(split),
-    }
-
-
-def _counted(report: ReadReport, counts: GameCounts, options: GameChunkOptions) -> dict[str, Any]:
-    """The counts of a manifest. If `games` ended the run, the rest of the archives is unknown."""
-    whole = options.games is None
-    return {
-        "read": {
-            "games": report.games,
-            "not_sampled": report.not_sampled,
-            "rejected": dict(sorted(report.rejected.items())),
-            "truncated": [list(broken) for broken in report.truncated],
-        }
-        if whole
-        else None,
-        **{column.name: getattr(counts, column.name) for column in fields(counts) if column.name != "records"},
-    }
 
 
 class _Games:
@@ -456,6 +407,40 @@ class _Games:
         self._net, self._judge, self._split, self._progress = net, judge, split, progress
         self._held_positions, self._held_games = held_out
         self._bytes = 0
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that the chunks depend on."""
+        sources, net, judge = find_sources(self._archives), self._net, self._judge
+        return {
+            "archives": [
+                {"name": source.path, "bytes": None if source.path == "-" else os.path.getsize(source.path)}
+                for source in sources
+            ],
+            "games": {name: value for name, value in set_options(self._sample).items() if name in _CHOOSING},
+            "net": None if net is None else {"name": net.identity.name, "sha256": net.identity.key},
+            "judge": None
+            if judge is None
+            else {
+                "oracle": judge.attrs["oracle"]["label"],
+                "alpha": judge.attrs["alpha"]["value"],
+                "values": len(judge.keys),
+                "sha256": judge.digest(),
+                "held_out": len(self._held_positions),
+            },
+            "split": None if self._split is None else asdict(self._split),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """The counts of a manifest. If `games` ended the run, the rest of the archives is unknown."""
+        report = self.report
+        read = {
+            "games": report.games,
+            "not_sampled": report.not_sampled,
+            "rejected": dict(sorted(report.rejected.items())),
+            "truncated": [list(broken) for broken in report.truncated],
+        }
+        counts = {each.name: getattr(self.counts, each.name) for each in fields(self.counts) if each.name != "records"}
+        return {"read": read if self._options.games is None else None, **counts}
 
     def check_any(self) -> None:
         """Raises ValueRepairError if there was no game to write."""
@@ -510,7 +495,7 @@ class _Games:
 
     def _game(self, rows: Rows, g: int, first: int, last: int, judged: Index | None) -> WholeGame | str:
         """A whole game, or the reason to leave it out."""
-        z = _Z.get(rows.results[g] or "")
+        z = Z.get(rows.results[g] or "")
         if z is None:
             return NO_RESULT
         if last - first > MAX_RECORDS:
