@@ -19,7 +19,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import keys, legal_moves, men, parse_fens, replay
-from valuerepair.chess.positions import STARTPOS_FEN, encode_move
+from valuerepair.chess.positions import STARTPOS_FEN, cuts_of, encode_move
 from valuerepair.chess.rows import Boards
 from valuerepair.judge.material import material_signature
 
@@ -196,7 +196,7 @@ def _numbers(lines: Sequence[Sequence[str]], most: int | None) -> tuple[NDArray[
     cut = [line[:most] for line in lines]
     number_of = {move: _number(move) for move in set(chain.from_iterable(cut))}
     flat = np.array([number_of[move] for move in chain.from_iterable(cut)], np.int64)
-    return flat, np.cumsum([0, *map(len, cut)])
+    return flat, cuts_of([*map(len, cut)])
 
 
 def _number(move: str) -> int:

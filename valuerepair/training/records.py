@@ -21,7 +21,7 @@ from valuerepair.chess.bits import ONE
 from valuerepair.chess.board import owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
-from valuerepair.chess.positions import PositionBatch, encode_move, encode_moves
+from valuerepair.chess.positions import PositionBatch, cuts_of, encode_move, encode_moves
 from valuerepair.chess.rows import FLIP, RIGHTS, ROW, STATE, Boards, Moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
@@ -184,8 +184,7 @@ def _fill_policies(
 ) -> None:
     """Fills shares of visits, their divergence from the net's policy, and the indices of best and played moves."""
     moves = list(chain.from_iterable(search.moves for search in searches))
-    cuts = np.zeros(len(at) + 1, np.int64)
-    np.cumsum([len(search.moves) for search in searches], out=cuts[1:])
+    cuts = cuts_of([len(search.moves) for search in searches])
     indices, divergence = np.empty(len(moves), np.uint16), np.empty(len(at), np.float32)
     write_policies(
         rows,

@@ -13,7 +13,7 @@ from valuerepair.archives.select import ply_priorities, scrambled
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ALL
 from valuerepair.chess.board import legal_moves, parse_fens
-from valuerepair.chess.positions import Moves, PositionBatch
+from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
 from valuerepair.nets.planes import (
     ARMAGEDDON,
     AUXILIARY,
@@ -95,7 +95,7 @@ class Samples:
     def take(self, rows: Index) -> Samples:
         """The given rows in the given order."""
         lengths = np.diff(self.cuts)[rows]
-        cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        cuts = cuts_of(lengths)
         flat = np.arange(cuts[-1]) + np.repeat(self.cuts[rows] - cuts[:-1], lengths)
         ragged = {"cuts": cuts, "moves": self.moves[flat], "shares": self.shares[flat]}
         return Samples(**{f.name: getattr(self, f.name)[rows] for f in fields(Samples)[:-3]}, **ragged)
@@ -105,22 +105,25 @@ class Samples:
         """The rows of all parts, in order; at least one part."""
         if len(parts) == 1:
             return parts[0]
-        lengths = np.concatenate([np.diff(part.cuts) for part in parts])
-        cuts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        cuts = cuts_of(np.concatenate([np.diff(part.cuts) for part in parts]))
         joined = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Samples)}
         return Samples(**{**joined, "cuts": cuts})
 
     def batch(self, rows: int | None = None) -> Batch:
         """A batch for a training step; with `rows`, it is padded to that number with rows of weight 0."""
-        n, lengths = rows or len(self), np.diff(self.cuts)
+        n = rows or len(self)
         moves, shares = np.zeros((n, MOST_MOVES), np.int32), np.full((n, MOST_MOVES), -1, np.float32)
-        row = np.repeat(np.arange(len(self)), lengths)
-        column = np.arange(self.cuts[-1]) - np.repeat(self.cuts[:-1], lengths)
+        row, column = np.repeat(np.arange(len(self)), np.diff(self.cuts)), numbers_within(self.cuts)
         moves[row, column], shares[row, column] = self.moves, self.shares
         bits = _padded(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
         same = ("rule50", "wdl", "moves_left", "weight", "value_weight", "judged", "key")
         columns = {name: _padded(getattr(self, name), n) for name in same}
         return Batch(bits=bits, moves=moves, shares=shares, **columns)
+
+
+def numbers_within(cuts: Index) -> Index:
+    """[cuts[-1]] the number of each element in its piece, from 0 on; piece i has elements cuts[i] to cuts[i + 1]."""
+    return np.asarray(np.arange(cuts[-1]) - np.repeat(cuts[:-1], np.diff(cuts)))
 
 
 def _padded(column: NDArray[Any], n: int) -> NDArray[Any]:

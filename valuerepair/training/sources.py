@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.select import ply_priorities, salt, scrambled
 from valuerepair.chess.origins import GAME
+from valuerepair.chess.positions import cuts_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, RandomReader, in_order, read_index, unpack
 from valuerepair.training.drawing import StoreDraw, check_any_left, is_held, read_weights
-from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records
+from valuerepair.training.samples import MOST_MOVES, Batch, Samples, numbers_within, of_positions, of_records
 from valuerepair.training.weights import parse_formula
 
 Index = NDArray[np.int64]
@@ -108,10 +109,10 @@ class ChunkSource:
                 "lczero-training's rescorer converts (new_input_format)"
             )
         self._q_ratio = q_ratio
-        self._starts = np.concatenate([[0], np.cumsum(self._index.records, dtype=np.int64)])
+        self._starts = cuts_of(self._index.records.astype(np.int64))
         self._formula, self._weights = None, None
         if weights is not None and weights.endswith(".parquet"):
-            self._weights = _side_weights(weights, self._index.records)
+            self._weights = _side_weights(weights, self._starts)
         elif weights is not None:
             self._formula = parse_formula(weights)
         digest = "" if self._weights is None else hashlib.sha256(self._weights.tobytes()).hexdigest()
@@ -136,7 +137,7 @@ class ChunkSource:
         if not len(units):
             raise ValueRepairError(f"{self.name}: no game is left to be held out; give more games, or --set holdout=0")
         counts = self._index.records[units].astype(np.int64)
-        row = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        row = numbers_within(cuts_of(counts))
         game = np.repeat(self._index.digest[units], counts)
         chosen = np.sort(np.argsort(ply_priorities(scrambled(game), row), kind="stable")[:VALIDATION])
         unit = np.repeat(units, counts)[chosen]
@@ -188,11 +189,10 @@ class ChunkSource:
 _FEW_ROWS = 1_000_000  # this many are read even if the chunks have fewer positions
 
 
-def _side_weights(path: str, records: NDArray[np.int32]) -> NDArray[np.float32]:
-    """The weights that `vr weights --side` wrote, one row per record in reading order, for chunks of these lengths."""
-    starts = np.concatenate([[0], np.cumsum(records, dtype=np.int64)])
+def _side_weights(path: str, starts: Index) -> NDArray[np.float32]:
+    """The weights that `vr weights --side` wrote, one row per record in reading order; chunks begin at `starts`."""
     number, weight = read_weights("--set weights", path, "record", max(_FEW_ROWS, 2 * int(starts[-1])))
-    expected = np.arange(starts[-1]) - np.repeat(starts[:-1], records)
+    expected = numbers_within(starts)
     if not np.array_equal(number, expected):
         raise ValueRepairError(
             f"--set weights={path}: is not of these chunks: it has {len(number):,} positions, they have {starts[-1]:,}"

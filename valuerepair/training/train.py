@@ -283,9 +283,8 @@ def _shares(draw: StoreDraw) -> str:
 def _of_store(draw: StoreDraw) -> Iterator[str]:
     """The numbers of candidates and of positions that a ladder cut among the rows to train on."""
     rows = draw.rows()
-    beside = {kind: int((draw.kind[rows] == kind).sum()) for kind in BESIDE}
-    if any(beside.values()):
-        yield f"{sum(beside.values()):,} beside them"
+    if beside := sum(int((draw.kind[rows] == kind).sum()) for kind in BESIDE):
+        yield f"{beside:,} beside them"
     yield f"{int(draw.is_candidate[rows].sum()):,} candidates"
     if cut := int(np.isfinite(draw.rung[rows]).sum()):
         yield f"{cut:,} that screening cut, by their last rung"
