@@ -26,8 +26,6 @@ from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
-_TABLE_RECALL = 0.95  # any recall: only the curve of the table is drawn, which does not depend on it
-
 
 def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Recall of candidates (y) against nodes, as a share of the nodes of full searches of all positions (x).
@@ -37,7 +35,7 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     runs, with their recall from audited cuts. Artists have a gid: ``curve``, ``curve-intervals``, ``runs``,
     ``runs-interval``, ``brute-force``. Raises ValueRepairError if no or too few positions were screened.
     """
-    table = screen_table(store, question, _TABLE_RECALL)
+    table = screen_table(store, question)
     frame = store.frame(question, text=False)
     net_id, oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])
     runs = figures(store, net_id, oracle_id, frame, question.threshold)
@@ -163,7 +161,8 @@ def _draw_survival(axes: Axes, rates: Sequence[Rate], colour: str, marker: str, 
     axes.plot(x, y, marker, ls="-", lw=1.2, ms=5, color=colour, gid=gid, label=label)
 
 
-RECALLS = (0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.99)
+_RECALL = 0.98  # of the cuts that the table shows
+RECALLS = (0.8, 0.85, 0.9, 0.93, 0.95, 0.96, 0.97, _RECALL, 0.99)
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ class ScreenTable:
         return [*shown, "", "nodes against recall, cross-validated", *curve]
 
 
-def screen_table(store: Store, question: Question, recall: float = 0.98) -> ScreenTable:
+def screen_table(store: Store, question: Question) -> ScreenTable:
     """Fits the ladder to the searches of the store and of the package, as `vr mine` does, and measures it on the store.
 
     Raises ValueRepairError if too few positions were searched at all rungs and in full.
@@ -235,6 +234,6 @@ def screen_table(store: Store, question: Question, recall: float = 0.98) -> Scre
     same_threshold = (s for s in screens(store, net_id, oracle_id) if s.threshold == threshold)
     stored = next((s.fitted for s in same_threshold if is_calibrated(s.model) == calibrated), None)
     package = package_rows(facts["kind"], nodes, rungs, question)
-    fitted = fit_screen(data if package is None else joined(data, package), question, recall)
+    fitted = fit_screen(data if package is None else joined(data, package), question, _RECALL)
     screen = replace(fitted, positions=len(data), positives=int(is_candidate(data.disagreement, threshold).sum()))
-    return ScreenTable(screen, stored, curve(data, package, threshold, sorted({*RECALLS, recall})))
+    return ScreenTable(screen, stored, curve(data, package, threshold, RECALLS))
