@@ -42,10 +42,6 @@ class SearchDone(Generic[Key]):
     future: Future[Any]
 
 
-class StopAsked:
-    """An event: a signal came."""
-
-
 @contextlib.contextmanager
 def stored_run(store: Store, record: RunRecord) -> Iterator[Run]:
     """A run in the store's list of runs; an error marks it there as interrupted, with the counts it had before."""
@@ -116,7 +112,7 @@ class Loop:
 
     def taking_signals(self) -> AbstractContextManager[None]:
         """Within, a signal ends `work`, and nothing else."""
-        return signals.left_to_loop(lambda: self._events.put(StopAsked()))
+        return signals.left_to_loop(lambda: self._events.put(None))  # to be woken
 
     def _handle_next(self) -> None:
         """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
@@ -131,7 +127,7 @@ class Loop:
             self._show()
 
     def _handle(self, event: Any) -> None:
-        if not isinstance(event, StopAsked):
+        if event is not None:
             self._take_event(event)
 
     def _wind_down(self) -> None:
