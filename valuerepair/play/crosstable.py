@@ -103,10 +103,10 @@ def _elo(match: Standing) -> str:
 
 def crosstable(
     paths: Sequence[str],
-    player: str | None = None,
-    sprt: Sprt | None = None,
+    player: str | None,
+    sprt: Sprt | None,
     *,
-    on_games: Callable[[int], object] = lambda games: None,
+    on_games: Callable[[int], object],
 ) -> Crosstable:
     """The results of the games in PGN files; `paths` and `on_games` are those of `match_pgn.read_games`.
 

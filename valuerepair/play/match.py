@@ -128,7 +128,7 @@ class MatchEnd:
     before: int
     interrupted: bool
     path: Path
-    q_scales: tuple[float | None, float | None] = (None, None)
+    q_scales: tuple[float | None, float | None]
 
     @property
     def advised(self) -> tuple[int, float] | None:

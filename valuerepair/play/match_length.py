@@ -128,7 +128,7 @@ class MatchLength:
     tests: tuple[SprtLength, ...]
     seconds: float | None
     jobs: int
-    repeated: bool = False
+    repeated: bool
 
     def hours(self, games: int) -> float | None:
         """The hours that the games take; None if the duration of a game is not known."""
@@ -185,7 +185,7 @@ class MatchLength:
 
 
 def match_length(
-    elo: float | None = None,
+    elo: float | None,
     *,
     draws: float | None = None,
     like: Crosstable | None = None,

@@ -222,7 +222,7 @@ class SelfplayEnd:
     nodes: int
     seconds: float
     fill: Fill | None
-    store: str | None = None
+    store: str | None
 
     @property
     def speed(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Scored:
     game: Ids
     rows: Flags
     weighted: bool
-    calibrated: bool = False
+    calibrated: bool
 
     @property
     def disagreement(self) -> Floats:

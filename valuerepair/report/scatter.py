@@ -111,7 +111,7 @@ def draw_curve(axes: Axes, calibration: Calibration) -> None:
     axes.plot(_mirrored(curve, curve), q, color=style.GREEN, lw=1.8, gid="calibration", label="calibration")
 
 
-def label_axes(axes: Axes, frame: pd.DataFrame, *, own: bool = False) -> None:
+def label_axes(axes: Axes, frame: pd.DataFrame, *, own: bool) -> None:
     """Labels axes of net Q over deep Q: limits, ticks, names; net Q is the net's `own` or the frame's, calibrated."""
     net, oracle = names(frame)
     axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")

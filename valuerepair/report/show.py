@@ -40,7 +40,7 @@ class ShownPosition:
     """All that a store has of a position: `facts` (those of `describe`), and its `family`, None if not requested."""
 
     facts: dict[str, Any]
-    family: list[Leaf] | None = None
+    family: list[Leaf] | None
 
     def lines(self, *, colours: bool = False) -> list[str]:
         """The board, with the best moves' squares in colour by escape sequences, the facts, and the family's tree.

@@ -85,8 +85,8 @@ def confirm_candidates(
     depth: Depth,
     options: ConfirmOptions,
     *,
-    workers: int | None = None,
-    show: int = 5,
+    workers: int | None,
+    show: int,
     progress: Progress,
 ) -> Confirmed:
     """Looks again at the candidates of a question, in a store that is open for writing, by a deeper search.

@@ -71,8 +71,8 @@ class Expansion:
     net: str
     oracle: str
     pair_options: Sequence[str]
-    scale: Calibration | None = None
-    split_file: str = ""
+    scale: Calibration | None
+    split_file: str
     tally: ExpansionTally = field(default_factory=ExpansionTally)
 
     @staticmethod

@@ -62,8 +62,8 @@ def rejudge(
     remeasured: Remeasured,
     options: RejudgeOptions,
     *,
-    command: str = "",
-    quiet: bool = False,
+    command: str,
+    quiet: bool,
 ) -> Remeasured:
     """The comparison with what a deeper judge says of it, as `rejudged`. Searches what the store lacks and keeps it.
 

@@ -126,9 +126,7 @@ def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunSca
     return RunScale(alpha, expected, f"{used.origin}; {used.calibration.words()}")
 
 
-def keep_priors(
-    store: Store, net: NetFacts, pair: tuple[int, int], question: Question, *, beside: bool = False
-) -> None:
+def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Question, *, beside: bool) -> None:
     """Keeps the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy; with
     `beside` in those beside the games, too."""
     if not isinstance(net, PolicyNet):

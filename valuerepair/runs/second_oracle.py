@@ -98,8 +98,8 @@ def open_second(
     depth: Depth,
     net: Mapping[str, Any],
     *,
-    net_file: str | None = None,
-    workers: int | None = None,
+    net_file: str | None,
+    workers: int | None,
 ) -> Iterator[Oracle]:
     """Opens the oracle of the second look, and closes it.
 

@@ -78,7 +78,7 @@ def calibrated_q(
     oracle_id: int,
     calibration: Calibration,
     expanded: Expanded,
-    cut: bool = False,
+    cut: bool,
 ) -> Floats:
     """[n] the deep Q to be expected of each row of `columns`, by the curve that its game had no part in."""
     scored = columns(connection, net_id, oracle_id, ("net_q", GAME_KEY), expanded, cut)

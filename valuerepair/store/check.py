@@ -89,7 +89,7 @@ def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict
             del rows[at]
 
 
-def position_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[StoreCheck]:
+def position_checks(store: Store, advance: Callable[[int], None]) -> list[StoreCheck]:
     """All positions: FEN, key, facts, history and the move played."""
     counts = [_Count(name) for name in _NAMES]
     after = 0
@@ -137,7 +137,7 @@ def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: li
     count.take(len(rows), wrong)
 
 
-def play_check(store: Store, advance: Callable[[int], None] = lambda n: None) -> StoreCheck:
+def play_check(store: Store, advance: Callable[[int], None]) -> StoreCheck:
     """The games played from books: the key, by which their position is found, is that of the FEN."""
     count = _Count("games played: key of the FEN")
     cursor = store.connection.execute("SELECT number, fen, key FROM plays")
@@ -173,7 +173,7 @@ def _illegal(parsed: Any, named_moves: list[tuple[int, str]]) -> list[tuple[int,
 # -- moves of nets and searches ---------------------------------------------------------------------------------------
 
 
-def move_checks(store: Store, advance: Callable[[int], None] = lambda n: None) -> list[StoreCheck]:
+def move_checks(store: Store, advance: Callable[[int], None]) -> list[StoreCheck]:
     """The moves of nets and searches, and the searches' lines, of all rows: legal where they are made."""
     counts = []
     for name, table, columns in _MOVES:

@@ -31,8 +31,8 @@ class StoreCheck:
 
     name: str
     checked: int
-    wrong: int = 0
-    example: str = ""
+    wrong: int
+    example: str
 
     def lines(self) -> list[str]:
         """A row of the table: name, rows checked, rows wrong, and an example."""

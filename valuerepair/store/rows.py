@@ -189,7 +189,7 @@ class Known(NamedTuple):
     net_q: float | None
     deep: tuple[float | None, float | None, float | None, float | None, float | None, float | None] | None
     failure: str | None
-    probability: float | None = None
+    probability: float | None
 
 
 class DeepColumns(NamedTuple):
@@ -263,7 +263,7 @@ def game_row(
 
 
 def position_rows(
-    batch: PositionBatch, ids: Sequence[int], games: Sequence[int], run_id: int, *, reached: bool = False
+    batch: PositionBatch, ids: Sequence[int], games: Sequence[int], run_id: int, *, reached: bool
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of the table of positions with these numbers, in the order of its columns; `games` are theirs. Those
     that were only `reached` from candidates have no kind."""

@@ -269,9 +269,7 @@ class Store:
                 delete = f"DELETE FROM failures WHERE {where} AND position_id = ?"
                 connection.executemany(delete, ((oracle_id, stage, number) for number in numbers))
 
-    def add_failure(
-        self, position_id: int, oracle_id: int, reason: str, attempts: int, run: Run, stage: str = FULL
-    ) -> None:
+    def add_failure(self, position_id: int, oracle_id: int, reason: str, attempts: int, run: Run, stage: str) -> None:
         """Records that the oracle could not evaluate a position, and why."""
         with self.writing() as connection:
             connection.execute(
@@ -441,7 +439,7 @@ def admit(
     run_id: int,
     game_id: Callable[[tuple[Any, ...]], int],
     *,
-    reached: bool = False,
+    reached: bool,
 ) -> Admission:
     """Records positions that are new, in the order of the batch; `game_id` numbers a `game_row`."""
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
