@@ -7,7 +7,7 @@ import os
 import shlex
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -197,17 +197,7 @@ class Store:
         only `reached` from candidates have none.
         """
         with self.writing() as connection:
-            return admit(connection, batch, run.id, self._game_id, reached=reached)
-
-    def _game_id(self, row: tuple[Any, ...]) -> int:
-        self.connection.execute(
-            "INSERT OR IGNORE INTO games "
-            "(source, number, digest, byte_offset, white, black, event, date, result, headers) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            row,
-        )
-        query = "SELECT id FROM games WHERE source = ? AND number = ? AND digest = ?"
-        return int(self.connection.execute(query, row[:3]).fetchone()[0])
+            return _admit(connection, batch, run.id, reached=reached)
 
     def positions(self, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
         """The positions `ids` [n], in that order, without where they come from. Raises ValueRepairError where one is
@@ -433,18 +423,11 @@ WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
 """
 
 
-def admit(
-    connection: StoreConnection,
-    batch: PositionBatch,
-    run_id: int,
-    game_id: Callable[[tuple[Any, ...]], int],
-    *,
-    reached: bool,
-) -> Admission:
-    """Records positions that are new, in the order of the batch; `game_id` numbers a `game_row`."""
+def _admit(connection: StoreConnection, batch: PositionBatch, run_id: int, *, reached: bool) -> Admission:
+    """Records positions that are new, in the order of the batch."""
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
     ids, rows = _numbered(connection, batch.key, newest)
-    games = _games(batch, game_id)
+    games = _games(connection, batch)
     connection.executemany(
         _INSERT,
         position_rows(batch.take(rows), ids[rows].tolist(), [games[i] for i in rows.tolist()], run_id, reached=reached),
@@ -485,17 +468,27 @@ def _numbered(
     return np.array(ids, np.int64), np.array(rows, np.int64)
 
 
-def _games(batch: PositionBatch, game_id: Callable[[tuple[Any, ...]], int]) -> list[int]:
-    """The numbers of the games of all rows; those of one game lie together."""
+def _games(connection: StoreConnection, batch: PositionBatch) -> list[int]:
+    """The numbers of the games of all rows, recorded on first use; those of one game lie together."""
     numbers: list[int] = []
     last: OriginGame | None = None
     row: tuple[Any, ...] = ()
     for game in batch.origins.game:
         if game is not last:
             last, before, row = game, row, game_row(game)
-            number = numbers[-1] if row == before else game_id(row)
+            number = numbers[-1] if row == before else _game_id(connection, row)
         numbers.append(number)
     return numbers
+
+
+def _game_id(connection: StoreConnection, row: tuple[Any, ...]) -> int:
+    connection.execute(
+        "INSERT OR IGNORE INTO games (source, number, digest, byte_offset, white, black, event, date, result, headers) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
+    query = "SELECT id FROM games WHERE source = ? AND number = ? AND digest = ?"
+    return int(connection.execute(query, row[:3]).fetchone()[0])
 
 
 def _with_stored_history(
