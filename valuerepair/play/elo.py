@@ -136,7 +136,7 @@ class Estimate(NamedTuple):
 
 
 def elo_of(share: float) -> float:
-    """The Elo difference that expects this share of the points: ``400 log10(s / (1 - s))``, ±inf at 0 and 1."""
+    """The Elo that expects this share of the points: ``400 log10(s / (1 - s))``, ±inf at 0 and 1, NaN of NaN."""
     if share <= 0:
         return -math.inf
     return math.inf if share >= 1 else 0.0 - 400 * math.log10(1 / share - 1)  # 0 for an even share, not -0
@@ -192,12 +192,12 @@ def few(results: Results) -> bool:
 
 def elo_interval(results: Results, level: float = 0.95) -> Estimate:
     """Elo with its interval: the bounds of the share of the points converted to Elo, so it is not symmetric."""
-    return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in share_interval(results, level)))
+    return Estimate(*map(elo_of, share_interval(results, level)))
 
 
 def normal_elo_interval(results: MatchScore | Pentanomial) -> Estimate:
     """Elo and its normal interval at 0.95, also for few outcomes: as fastchess has it of pairs, cutechess of games."""
-    return Estimate(*(bound if math.isnan(bound) else elo_of(bound) for bound in _symmetric(results, 0.95)))
+    return Estimate(*map(elo_of, _symmetric(results, 0.95)))
 
 
 def normalized_elo(results: Results, level: float = 0.95, played: Results | None = None) -> Estimate:
