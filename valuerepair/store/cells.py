@@ -91,11 +91,13 @@ def _matching(pattern: str, words: str) -> Kind:
     return Kind(str, "a text", check=check)
 
 
-def _json(kind: Any) -> Kind:
+def _read_by(read: Callable[[str], object]) -> Kind:
+    """Texts that `read` takes; it raises ValueRepairError for others."""
+
     def check(texts: Sequence[Any]) -> Wrong | None:
         for text in dict.fromkeys(texts):
             try:
-                from_json(text, kind, "not the JSON that belongs there")
+                read(text)
             except ValueRepairError as error:
                 return Wrong(text, str(error))
         return None
@@ -103,24 +105,18 @@ def _json(kind: Any) -> Kind:
     return Kind(str, "a text", check=check)
 
 
-def _check_models(texts: Sequence[Any]) -> Wrong | None:
+def _json(kind: Any) -> Kind:
+    return _read_by(lambda text: from_json(text, kind, "not the JSON that belongs there"))
+
+
+def _read_model(text: str) -> None:
     """JSON with infinities, which is Python's own; `screening.model` knows its fields."""
-    for text in texts:
-        try:
-            if not isinstance(json.loads(text), dict):
-                return Wrong(text, "no JSON object")
-        except (ValueError, RecursionError) as error:
-            return Wrong(text, f"no JSON: {error}")
-    return None
-
-
-def _check_curves(texts: Sequence[Any]) -> Wrong | None:
-    for text in texts:
-        try:
-            Calibration.from_json(text)
-        except ValueRepairError as error:
-            return Wrong(text, str(error))
-    return None
+    try:
+        model = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueRepairError(f"no JSON: {error}") from None
+    if not isinstance(model, dict):
+        raise ValueRepairError("no JSON object")
 
 
 # A FEN with its digits from 1 to 8 replaced by that number of dots.
@@ -220,7 +216,7 @@ _NARROWER: Mapping[str, Kind] = {
     "screens.alpha_given": _BIT,
     "screens.q_from": _one_of("cp", "wdl"),
     "screens.recall": _CHANCE,
-    "screens.model": Kind(str, "a text", check=_check_models),
+    "screens.model": _read_by(_read_model),
     "screened.cut_at": _COUNT,
     "screened.chance": _CHANCE,
     "screened.nodes": _COUNT,
@@ -235,7 +231,7 @@ _NARROWER: Mapping[str, Kind] = {
     "expanded.probability": _ABOVE_0_TO_1,
     "calibrations.alpha": _ABOVE_0,
     "calibrations.q_from": _one_of("cp", "wdl"),
-    "calibrations.curve": Kind(str, "a text", check=_check_curves),
+    "calibrations.curve": _read_by(Calibration.from_json),
     "plays.fen": _FEN,
     "plays.result": _RESULT,
     "plays.z": _real(-1, 1),
