@@ -63,11 +63,10 @@ def single(
     moves share an arrow, illegal moves have no arrow.
     """
     board = chess.Board(fen)
-    legal = {move.uci(): move for move in board.legal_moves}
     sources: dict[chess.Move, list[str]] = {}
     for name, uci in (("net", net), ("search", deep), ("played", played)):
-        if uci in legal:
-            sources.setdefault(legal[uci], []).append(name)
+        if (move := legal_move(board, uci)) is not None:
+            sources.setdefault(move, []).append(name)
     chosen = [
         (move, _WHOSE[names[0] if names[:2] != ["net", "search"] else "both"], names) for move, names in sources.items()
     ]
@@ -91,10 +90,14 @@ def single(
 _WHOSE = {"net": style.VERMILLION, "search": style.BLUE, "both": style.GREEN, "played": style.ORANGE}
 
 
+def legal_move(board: chess.Board, uci: str | None) -> chess.Move | None:
+    """The legal move of this text; None without a move, or for an illegal one."""
+    return next((move for move in board.legal_moves if move.uci() == uci), None)
+
+
 def _board(cell: dict[Any, Any]) -> str:
     board = chess.Board(cell["fen"])
-    legal = {move.uci(): move for move in board.legal_moves}
-    deep, net = legal.get(cell.get("deep_best") or ""), legal.get(cell.get("net_best") or "")
+    deep, net = (legal_move(board, cell.get(f"{who}_best")) for who in ("deep", "net"))
     drawn = [(deep, style.GREEN)] if deep == net else [(deep, style.BLUE), (net, style.VERMILLION)]
     arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour in drawn if move]
     return chess.svg.board(board, orientation=board.turn, arrows=arrows, coordinates=False)

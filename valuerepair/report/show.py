@@ -22,7 +22,7 @@ from valuerepair.judge.labels import KINDS
 from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import family
-from valuerepair.report.boards import single
+from valuerepair.report.boards import legal_move, single
 from valuerepair.report.family import Leaf
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.one_position import one_position, played_from
@@ -193,7 +193,7 @@ def _reached_of(row: dict[str, Any]) -> dict[str, Any] | None:
 
 def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
     """A move as UCI and SAN; None without a move, or for an illegal one."""
-    move = next((move for move in board.legal_moves if move.uci() == uci), None)
+    move = legal_move(board, uci)
     return {"uci": move.uci(), "san": board.san(move)} if move is not None else None
 
 
@@ -201,8 +201,7 @@ def pv_san(board: chess.Board, pv: list[str]) -> str:
     """A line of UCI moves in SAN with move numbers, up to the first illegal move."""
     copy, legal = board.copy(stack=False), []
     for uci in pv:
-        move = next((move for move in copy.legal_moves if move.uci() == uci), None)
-        if move is None:
+        if (move := legal_move(copy, uci)) is None:
             break
         legal.append(move)
         copy.push(move)
@@ -437,9 +436,8 @@ def _numbered(fen: str) -> str:
 
 def _san(fen: str, uci: str) -> str:
     """A move in SAN; the text itself if it is illegal."""
-    board = chess.Board(fen)
-    legal = {move.uci(): move for move in board.legal_moves}
-    return board.san(legal[uci]) if uci in legal else uci
+    move = _move(chess.Board(fen), uci)
+    return uci if move is None else move["san"]
 
 
 # 256-colour numbers: black ink on grey squares, which is legible on light and on dark terminals. A piece's shape
