@@ -87,6 +87,16 @@ def test_says_that_the_scale_is_the_same() -> None:
     assert "its scale is the oracle's" in found.words()
 
 
+@pytest.mark.parametrize("resamples", [0, 200])
+def test_says_where_the_two_hardly_go_together(resamples: int) -> None:
+    """As where an engine scores from White's view: deep Q is of the other sign for half of the positions."""
+    net, deep, weight, game = draw(3, 1_000, 10, 1.0, 0.02)
+    deep[::2] *= -1
+    words = fit(net, deep, weight, game, resamples=resamples).words()
+    assert words.endswith(": the two hardly go together")
+    assert "inf" not in words
+
+
 @pytest.mark.parametrize("k", [0.5, 2.0])
 def test_what_is_left_beyond_scale_is_the_noise(k: float) -> None:
     noise, threshold = 0.2, 0.35

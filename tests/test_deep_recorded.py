@@ -25,7 +25,8 @@ from valuerepair.oracles.recorded import (
     result_of,
 )
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.recorded import agreement, import_recorded, point_of_view
+from valuerepair.runs.recorded import import_recorded, point_of_view
+from valuerepair.runs.summary import agreement
 from valuerepair.store.rows import DeepColumns, DeepResult
 from valuerepair.store.store import Store
 

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.mining_doubles import dump, random_games
+from tests.test_mining_recorded import engine_games
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
@@ -263,6 +264,78 @@ def build(folder: Path, score: int) -> str:
     engine.write_text(_BUILT.format(python=sys.executable, score=score))
     engine.chmod(0o755)
     return str(engine)
+
+
+_MATERIAL = """#!{python} -I
+import sys
+import chess
+WORTH = dict(zip(chess.PIECE_TYPES, (100, 300, 300, 500, 900, 0)))
+for line in sys.stdin:
+    words = line.split()
+    if words[0] == "uci":
+        print("id name Hobby 1.0\\nuciok", flush=True)
+    elif words[0] == "isready":
+        print("readyok", flush=True)
+    elif words[0] == "position":
+        start, _, moves = line.partition(" moves ")
+        board = chess.Board() if words[1] == "startpos" else chess.Board(start.removeprefix("position fen ").strip())
+        for move in moves.split():
+            board.push_uci(move)
+    elif words[0] == "go":
+        score = sum(WORTH[man.piece_type] * (1 if man.color else -1) for man in board.piece_map().values())
+        if not {white_view} and not board.turn:
+            score = -score
+        if {scores_in_check} or not board.is_check():
+            print("info depth 1 score cp", score)
+        print("bestmove", next(iter(board.legal_moves)), flush=True)
+"""
+
+
+def material_engine(file: Path, *, white_view: bool = False, scores_in_check: bool = True) -> str:
+    """An engine that counts material; from White's view, or without a score where the side to move is in check."""
+    text = _MATERIAL.format(python=sys.executable, white_view=white_view, scores_in_check=scores_in_check)
+    file.write_text(text)
+    file.chmod(0o755)
+    return str(file)
+
+
+def warnings_of(done: Result) -> list[str]:
+    assert done.exit_code == 0, (done.output, done.exception)
+    return [line for line in done.output.splitlines() if line.startswith("warning: ")]
+
+
+def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfish: str) -> None:
+    """As net and as deep search, also by a ladder; as both it shows by the results of the games alone."""
+    right = material_engine(tmp_path / "right")
+    white = material_engine(tmp_path / "white", white_view=True)
+    games = str(engine_games(tmp_path / "games.pgn", 90, "mover"))
+
+    def told(net: str, deep: str, *more: str) -> list[str]:
+        db = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
+        return warnings_of(vr("mine", games, "--net", net, "--deep", deep, "--db", str(db), "--per-game", "2", *more))
+
+    as_net, as_deep = f"uci:{white},alpha=400", f"uci:{white},nodes=10"
+    [said] = told(as_net, "stockfish:nodes=500", "--screen", "off")
+    assert said.startswith(
+        "warning: where Black is to move the scores of the net (hobby 1.0 nodes=1 alpha=400) do not go with the "
+        "results of the games (correlation -"
+    )
+    assert said.endswith(
+        "; the engine seems to score from White's view, but a UCI score is from the side to move: mend it and mine "
+        "again"
+    )
+    [said] = told(f"uci:{stockfish}", as_deep, "--screen", "off")
+    assert "Black is to move the scores of the deep search (hobby 1.0 nodes=10) do not go with the results" in said
+    both = told(as_net, as_deep, "--screen", "off")
+    assert ["deep search" in said for said in both] == [False, True]
+    assert not told(f"uci:{right},alpha=400", f"uci:{right},nodes=10", "--screen", "off")
+    # Without results one goes by the other; what a ladder searches to the end are the positions where the two differ.
+    random_games(Path(games), 200)
+    [said] = told(as_net, "stockfish:nodes=2000", "--screen", "100,400")
+    assert "do not go with the deep search (stockfish" in said
+    assert not told(f"uci:{right},alpha=400", "stockfish:nodes=2000", "--screen", "100,400")
+    [said] = told(as_net, f"uci:{right},nodes=10", "--screen", "off")
+    assert "; one of the two engines seems to score from White's view" in said
 
 
 def key_of(text: str) -> tuple[str, str]:

@@ -157,6 +157,18 @@ def test_two_scales_are_one_after_the_command_that_the_line_prints(db: Path) -> 
     assert (found["two_scales"], round(found["training_scale"]["steeper"]["value"], 4)) == ("", 1)
 
 
+def test_where_net_and_search_go_against_each_other_no_steepness_is_told(db: Path) -> None:
+    with Store.open(db, write=True) as store:
+        store.connection.execute("UPDATE net_values SET q = -q")
+        store.commit()
+    said = vr("stats", "--fit-alpha", "--db", str(db))
+    assert "the scale of the net's Q cannot be told: its Q and the deep Q hardly go together\n" in said
+    assert "is worth 0.00 (95 %: 0.00 to 0.00): the two hardly go together\n" in said
+    assert "times as steep" not in said.replace("steeper: how many times as steep", "")
+    row = next(line for line in said.splitlines() if line.startswith("default "))
+    assert row.split()[2] == "-"
+
+
 def test_a_ladder_of_another_alpha_is_told_when_one_is_saved(tmp_path: Path) -> None:
     """The sample's ladder cut positions by the alpha that was fitted then; results want one that is much larger."""
     db = tmp_path / "sample.db"

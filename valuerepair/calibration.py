@@ -31,6 +31,8 @@ FEWEST_GAMES = 2 * FOLDS
 RESAMPLES = 400
 # One number describes the curve by what this net Q is worth.
 MIDDLE = 0.5
+# A net and an oracle where it is worth less, perhaps nothing, have no scale in common.
+_HARDLY = 0.05
 # A curve is kept by its values at `POINTS` net Q from 0 to 1, equal steps of arcsin(Q): close together near 1, where a
 # steep net's values crowd. Rows are counted in the steps between them.
 _STEPS = 128
@@ -112,6 +114,8 @@ class Calibration:
         has_interval = worth.low == worth.low
         interval = f" (95 %: {worth.low:.2f} to {worth.high:.2f})" if has_interval else ""
         text = f"a net's {MIDDLE:.2f} is worth {worth.q:.2f}{interval}"
+        if worth.q < _HARDLY and not worth.low > 0:
+            return f"{text}: the two hardly go together"
         if self.bend:
             return f"{text}: its Q is {self.bend} than the oracle's, {k.q:.2f} times as steep"
         return f"{text}: its scale is the oracle's, as far as that shows" if has_interval else text

@@ -98,7 +98,8 @@ class EngineKind:
     The attributes have the values of most kinds. `settings`: those of its text besides the settings of all kinds.
     `default_nodes`: None if the text must have a limit. `install`: how to install it. `searches`: False for recorded
     evaluations. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
-    that the text does not name. `own_q`: it gives Q itself, without an alpha. `in_package`: screening begins with
+    that the text does not name. `own_q`: it gives Q itself, without an alpha. `any_engine`: it is whatever program the
+    user names, so its scores may not be from the side to move. `in_package`: screening begins with
     searches of this kind; other kinds borrow them, and cut nothing before they have searches of their own. `here`: it
     runs on this machine, so a file that an option or argument names is identified by its content. `first_word`: the
     first word of its text, as in an example, if that is not a setting. `pace`: seconds before the first search counts
@@ -109,7 +110,7 @@ class EngineKind:
     default_nodes: int | None = None
     install = ""
     searches = True
-    built_in = takes_net = own_q = in_package = False
+    built_in = takes_net = own_q = any_engine = in_package = False
     here = True
     first_word = ""
     pace = (600.0, 1_000)
@@ -293,6 +294,7 @@ class _Uci(EngineKind):
     """Any UCI engine: ``uci:/path/engine`` or ``uci:NAME``."""
 
     settings = ()
+    any_engine = True
     first_word = "/path/engine"
 
     def words(self, spec: EngineSpec) -> list[str]:
@@ -309,6 +311,7 @@ class _Ssh(EngineKind):
     """
 
     settings = ("engine",)
+    any_engine = True
     here = False
     first_word = "HOST"
     install = "apt-get install openssh-client"

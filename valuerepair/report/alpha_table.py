@@ -66,11 +66,13 @@ class AlphaTable:
             interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
             rows[name] = (f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
         header = f"candidates at {self.threshold:g}"
-        columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8.2f | {header}:<"
+        columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8 | {header}:<"
+        # A negative one would be no scale: net and search hardly go together.
+        steeper = {name: f"{slope.value:.2f}" if slope.value > 0 else "-" for name, slope in self.slopes.items()}
         positions = next(iter(self.fits.values())).n
         return [
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
-            *table_lines(columns, ((*row, self.slopes[name].value, self.rates[name]) for name, row in rows.items())),
+            *table_lines(columns, ((*row, steeper[name], self.rates[name]) for name, row in rows.items())),
             "steeper: how many times as steep the net's Q becomes by training with this alpha",
             *(f"{name}: the scores determine no alpha" for name, fit in self.fits.items() if fit.at_bound),
         ]

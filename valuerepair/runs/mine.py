@@ -17,7 +17,7 @@ from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.progress import Pace, RunProgress
 from valuerepair.runs.sampled import SampledPositions, SampledRun, run_sampled
-from valuerepair.runs.summary import MineSummary
+from valuerepair.runs.summary import MineSummary, engine_view
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Sampled, net_line
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.recall import recall_line
@@ -213,14 +213,15 @@ class _Mining(SampledRun, SearchLoop[int]):
     def summary(self, state: str) -> MineSummary:
         """What the run came to."""
         pair = self.positions.pair
-        line = None if self._ladder is None else recall_line(self._store, *pair, self._options.question)
+        question = self._options.question
+        line = None if self._ladder is None else recall_line(self._store, *pair, question)
         return self.positions.summary(
             state,
             self._started,
             workers=self._oracle.workers,
             nodes=self._nodes,
             cut=self._cut,
-            remarks=(line,) if line else (),
+            remarks=[*([line] if line else ()), *engine_view(self._store, pair, question.q_from)],
         )
 
     def _show(self) -> None:

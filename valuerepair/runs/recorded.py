@@ -4,7 +4,7 @@ and whether their view is right."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from valuerepair.oracles.recorded import RecordedSource, net_values
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.progress import RunProgress
 from valuerepair.runs.sampled import SampledPositions, SampledRun, run_sampled
-from valuerepair.runs.summary import MineSummary
+from valuerepair.runs.summary import ENOUGH_GAMES, RESULT, MineSummary, by_side, view_warning
 from valuerepair.runs.workers import ArchiveReader, Evaluated, NetLine, Sampled, net_line
 from valuerepair.store.rows import OracleIdentity, Run
 from valuerepair.store.store import Store
@@ -27,9 +27,6 @@ from valuerepair.store.store import Store
 Floats = NDArray[np.float64]
 _NONE_THERE = DeepFailure("no recorded evaluation", 0)
 
-# This many positions of a side are needed to judge; a correlation that is surely below this one counts as none.
-ENOUGH, ENOUGH_GAMES = 100, 50
-NO_CORRELATION = 0.2
 _NAMES_SHOWN = 3
 _ROWS = """
 FROM deep_values v
@@ -39,7 +36,7 @@ LEFT JOIN net_values n ON :with_net AND n.net_id = :net AND n.position_id = v.po
 WHERE v.run_id = :run AND v.oracle_id = :oracle AND v.stage = 'full'
 """
 _NUMBERS = f"""
-SELECT p.side = 'w', CASE g.result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END,
+SELECT p.side = 'w', {RESULT},
 v.cp, v.mate, v.q, n.q, v.depth, v.nodes, g.id {_ROWS}
 """
 _PLAYERS = f"SELECT DISTINCT iif(p.side = 'w', g.white, g.black) {_ROWS}"
@@ -220,59 +217,18 @@ def _players(names: Sequence[str | None]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far evaluations go with something else: Pearson's correlation `r` over `n` positions, `high` the upper end of
-    its 95 % interval (Fisher's z)."""
-
-    r: float
-    n: int
-    high: float
-
-    @property
-    def none(self) -> bool:
-        return self.n >= ENOUGH and self.high < NO_CORRELATION
-
-    def __str__(self) -> str:
-        return f"{self.r:.2f} of {self.n:,}"
-
-
-def agreement(q: Floats, reference: Floats) -> Agreement:
-    """The correlation of the rows where both are numbers; NaN, which is never `none`, where one of them is constant."""
-    from scipy.stats import pearsonr
-
-    both = ~(np.isnan(q) | np.isnan(reference))
-    x, y = q[both], reference[both]
-    if len(x) < 4 or not x.std() or not y.std():
-        return Agreement(np.nan, len(x), np.nan)
-    correlation = pearsonr(x, y)
-    return Agreement(float(correlation.statistic), len(x), float(correlation.confidence_interval(0.95).high))
-
-
 def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: str, view: str) -> str | None:
     """A warning where evaluations do not go with `reference`, both [n] and from the side to move; None where they do.
 
     A wrong point of view shows by side: evaluations written for White and taken for the mover's are right where White
     is to move and upside down elsewhere.
     """
-    sides = {name: agreement(q[rows], reference[rows]) for name, rows in (("White", white), ("Black", ~white))}
+    sides = by_side(white, q, reference)
+    better, seen = ("white", "White") if view == "mover" else ("mover", "the mover")
+    advice = {
+        "White": "they may be written from Black's view",
+        "Black": f"they seem to be written from {seen}'s view: recorded:view={better}",
+        "both": "they are of other positions, or from the other side's view",
+    }
     wrong = [name for name, agreed in sides.items() if agreed.none]
-    if not wrong:
-        return None
-    if len(wrong) == 2:
-        return (
-            f"warning: the recorded evaluations do not go with {what} (correlation {sides['White']} where White is to "
-            f"move, {sides['Black']} where Black is): they are of other positions, or from the other side's view"
-        )
-    name = wrong[0]
-    other = "Black" if name == "White" else "White"
-    advice = "they may be written from Black's view"
-    if name == "Black":
-        better = "white" if view == "mover" else "mover"
-        advice = (
-            f"they seem to be written from {'White' if view == 'mover' else 'the mover'}'s view: recorded:view={better}"
-        )
-    return (
-        f"warning: where {name} is to move the recorded evaluations do not go with {what} (correlation {sides[name]}), "
-        f"where {other} is they do ({sides[other]}); {advice}"
-    )
+    return view_warning(sides, wrong, "the recorded evaluations", what, advice)

@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""What a run came to, and whether its evaluations are from the side to move."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,18 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.progress import format_duration, format_rate
-from valuerepair.chess.values import Alpha
+from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
+from valuerepair.engines.kinds import kind_of
 from valuerepair.intervals import Flags, Floats, Ids, Rate, audit_weights, far_words, weighted
-from valuerepair.question import Question, is_candidate
+from valuerepair.oracles.engine_net import ENGINE_FILL
+from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.alphas import TwoScales
+from valuerepair.store.columns import both_q, columns
 from valuerepair.store.rows import Run
+
+if TYPE_CHECKING:
+    from valuerepair.store.store import Store
 
 
 def resume_line(run: Run) -> str:
@@ -309,3 +315,123 @@ class Met:
         rows = rows[~self._seen[position_ids[rows]]]
         self._seen[position_ids[rows]] = True
         return rows
+
+
+# -- the point of view ------------------------------------------------------------------------------------------------
+
+# A game's result for White, as a cell of the table g.
+RESULT = "CASE g.result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END"
+# This many positions of a side are needed to judge; a correlation that is surely below this one counts as none.
+ENOUGH, ENOUGH_GAMES = 100, 50
+NO_CORRELATION = 0.2
+# Fewer show that scores are upside down.
+_ENOUGH_TURNED = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far evaluations go with something else: Pearson's correlation `r` over `n` positions, `low` and `high` the
+    ends of its 95 % interval (Fisher's z)."""
+
+    r: float
+    n: int
+    low: float
+    high: float
+
+    @property
+    def none(self) -> bool:
+        """They surely do not go together."""
+        return self.n >= ENOUGH and self.high < NO_CORRELATION
+
+    @property
+    def turned(self) -> bool:
+        """They surely go against each other."""
+        return self.n >= _ENOUGH_TURNED and self.high < 0
+
+    def __str__(self) -> str:
+        return f"{self.r:.2f} of {self.n:,}"
+
+
+def agreement(q: Floats, reference: Floats) -> Agreement:
+    """The correlation of the rows where both are numbers; NaN, which is never `none`, where one of them is constant."""
+    from scipy.stats import pearsonr
+
+    both = ~(np.isnan(q) | np.isnan(reference))
+    x, y = q[both], reference[both]
+    if len(x) < 4 or not x.std() or not y.std():
+        return Agreement(np.nan, len(x), np.nan, np.nan)
+    correlation = pearsonr(x, y)
+    interval = correlation.confidence_interval(0.95)
+    return Agreement(float(correlation.statistic), len(x), float(interval.low), float(interval.high))
+
+
+def by_side(white: Flags, q: Floats, reference: Floats) -> dict[str, Agreement]:
+    """How far values [n] go with `reference` [n], both from the side to move, where White and where Black is to move
+    (`white` [n])."""
+    return {name: agreement(q[rows], reference[rows]) for name, rows in (("White", white), ("Black", ~white))}
+
+
+def view_warning(
+    sides: Mapping[str, Agreement], wrong: Sequence[str], whose: str, what: str, advice: Mapping[str, str]
+) -> str | None:
+    """The warning that `whose` values do not go with `what` for the sides `wrong`; None without such sides.
+
+    `sides` is `by_side`; `advice` says what to do if it is ``White``, ``Black`` or ``both``.
+    """
+    if not wrong:
+        return None
+    if len(wrong) == 2:
+        return (
+            f"warning: {whose} do not go with {what} (correlation {sides['White']} where White is to move, "
+            f"{sides['Black']} where Black is): {advice['both']}"
+        )
+    (name,) = wrong
+    other = "Black" if name == "White" else "White"
+    return (
+        f"warning: where {name} is to move {whose} do not go with {what} (correlation {sides[name]}), where {other} is "
+        f"they do ({sides[other]}); {advice[name]}"
+    )
+
+
+def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]:
+    """Warnings where an engine seems not to score from the side to move; `pair` are net and oracle in the store.
+
+    Any program can be such an engine. It is compared with the results of the games, then with the other of the pair, on
+    all sampled positions: also on those that a ladder cut, as it keeps those where the two differ.
+    """
+    connection = store.connection
+    query = "SELECT n.name, n.history_fill, o.label, o.kind FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
+    name, fill, label, kind = connection.execute(query, pair).fetchone()
+    net_in_question, oracle_in_question = fill == ENGINE_FILL, kind_of(kind).any_engine
+    if not (net_in_question or oracle_in_question):
+        return []
+    net_q, deep_q = both_q(connection, *pair, DEFAULT_ALPHA, q_from, cut=True)
+    read = columns(connection, *pair, ("side_code", "game_id"), cut=True)
+    white, games = read["side_code"] == 0, read["game_id"]
+    net, oracle = f"the net ({name})", f"the deep search ({label})"
+    in_question = ([(net, net_q)] if net_in_question else []) + ([(oracle, deep_q)] if oracle_in_question else [])
+    said = []
+    if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
+        ids, outcomes = connection.numbers(f"SELECT g.id, {RESULT} FROM games g ORDER BY g.id", {}, 2)
+        outcome = outcomes[np.searchsorted(ids, games)]
+        result = np.where(white, outcome, -outcome)
+        said = [
+            _turned(white, q, result, f"the scores of {whose}", "the results of the games") for whose, q in in_question
+        ]
+    if not any(said):
+        whose, other = (net, oracle) if net_in_question else (oracle, net)
+        who = "one of the two engines" if len(in_question) == 2 else "the engine"
+        said = [_turned(white, net_q, deep_q, f"the scores of {whose}", other, who)]
+    return [warning for warning in said if warning]
+
+
+def _turned(white: Flags, q: Floats, reference: Floats, whose: str, what: str, who: str = "the engine") -> str | None:
+    """A warning where these values go against `reference` for a side, and for the other side with it or against it."""
+    sides = by_side(white, q, reference)
+    wrong = [name for name, agreed in sides.items() if agreed.turned]
+    if len(wrong) == 1 and not any(agreed.low > 0 for agreed in sides.values()):
+        return None
+    views = {"Black": "White's view", "White": "Black's view", "both": "the view of the side that is not to move"}
+    mend = "but a UCI score is from the side to move: mend it and mine again"
+    advice = {side: f"{who} seems to score from {view}, {mend}" for side, view in views.items()}
+    return view_warning(sides, wrong, whose, what, advice)

@@ -124,6 +124,8 @@ class TrainingScale:
         """The same in words."""
         by = f"alpha {self.alpha.shown}" if self.alpha.is_of_centipawns(self.q_from) else ""
         by = by or self.alpha.source(self.q_from)
+        if self.slope.value <= 0:
+            return f"by {by} the scale of the net's Q cannot be told: its Q and the deep Q hardly go together"
         steep = f"{self.slope.value:.2f} times as steep (95 %: {self.slope.low:.2f} to {self.slope.high:.2f})"
         if self.is_level:
             return f"by {by} the net's Q would keep its scale: {steep}"
