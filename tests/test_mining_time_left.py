@@ -19,11 +19,13 @@ from statsmodels.duration.survfunc import SurvfuncRight
 from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.test_cli_terminal import environment, on_a_terminal
 from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.sampling import sample
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.progress import Pace, search_sizes
+from valuerepair.runs.progress import Pace, RunCounts, RunProgress, search_sizes
+from valuerepair.runs.workers import ArchiveReader
 from valuerepair.store.store import Store
 
 WHOLE = 1_000_000
@@ -176,6 +178,29 @@ class Shown(Progress):
 
     def note(self, text: str) -> None:
         self.seen.append((self.done, text))
+
+
+@pytest.mark.parametrize("name", ["lichess-blitz.pgn", "otb-masters.pgn.zst"])
+@pytest.mark.parametrize("options", [SampleOptions(), SampleOptions(game_share=0.1), SampleOptions(min_elo=2000)])
+def test_the_total_is_that_of_all_archives(shared_data: Path, name: str, options: SampleOptions) -> None:
+    """Files are read and split into games ahead of what is parsed, and to their ends before all is parsed."""
+    path = str(shared_data / "pgn" / name)
+    reader, progress = ArchiveReader([path], options), Shown()
+
+    def read(count: int) -> None:
+        reader.bytes_read += count
+
+    shown = RunProgress(progress, reader, None, None)
+    shown.show(RunCounts(0, 0, 1, 0, 0, None), reading=True)
+    totals = [progress.total]
+    for _ in sample([path], options, reader.report, on_bytes=read):
+        shown.show(RunCounts(0, 0, 1, 0, 0, None), reading=True)
+        totals.append(progress.total)
+    assert len(totals) > 1
+    share = np.array(totals[1:], np.float64) / reader.report.positions
+    assert share == pytest.approx(np.ones(len(share)), abs=0.3)
+    assert share[-1] == pytest.approx(1, abs=0.01)
+    assert totals[0] is None
 
 
 class Growing(KeyOracle):

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 PACKED_TARS = (".tgz", ".tbz2", ".txz", ".tzst")
 ENDINGS = (".pgn", ".epd", ".fen", ".jsonl", ".tar")
-READ_SIZE = 1 << 18
+READ_SIZE = 1 << 16  # small, so that few bytes are counted as read before they are unpacked
 # Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor uses only what a frame needs.
 MAX_WINDOW = 1 << 31
 

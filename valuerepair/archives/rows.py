@@ -147,6 +147,12 @@ class ReadReport:
         positions = sum(self.rejected_positions.values()) + self.not_drawn + self.duplicates + self.positions
         return self.games == games and self.looked_at == positions
 
+    @property
+    def expected(self) -> float | None:
+        """How many positions the games found so far will give, by those that are parsed; None before the first is."""
+        waiting = self.games - self.not_sampled - self.parsed - sum(self.rejected.values())
+        return self.positions * (1 + waiting / self.parsed) if self.parsed else None
+
     def lines(self) -> list[str]:
         """The report for printing."""
         lines = [f"games: {self.games:,} found, {self.parsed:,} parsed"]

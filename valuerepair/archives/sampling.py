@@ -55,10 +55,10 @@ def sample(
 
     `paths` are files (PGN, EPD, FEN or lichess's evaluation dump, packed or not, lc0's training chunks, tar archives of
     chunks; the content identifies the format), folders, or ``-`` for standard input, which cannot have chunks.
-    `on_bytes` is called from another thread with the number of (packed) bytes after each read. The batches depend on
-    the archives, the seed and the other options, not on threads or timing. No two rows have the same key, unless a
-    position reached beside a game (`options.aside`) is also in a game that is drawn later. `net` is needed for the
-    kinds ``policy`` and ``search`` only.
+    `on_bytes` is called, also from another thread, with the number of (packed) bytes as they are split into games. The
+    batches depend on the archives, the seed and the other options, not on threads or timing. No two rows have the same
+    key, unless a position reached beside a game (`options.aside`) is also in a game that is drawn later. `net` is
+    needed for the kinds ``policy`` and ``search`` only.
     With ``options.positions`` the sample is saved in `kept` from time to time, and a later call resumes there; but not
     with training chunks or standard input, and only within PGN.
 

@@ -444,11 +444,13 @@ AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`length` bytes of a source in ``buffer[HEADROOM:]``. `broken` (last piece only): how the stream broke off."""
+    """`length` bytes of a source in ``buffer[HEADROOM:]``, for which so many `packed` bytes were read. `broken` (last
+    piece only): how the stream broke off."""
 
     source: Source
     buffer: Bytes
     length: int
+    packed: int
     first: bool
     last: bool
     broken: str | None
@@ -457,7 +459,8 @@ class Piece:
 class Pieces:
     """The pieces of all sources in order, at most `most` bytes of each source; a context manager that ends its thread.
 
-    Skips the first `skip` bytes of the first source.
+    Skips the first `skip` bytes of the first source. `on_bytes` is told of the packed bytes of a piece when the piece
+    is yielded, and of skipped ones, in the thread that reads, when they are passed.
     """
 
     def __init__(
@@ -468,7 +471,7 @@ class Pieces:
         self._free: queue.Queue[Bytes | None] = queue.Queue()
         for _ in range(AHEAD):
             self._free.put(new_buffer(PIECE))
-        self._stop = False
+        self._stop, self._packed = False, 0  # bytes read since the last piece
         self._thread = threading.Thread(target=self._read_all, name="archive reader", daemon=True)
 
     def __enter__(self) -> Pieces:
@@ -489,6 +492,8 @@ class Pieces:
                 return
             if isinstance(item, BaseException):
                 raise item
+            if self._on_bytes is not None:
+                self._on_bytes(item.packed)
             yield item
             self._free.put(item.buffer)
 
@@ -503,11 +508,14 @@ class Pieces:
             self._full.put(error)
 
     def _read(self, source: Source) -> None:
-        with Stream(source, self._on_bytes, self._most) as stream:
+        with Stream(source, self._count, self._most) as stream:
             first, last = True, False
             while self._skip and not self._stop:
                 size = min(self._skip, PIECE)
                 self._skip = self._skip - size if len(stream.read(size)) == size else 0
+                passed = self._packed_since()
+                if self._on_bytes is not None:
+                    self._on_bytes(passed)
             while not last:
                 buffer = self._free.get()
                 if buffer is None or self._stop:
@@ -515,5 +523,13 @@ class Pieces:
                     return
                 length = stream.read_into(buffer.data[HEADROOM:])
                 last = length < PIECE
-                self._full.put(Piece(source, buffer, length, first, last, stream.broken))
+                self._full.put(Piece(source, buffer, length, self._packed_since(), first, last, stream.broken))
                 first = False
+
+    def _count(self, amount: int) -> None:
+        self._packed += amount
+
+    def _packed_since(self) -> int:
+        """The bytes read since the last call."""
+        packed, self._packed = self._packed, 0
+        return packed

@@ -163,12 +163,14 @@ class RunProgress:
         return f"about {format_duration(seconds)} left" if seconds is not None else "time left not known yet"
 
     def _expected(self, counts: RunCounts, *, reading: bool) -> int | None:
-        """Searches of this run, done and to come; while archives are read, as many more as the bytes left promise."""
+        """Searches of this run, done and to come, None as long as that is unknown; while archives are read, as many as
+        their games promise that are parsed, by the bytes of all."""
         sampled = float(self._reader.report.positions)
-        if reading and self._bytes is None:
-            return None
-        if reading and self._bytes and 0 < self._reader.bytes_read < self._bytes:
-            sampled *= self._bytes / self._reader.bytes_read
+        if reading:
+            of_found, read = self._reader.report.expected, self._reader.bytes_read
+            if of_found is None or not (self._bytes and read):
+                return None
+            sampled = of_found * max(self._bytes / read, 1)
         new = round(sampled) - counts.before
         if self._limit is not None:
             new = min(new, self._limit)

@@ -88,7 +88,7 @@ class ArchiveReader(threading.Thread):
         self.paths, self._whole, self._kept, self._net = paths, whole, kept, net
         self.events: Events = SimpleQueue()
         self.report = ReadReport()
-        self.bytes_read = 0  # of the files as they lie on the disk
+        self.bytes_read = 0  # of the files as they lie on the disk; their games are found
         self._options = options
         self._asked = threading.Semaphore(0)
         self._stopped = threading.Event()
