@@ -18,6 +18,7 @@ from valuerepair.archives.epd import MAX_LINE, LineSplitter
 from valuerepair.archives.headers import kept_headers, read_headers
 from valuerepair.archives.open import Source, TarError, members
 from valuerepair.archives.options import RecordedOptions
+from valuerepair.books.check import BookCheck, ReadEntry
 from valuerepair.chess.origins import Recorded
 from valuerepair.engines.uci import SearchReader, parse_option
 from valuerepair.errors import ValueRepairError
@@ -212,3 +213,11 @@ def test_a_store_with_cells_of_another_kind_is_said_to_be_damaged(tmp_path: Path
     raw.close()
     with pytest.raises(ValueRepairError, match="is damaged"), Store.open(db) as store:
         store.frame()
+
+
+def test_an_entry_that_inherits_a_position_that_cannot_be_read_is_no_entry_of_another(tmp_path: Path) -> None:
+    book, entries = tmp_path / "a.pgn", list[ReadEntry]()
+    book.write_text('[FEN "4k3/P7/8/8/8/8/8/2K2R w K - 0 30"]\n\n[Event "b"]\n\n1. e4 e5 *\n')
+    problems = [problem.reason for problem in BookCheck(book, entries.append)]
+    assert any("bad FEN" in reason for reason in problems)
+    assert entries == []

@@ -195,7 +195,8 @@ class _PgnCheck:
         entry = self._entry
         if entry.tags_line and entry.tags_closed:
             self._no_movetext()
-            entry = self._entry = _Entry()
+            # lc0 keeps the start position, also one that cannot be read.
+            entry = self._entry = _Entry(failed=entry.failed)
         if not entry.tags_line:
             entry.tags_line = number
         if not text.rstrip().endswith("]"):
