@@ -218,10 +218,10 @@ def test_a_book_line_that_ends_the_game_is_refused(tmp_path: Path) -> None:
     knights = " ".join(f"{n}. Nf3 Nf6 {n + 1}. Ng1 Ng8" for n in (1, 3))
     for name, line in (("mate", "1. f3 e5 2. g4 Qh4# 0-1"), ("third", f"{knights} *")):
         (tmp_path / f"{name}.pgn").write_text(f'[Event "a"]\n\n1. e4 *\n\n[Event "b"]\n\n{line}\n\n')
-        with pytest.raises(ValueRepairError, match=rf"{name}\.pgn: line 2 ends the game"):
+        with pytest.raises(ValueRepairError, match=rf"{name}\.pgn: opening 2 ends the game"):
             check_playable(read_openings(tmp_path / f"{name}.pgn"), f"{name}.pgn")
     (tmp_path / "kings.epd").write_text("8/8/4k3/8/8/4K3/8/8 w - -\n")
-    with pytest.raises(ValueRepairError, match=r"kings\.epd: line 1 ends the game"):
+    with pytest.raises(ValueRepairError, match=r"kings\.epd: opening 1 ends the game"):
         check_playable(read_openings(tmp_path / "kings.epd"), "kings.epd")
 
 

@@ -25,6 +25,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
 _ESCAPED = re.compile(r"\\(.)")
 _Line = tuple[str, tuple[str, ...], str, Mapping[str, str]]  # start_fen, moves, fen, tags
+_LONGEST = 40  # plies of an opening; longer ones are rather whole games
 _BUILT_IN_PLIES = range(6, 11)
 _BUILT_IN_SHUFFLE = 1  # a seed; without shuffling the first lines would all be of one kind
 
@@ -61,7 +62,7 @@ def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
             _check(name)
         lines = list(_epd_lines(name, content))
     if not lines:
-        raise ValueRepairError(f"{name}: no opening in it")
+        raise ValueRepairError(f"{name}: no opening in it; give a book of games (PGN) or positions (EPD, FEN)")
     board_keys = keys(parse_fens([fen for _, _, fen, _ in lines])).tolist()
     return [Opening(i, *line[:3], key, line[3]) for i, (line, key) in enumerate(zip(lines, board_keys, strict=True))]
 
@@ -75,6 +76,8 @@ def _content(path: Path) -> str:
         raise UsageError(f"{path}: no such file") from None
     except ValueError as error:
         raise ValueRepairError(f"{path}: {error}") from None
+    if b"\0" in raw:
+        raise ValueRepairError(f"{path}: is no text; give a book of games (PGN) or positions (EPD, FEN)")
     return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
 
 
@@ -110,12 +113,20 @@ def _unescaped(tags: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: _ESCAPED.sub(r"\1", value) for name, value in tags}
 
 
+class _Quiet(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Keeps the errors of a game without logging them: the reader says the first one itself."""
+
+    def handle_error(self, error: Exception) -> None:
+        self.game.errors.append(error)
+
+
 def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
     text, number = io.StringIO(content), 0
-    while (game := chess.pgn.read_game(text)) is not None:
+    while (game := chess.pgn.read_game(text, Visitor=_Quiet)) is not None:
         number += 1
         if game.errors:
-            raise ValueRepairError(f"{name}: game {number}: {str(game.errors[0]).splitlines()[0]}")
+            reason = str(game.errors[0]).splitlines()[0]
+            raise ValueRepairError(f"{name}: game {number}: {reason}; `vr books check {name}` lists all errors")
         try:
             board = game.board()
         except ValueError as error:
@@ -181,7 +192,8 @@ def check_playable(openings: Sequence[Opening], book: str | None) -> None:
     fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]
     for opening, playable in zip(openings, go_on(fens, starts, [" ".join(o.moves) for o in openings]), strict=True):
         if not playable:
-            raise ValueRepairError(f"{book}: line {opening.number + 1} ends the game ({opening.fen}); take it out")
+            advice = "take it out" if len(opening.moves) <= _LONGEST else "these look like whole games, not openings"
+            raise ValueRepairError(f"{book}: opening {opening.number + 1} ends the game ({opening.fen}); {advice}")
 
 
 def book_digest(openings: Sequence[Opening]) -> str:
