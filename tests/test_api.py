@@ -208,6 +208,36 @@ def test_outcomes_are_the_games_results(store: vr.MinedStore, sql: sqlite3.Conne
 # -- nets -------------------------------------------------------------------------------------------------------------
 
 
+def test_boards_of_python_chess_are_positions_with_their_history(store: vr.MinedStore) -> None:
+    board = chess.Board()
+    for move in ("e4", "c5", "Nf3"):
+        board.push_san(move)
+    by_board, by_text = vr.evaluate([board]), vr.evaluate("startpos moves e2e4 c7c5 g1f3")
+    pd.testing.assert_frame_equal(by_board, by_text)
+    assert vr.evaluate(board)["q"].item() == by_text["q"].item()
+    with pytest.raises(vr.UsageError, match="a board of standard chess"):
+        vr.evaluate(chess.Board(chess960=True))
+    worst = next(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
+    shown = vr.show(store, chess.Board(worst.fen))
+    assert shown.as_json() == vr.show(store, worst.position_id).as_json()
+
+
+def test_an_open_store_may_be_given_wherever_its_path_may(tmp_path: Path) -> None:
+    shutil.copy(SAMPLE, tmp_path / "a.db")
+    with vr.open_store(tmp_path / "a.db") as opened:
+        assert os.fspath(opened) == str(tmp_path / "a.db")
+        written = vr.make_split(opened, tmp_path / "split.json", vr.Question(threshold=THRESHOLD))
+        assert (tmp_path / "split.json").is_file()
+        assert sum(part["positions"] for part in written.as_json()["parts"].values()) > 0
+        assert all(not check.wrong for check in vr.check_store(opened))
+        compared = vr.remeasure(opened, ["maia-1900", "maia-1100"], vr.Question(threshold=THRESHOLD))
+        assert [net.name for net in compared.nets] == ["maia-1900", "maia-1100"]
+        assert vr.merge_stores([opened], tmp_path / "merged.db").rows
+        # Only what is open for writing is written by its own connection; this one is opened again.
+        with pytest.raises(vr.ValueRepairError, match=r"a\.db: no candidates at 1\.99 to look at"):
+            vr.confirm(opened, vr.Question(threshold=1.99))
+
+
 def test_evaluating_a_frame_gives_the_values_that_were_mined(store: vr.MinedStore) -> None:
     frame = store.frame().sample(40, random_state=1)
     found = vr.evaluate(frame)

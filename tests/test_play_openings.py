@@ -11,7 +11,7 @@ import pytest
 
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.openings import read_openings
+from valuerepair.play.openings import check_playable, read_openings
 
 BOOK = """[Event "a"]
 [White "Q \\"x\\""]
@@ -92,3 +92,21 @@ def test_books_that_are_none(tmp_path: Path, name: str, content: str, message: s
         read_openings(tmp_path / "none.pgn")
     with pytest.raises(ValueRepairError, match="is a folder"):
         read_openings(tmp_path)
+
+
+def test_an_unreadable_book_is_one_error_that_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "bad.pgn").write_text("1. e4 e5 2. Ke3 *\n")
+    with pytest.raises(ValueRepairError, match=r"bad\.pgn: game 1: illegal san: 'Ke3'.*`vr books check .*` lists all"):
+        read_openings(tmp_path / "bad.pgn")
+    assert not caplog.records  # of python-chess
+    for name, content in (("a.db", b"SQLite format 3\0"), ("empty.pgn", b"")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueRepairError, match=r"give a book of games \(PGN\) or positions \(EPD, FEN\)"):
+            read_openings(tmp_path / name)
+
+
+def test_whole_games_are_said_to_be_no_openings(tmp_path: Path) -> None:
+    moves = "1. e4 e5 " + " ".join(f"{n}. Nf3 Nf6 {n + 1}. Ng1 Ng8" for n in range(2, 26, 2))
+    (tmp_path / "games.pgn").write_text(f"{moves} 1/2-1/2\n")
+    with pytest.raises(ValueRepairError, match=r"opening 1 ends the game \(.*\); these look like whole games"):
+        check_playable(read_openings(tmp_path / "games.pgn"), "games.pgn")

@@ -106,6 +106,8 @@ def is_candidate(disagreement: Any, threshold: Any) -> Any:
 
 def check_threshold(threshold: float) -> None:
     """Raises UsageError for a threshold outside (0, 2]: Q lies in [-1, 1], so no two values differ by more than 2."""
+    if isinstance(threshold, str):
+        raise UsageError(f"a threshold is a number, or Worst(0.02) for the worst 2 %; not {threshold!r}")
     if not 0 < threshold <= 2:
         raise UsageError(
             f"a threshold lies above 0 and is at most 2, the largest difference of two Q; not {threshold:g}"

@@ -18,6 +18,7 @@ from valuerepair.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from chess import Board
 
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.heads import Heads
@@ -31,7 +32,7 @@ _MOST_SECONDS = 1e7
 _AT_ONCE = 4096  # positions of a batch for the net
 _TREE_NODES = 2000  # the most visited positions of a search whose tree is written
 # One position: a text as for `vr eval`, a position, or a candidate.
-One: TypeAlias = "str | Position | Candidate"
+One: TypeAlias = "str | Board | Position | Candidate"
 # One or many, or a frame of a store with its texts.
 Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
 
@@ -39,10 +40,10 @@ Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
 def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame:
     """A net's values of positions without search (one node): a row for each position, in their order.
 
-    `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a `Position` or a `Candidate`;
-    or a frame of `MinedStore.frame`, whose index the result has, so that it can be joined. The net reads the known
-    history. `net` is a name or a file (.pb.gz, .pb, .onnx), None the default net, downloaded once; or an open `Net`,
-    which is not opened again and not closed.
+    `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a ``chess.Board`` with the
+    moves played on it, a `Position` or a `Candidate`; or a frame of `MinedStore.frame`, whose index the result has, so
+    that it can be joined. The net reads the known history. `net` is a name or a file (.pb.gz, .pb, .onnx), None the
+    default net, downloaded once; or an open `Net`, which is not opened again and not closed.
 
     Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN for nets with a scalar head); best,
     the move of the highest prior (UCI, None if the game is over), best_p its prior, entropy of the policy (nats),
@@ -227,8 +228,9 @@ def _positions(positions: Positions) -> Iterator[Position]:
     Raises UsageError for a text that is not a position and for a frame without text columns.
     """
     import pandas as pd
+    from chess import Board
 
-    if isinstance(positions, str | Position | Candidate):
+    if isinstance(positions, str | Board | Position | Candidate):
         yield _position(positions)
     elif isinstance(positions, pd.DataFrame):
         yield from _of_frame(positions)
@@ -241,11 +243,15 @@ def _position(position: One) -> Position:
         return position
     if isinstance(position, Candidate):
         return position.position
-    if isinstance(position, str):
-        from valuerepair.nets.position_text import read_argument
+    from chess import Board
 
+    from valuerepair.nets.position_text import read_argument
+
+    if isinstance(position, str):
         return read_argument(position, ())
-    raise UsageError(f"{position!r}: give a FEN, a Position or a Candidate")
+    if type(position) is Board and not position.chess960:
+        return read_argument(position.root().fen(), [move.uci() for move in position.move_stack])
+    raise UsageError(f"{position!r}: give a FEN, a board of standard chess, a Position or a Candidate")
 
 
 def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:

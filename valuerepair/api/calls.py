@@ -42,8 +42,9 @@ def paths_of(path_or_paths: Path | Iterable[Path]) -> list[str]:
 
 @contextmanager
 def opened_store(store: Stored, *, write: bool = False, create: bool = False) -> Iterator[Store]:
-    """The open store; closed afterwards if it was opened here."""
-    if isinstance(store, Store):
+    """The open store. It is opened here, and closed afterwards, if it is a path, or is open for reading only and is to
+    be written."""
+    if isinstance(store, Store) and (store.is_writable or not (write or create)):
         yield store
         return
     with Store.open(store, write=write, create=create) as opened:

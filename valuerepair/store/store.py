@@ -112,6 +112,15 @@ class Store:
                 self._lock.release()
                 self._lock = None
 
+    def __fspath__(self) -> str:
+        """Its path: an open store may be given wherever the path of one may."""
+        return self.path
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether it was opened for writing."""
+        return self._lock is not None
+
     def __enter__(self: S) -> S:
         return self
 
