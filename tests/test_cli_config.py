@@ -224,3 +224,24 @@ def test_no_option_takes_the_name_of_a_command_below_its_own() -> None:
 def test_without_a_file_there_is_none(folder: Path) -> None:
     assert read(None) is None
     assert options_of(LEAVES["vr stats"]).keys() >= {"oracle", "db", "quiet", "verbose"}
+
+
+def test_errors_about_variables_of_the_environment_name_these(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stats = ["stats", "--db", "own.db"]
+    monkeypatch.setenv("VALUEREPAIR_STATS_THRESHOLD", "x")
+    code, _, err = vr(stats, capsys)
+    assert (code, err.split(": give")[0]) == (2, "vr: stats: VALUEREPAIR_STATS_THRESHOLD: x")
+    monkeypatch.delenv("VALUEREPAIR_STATS_THRESHOLD")
+    monkeypatch.setenv("VALUEREPAIR_STATS_TRESHOLD", "0.4")
+    code, _, err = vr(stats, capsys)
+    assert code == 2
+    assert err == (
+        "vr: VALUEREPAIR_STATS_TRESHOLD is set in the environment: vr stats has no such option; "
+        "did you mean VALUEREPAIR_STATS_THRESHOLD?\n"
+    )
+    # Those of another command, and of a command below a command.
+    for variable in ("MINE_X", "BOOKS_CHECK_JSON"):
+        monkeypatch.setenv(f"VALUEREPAIR_{variable}", "1")
+    assert vr(["books", "--help"], capsys)[0] == 0

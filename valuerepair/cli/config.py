@@ -131,6 +131,25 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     }
 
 
+def variable_of(context: click.Context, option: click.Parameter) -> str:
+    """The environment variable that sets an option of a command."""
+    shared = option.envvar if isinstance(option.envvar, str) and os.environ.get(option.envvar) else None
+    return shared or f"{context.auto_envvar_prefix}_{option.name}".upper()
+
+
+def check_environment(prefix: str, name: str, command: click.Command) -> None:
+    """Raises UsageError for a variable that begins as those of the command `name` do, but sets none of its options.
+
+    Those of the commands below a group begin as the group's own.
+    """
+    begins = f"{prefix}_{name.replace('-', '_')}_".upper()
+    known = [f"{begins}{option.name}".upper() for option in command.params]
+    below = [f"{begins}{child}_".upper() for child in (command.commands if isinstance(command, click.Group) else ())]
+    for key in os.environ:
+        if key.startswith(begins) and key not in [*known, f"{begins}HELP"] and not key.startswith(tuple(below)):
+            raise UsageError(f"{key} is set in the environment: vr {name} has no such option{nearest(key, known)}")
+
+
 def tree(command: click.Command) -> Iterator[click.Command]:
     """A command and those below it."""
     yield command
@@ -194,9 +213,7 @@ def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, A
     for key, option in options_of(context.command).items():
         value, source = option.consume_value(context, {})
         if source == ParameterSource.ENVIRONMENT:
-            own = f"{context.auto_envvar_prefix}_{option.name}".upper()
-            shared = option.envvar if isinstance(option.envvar, str) and os.environ.get(option.envvar) else None
-            whose = shared or own
+            whose = variable_of(context, option)
         elif source == ParameterSource.DEFAULT_MAP and config is not None:
             whose = f"{config.path} [{'.'.join(words) if key in config.table(words) else DEFAULTS}]"
         else:

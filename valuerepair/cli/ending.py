@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import click
+from click.core import ParameterSource
 
 from valuerepair import signals
+from valuerepair.cli.config import variable_of
 from valuerepair.cli.files import misplaced
 from valuerepair.cli.removed import instead_of
 from valuerepair.errors import ValueRepairError
@@ -78,6 +80,14 @@ def _end(line: str, code: int) -> int:
     return code
 
 
+def _variable(error: click.ClickException) -> str | None:
+    """The environment variable that set the option that the error is about."""
+    if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
+        return None
+    source = error.ctx.get_parameter_source(error.param.name or "")
+    return variable_of(error.ctx, error.param) if source == ParameterSource.ENVIRONMENT else None
+
+
 def _message(error: click.ClickException) -> str:
     """Click's error as one line: the command, what is wrong, where to read more.
 
@@ -92,6 +102,8 @@ def _message(error: click.ClickException) -> str:
             return f"vr: {advice}"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         message = f"{message.rstrip('.')}. Did you mean {error.possibilities[0]}?"
+    elif variable := _variable(error):
+        message = f"{variable}: {error.message}"
     elif not isinstance(error, click.NoSuchOption):
         message = error.format_message()
     message = " ".join(message.split())

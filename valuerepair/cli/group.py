@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from valuerepair.cli import verbosity
-from valuerepair.cli.config import Config, tree
+from valuerepair.cli.config import Config, check_environment, tree
 from valuerepair.cli.ending import explained_broken_pipe
 from valuerepair.errors import UsageError
 
@@ -58,6 +58,8 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(name, self.known, 1)
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         found = super().resolve_command(ctx, args)
+        if found[1] is not None and not ctx.resilient_parsing:
+            check_environment(ctx.auto_envvar_prefix or "", name, found[1])
         if isinstance(ctx.obj, Config) and found[1] is not None:
             try:
                 ctx.obj.check_names(ctx)
