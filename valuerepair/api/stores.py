@@ -20,6 +20,7 @@ from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+    from chess import Board
 
     from valuerepair.chess.values import FitTo
     from valuerepair.judge.neighbours import Similar
@@ -257,7 +258,7 @@ def _of_candidates(
 
 def show(
     store: Stored,
-    position: str | int | Position | Candidate,
+    position: str | int | Board | Position | Candidate,
     question: Asked = None,
     *,
     family: bool = False,
@@ -290,7 +291,7 @@ def show(
 
 def similar(
     store: Stored,
-    position: str | int | Position | Candidate,
+    position: str | int | Board | Position | Candidate,
     question: Asked = None,
     *,
     limit: int = 10,
