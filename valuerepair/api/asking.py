@@ -40,10 +40,10 @@ Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
 def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame:
     """A net's values of positions without search (one node): a row for each position, in their order.
 
-    `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a ``chess.Board`` with the
-    moves played on it, a `Position` or a `Candidate`; or a frame of `MinedStore.frame`, whose index the result has, so
-    that it can be joined. The net reads the known history. `net` is a name or a file (.pb.gz, .pb, .onnx), None the
-    default net, downloaded once; or an open `Net`, which is not opened again and not closed.
+    `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a ``Board`` of python-chess
+    with the moves played on it, a `Position` or a `Candidate`; or a frame of `MinedStore.frame`, whose index the result
+    has, so that it can be joined. The net reads the known history. `net` is a name or a file (.pb.gz, .pb, .onnx), None
+    the default net, downloaded once; or an open `Net`, which is not opened again and not closed.
 
     Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN for nets with a scalar head); best,
     the move of the highest prior (UCI, None if the game is over), best_p its prior, entropy of the policy (nats),

@@ -266,8 +266,8 @@ def show(
 ) -> ShownPosition:
     """All facts of a store about one position: `vr show`.
 
-    `position` is a FEN, an EPD line, the position_id of one in the store, a ``chess.Board``, a `Position` or a
-    `Candidate`. `family` adds the tree of positions that `vr expand` reached from its root; `svg` is a file for the
+    `position` is a FEN, an EPD line, the position_id of one in the store, a ``Board`` of python-chess, a `Position` or
+    a `Candidate`. `family` adds the tree of positions that `vr expand` reached from its root; `svg` is a file for the
     board with arrows.
 
     Returns the `ShownPosition`: `facts`, values from the side to move; `lines()` is the board and the facts as text,
@@ -299,9 +299,9 @@ def similar(
 ) -> Similar:
     """The positions of a store that are most like one, in material, pawn structure and king placement: `vr similar`.
 
-    `position` is a FEN, an EPD line, the position_id of one in the store, a ``chess.Board``, a `Position` or a
-    `Candidate`; colours do not matter. `question` chooses the values to show, and with `candidates_only` the positions
-    to compare.
+    `position` is a FEN, an EPD line, the position_id of one in the store, a ``Board`` of python-chess, a `Position` or
+    a `Candidate`; colours do not matter. `question` chooses the values to show, and with `candidates_only` the
+    positions to compare.
 
     Returns the `Similar`, whose `neighbours` are the nearest `limit` positions with their distances; `lines()` and
     `as_json()` are the output of `vr similar`. Raises UsageError for an illegal position, ValueRepairError for an
