@@ -135,4 +135,4 @@ def test_a_split_that_is_left_out_or_is_another_one_is_told(folder: Path, maia_f
     same = here(*expand, "--split", "other.json", cwd=folder)
     assert (same.returncode, "warning" in same.stderr) == (0, False)
     another = here(*expand, "--split", "split.json", cwd=folder)
-    assert "warning: other.json splits this store; from now on split.json does, another split" in another.stderr
+    assert "warning: until now other.json held out other positions of this store; " in another.stderr

@@ -301,6 +301,38 @@ def test_where_all_is_held_out_there_is_nothing_to_train_on(path: Path) -> None:
         store_source(path, Question(threshold=0.3), share=0.4, holdout=0.2, seed=0, split=split)
 
 
+def test_a_split_that_takes_the_place_of_another_says_what_it_costs(
+    sampled: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    db, file = str(shutil.copy(sampled, tmp_path / "a.db")), tmp_path / "split.json"
+    again = ["split", "--db", db, "-o", str(file), "--seed"]
+    assert "warning" not in vr([*again, "1"], capsys)[2]
+    assert "warning" not in vr([*again, "1"], capsys)[2]
+    before = parts_of(sampled, read_split(file))
+    told = vr([*again, "2"], capsys)[2]
+    after = parts_of(sampled, read_split(file))
+    held = [number for number, part in before.items() if part in JUDGED]
+    lost = sum(after[number] == "train" for number in held)
+    assert lost
+    words = f"held out other positions of this store; {lost} of these {len(held)} are for training from now on"
+    assert words in told
+    assert "warning" not in vr([*again[:4], "-", "--seed", "3"], capsys)[2]  # the store does not get to know it
+
+
+def test_what_follows_a_book_goes_by_the_split_of_the_store(sampled: Path, tmp_path: Path, capsys: Captured) -> None:
+    db, file = str(shutil.copy(sampled, tmp_path / "a.db")), tmp_path / "split.json"
+    assert vr(["split", "--db", db, "-o", str(file)], capsys)[0] == 0
+    book = ["books", "--db", db, "-o", str(tmp_path / "book"), "--threshold", "0.3"]
+    for named in ([], ["--split", str(file)]):
+        assert vr([*book, *named], capsys)[1].splitlines()[-1].count(f"--split {file}") == 1
+    with sqlite3.connect(db) as connection:
+        connection.execute("UPDATE nets SET history_fill = 'engine'")
+        connection.execute("UPDATE oracles SET engine = 'Stockfish 15.1'")
+    following = vr(book, capsys)[1].splitlines()[-1]
+    assert following.startswith("next: vr export ")
+    assert f" --split {file} -o candidates.plain --pawn 361" in following
+
+
 def test_expansion_goes_out_from_train_alone(tmp_path: Path) -> None:
     db = mined(tmp_path)
     split = chosen(db, games=0.4, families=0.1)

@@ -195,7 +195,7 @@ def expand(
     found so far kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises
     ValueRepairError and UsageError.
     """
-    from valuerepair.judge.split import keep_split, known_split
+    from valuerepair.judge.split import keep_split, warning_of_change
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.neighbourhood import parse_steps
 
@@ -215,9 +215,9 @@ def expand(
         shown_progress("expanding", None, "positions", quiet=quiet, own_eta=True) as progress,
     ):
         resolved_question = resolved(opened, question)
-        if isinstance(split, str | os.PathLike):
-            if (known := known_split(opened)) is not None and known[1] != options.split:
-                log.info(f"warning: {known[0]} splits this store; from now on {os.fspath(split)} does, another split")
+        if isinstance(split, str | os.PathLike) and options.split is not None:
+            if (warning := warning_of_change(opened, options.split)) is not None:
+                log.info(warning)
             keep_split(opened, split)
         summary = _expanded(opened, resolved_question, options, progress, deep, workers)
     return finished(summary, summary.state == "interrupted")

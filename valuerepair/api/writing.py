@@ -56,10 +56,11 @@ def write_books(
     from valuerepair.books.write import WrittenBooks, check_books, what_next, write_books
     from valuerepair.judge.labelled import complete, lacks_policy
     from valuerepair.judge.labels import OF_POLICY
+    from valuerepair.judge.split import split_file
 
     options, folder = options or BookOptions(), os.fspath(directory)
     check_books(folder)
-    held_out, split_file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
+    held_out, file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
         two_scales = opened.two_scales(*opened.pick(resolved_question.net, resolved_question.oracle), resolved_question)
@@ -72,7 +73,8 @@ def write_books(
         shown_progress("Writing", None, "positions", quiet=quiet) as progress,
     ):
         manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
-        return WrittenBooks(folder, manifest, str(two_scales or ""), what_next(opened, manifest, folder, split_file))
+        following = what_next(opened, manifest, folder, split_file(opened) if split is None else file)
+        return WrittenBooks(folder, manifest, str(two_scales or ""), following)
 
 
 def make_split(
@@ -93,7 +95,14 @@ def make_split(
     number of positions, games and candidates in the store; its `lines()` are the output of `vr split`. Raises
     UsageError and ValueRepairError.
     """
-    from valuerepair.judge.split import WrittenSplit, choose_split, count_parts, keep_split, write_split
+    from valuerepair.judge.split import (
+        WrittenSplit,
+        choose_split,
+        count_parts,
+        keep_split,
+        warning_of_change,
+        write_split,
+    )
 
     path, file = os.fspath(store), os.fspath(output)
     with opened_store(path) as opened:
@@ -103,6 +112,8 @@ def make_split(
         written = WrittenSplit(
             file, split, counts, resolved_question.threshold, _after_split(opened, resolved_question, counts, file)
         )
+        if not outputs.is_stream(file) and (warning := warning_of_change(opened, split)) is not None:
+            log.info(warning)
     write_split(file, split)
     try:
         if outputs.is_stream(file):

@@ -23,6 +23,7 @@ from valuerepair.books.rows import add_knowledge, file_name, games_of
 from valuerepair.books.select import Selection, choose_rows, parent_weight
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
+from valuerepair.engines.kinds import PAWNS
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_together
 from valuerepair.inputs import read_json
@@ -383,16 +384,17 @@ class WrittenBooks:
 
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
     """What to do next with a book, in lines for a terminal; if the last one begins with ``next:``, the rest of it runs
-    in a shell. `split` is the file of the book's split."""
+    in a shell. `split` is the file of the split that training goes by."""
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     if manifest.net["history_fill"] == ENGINE_FILL:
-        pair = store.pair_options(*store.pick(sha256, manifest.oracle["digest"]))
+        net_id, oracle_id = store.pick(sha256, manifest.oracle["digest"])
+        pair = store.pair_options(net_id, oracle_id)
         command = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
         calibrated = manifest.calibration is not None
         export = next_command("vr export", *command, calibrated=calibrated, expanded=manifest.expanded, split=split)
         return [
             f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
-            f"next: {export} -o candidates.plain",
+            f"next: {export} -o candidates.plain{_pawn(store, oracle_id)}",
         ]
     net = net_option(store, sha256)
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
@@ -413,6 +415,12 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
             f"{reason_missing(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"
         ]
     return ["lc0 itself plays by the same command with --engine lc0", f"next: {' '.join(words)}"]
+
+
+def _pawn(store: Store, oracle_id: int) -> str:
+    """The option of `vr export` with a judge's own units of score in a pawn; empty where these are not known."""
+    (engine,) = store.connection.execute("SELECT engine FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
+    return f" --pawn {PAWNS[engine]}" if engine in PAWNS else ""
 
 
 def make_manifest(

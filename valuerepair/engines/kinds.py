@@ -283,6 +283,10 @@ class EngineKind:
         return {name: value for name, value in options.items() if value not in _USUAL.get(name, ())}
 
 
+# What these versions divide their own scores by to give centipawns; from 17 on that depends on the material.
+PAWNS = {"Stockfish 15": 208, "Stockfish 15.1": 361, "Stockfish 16": 328, "Stockfish 16.1": 356}
+
+
 class _Stockfish(EngineKind):
     default_nodes = 1_000_000
     install = "apt-get install stockfish"

@@ -387,6 +387,20 @@ def split_file(store: Store) -> str:
     return "" if known is None else known[0]
 
 
+def warning_of_change(store: Store, split: Split) -> str | None:
+    """What to say where this takes the place of another split that the store knows."""
+    known = known_split(store)
+    if known is None or known[1] == split:
+        return None
+    stored = _Stored.of(store, split)
+    held = np.isin(known[1].parts(store, stored.ids), HELD_OUT)
+    lost = int((split.parts_of(stored)[held] == TRAIN).sum())
+    return (
+        f"warning: until now {known[0]} held out other positions of this store; {lost:,} of these {held.sum():,} are "
+        "for training from now on"
+    )
+
+
 def warning_of_held_out(store: Store, position_ids: Ids) -> str | None:
     """What to say of positions that are chosen without a split, where the store knows one and these are not all of its
     part ``train``."""
