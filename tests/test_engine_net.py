@@ -338,6 +338,29 @@ def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfis
     assert "; one of the two engines seems to score from White's view" in said
 
 
+def test_positions_that_the_engine_fails_on_are_told(tmp_path: Path, said: list[str]) -> None:
+    """While it runs with the FEN, at the end with what helps, by the store's statistics and the position itself."""
+    engine = material_engine(tmp_path / "hobby", scores_in_check=False)
+    archive, db = random_games(tmp_path / "games.pgn", 300), str(tmp_path / "a.db")
+    options = ("--deep", "stockfish:nodes=100", "--screen", "off", "--db", db, "--positions", "300", "--jobs", "1")
+    done = vr("mine", str(archive), "--net", f"uci:{engine}", *options)
+    assert done.exit_code == 0, (done.output, done.exception)
+    with Store.open(db) as store:
+        query = "SELECT p.id, p.fen FROM failures f JOIN positions p ON p.id = f.position_id ORDER BY p.id"
+        failed = store.connection.execute(query).fetchall()
+    assert failed
+    assert all(chess.Board(fen).is_check() for _, fen in failed)
+    number, fen = failed[0]
+    why = "gave a best move without a score"
+    assert f"Hobby 1.0 {why}; restarted (position {fen})" in said
+    told = f"the net failed on {len(failed)} positions (first {number}, {fen}): {why}; every one is in check: "
+    assert f"{told}vr mine --no-check draws no such positions\n" in done.output
+    assert f"evaluated, {len(failed)} failed\n" in vr("stats", "--db", db).output
+    assert f"net       failed: {why}\n" in vr("show", str(number), "--db", db).output
+    again = vr("mine", str(archive), "--net", f"uci:{engine}", *options, "--no-check")
+    assert "the net failed" not in again.output
+
+
 def key_of(text: str) -> tuple[str, str]:
     with open_engine_net(text, 1) as net:
         return net.identity.name, net.identity.key

@@ -91,6 +91,7 @@ class _Job(Generic[T]):
     position: str
     plan: Callable[[], Plan[T]]
     fail: Callable[[str, int], T]
+    fen: str
     future: Future[T]
 
 
@@ -129,8 +130,12 @@ class EnginePool:
         for thread in self._threads[1:]:
             thread.start()
 
-    def submit(self, position: str, plan: Callable[[], Plan[T]], fail: Callable[[str, int], T]) -> Future[T]:
+    def submit(
+        self, position: str, plan: Callable[[], Plan[T]], fail: Callable[[str, int], T], fen: str = ""
+    ) -> Future[T]:
         """Queues the searches of a UCI ``position ...`` line. The future holds the outcome of the plan.
+
+        `fen` is the position for messages.
 
         A plan may raise BadAnswer, which counts as a failed attempt; each attempt has a new plan. After three failures
         the future holds the result of `fail` for the last reason and the number of attempts. It can be cancelled until
@@ -140,7 +145,7 @@ class EnginePool:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the engine pool is closed")
-            self._jobs.put(_Job(position, plan, fail, future))
+            self._jobs.put(_Job(position, plan, fail, fen, future))
         return future
 
     def close(self, *, cancel: bool = False) -> None:
@@ -213,7 +218,7 @@ class EnginePool:
                 self._drop(number)
                 if self._abandoned:
                     raise CancelledError from None
-                self._incident(error)
+                self._incident(error, job.fen)
             else:
                 return outcome
         with self._lock:
@@ -278,7 +283,7 @@ class EnginePool:
         if engine is not None:
             engine.close(grace)
 
-    def _incident(self, error: EngineFailure) -> None:
+    def _incident(self, error: EngineFailure, fen: str) -> None:
         with self._lock:
             if isinstance(error, EngineTimeout):
                 self.counts.hangs += 1
@@ -289,4 +294,5 @@ class EnginePool:
             incidents = self.counts.crashes + self.counts.hangs + self.counts.bad_answers
         if incidents <= _INCIDENTS_SAID:
             more = "; further restarts are only counted" if incidents == _INCIDENTS_SAID else ""
-            log.info(f"{self.name} {error}; restarted{more}")
+            where = f" (position {fen})" if fen else ""
+            log.info(f"{self.name} {error}; restarted{where}{more}")

@@ -73,14 +73,14 @@ class UciOracle(Oracle):
             return _ended(board)
         go, nodes = _go(self._setup.limits), self._setup.limits.get("nodes", 0)
         plan = partial(single, go, lambda report: self._result(report, board, nodes))
-        return self._pool.submit(position.uci, plan, DeepFailure)
+        return self._pool.submit(position.uci, plan, DeepFailure, position.fen)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """Queues a search in steps; see `Oracle`. The hash tables are kept from step to step."""
         board = _board(position)
         if isinstance(board, DeepFailure):
             return _ended(board)
-        return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure)
+        return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure, position.fen)
 
     def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
         limits, whole = self._setup.limits, self._setup.limits["nodes"]

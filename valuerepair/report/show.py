@@ -76,10 +76,10 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
     A FEN stands for the position with its board key: clocks do not matter. Values are from the side to move. Keys:
-    those of the position; `net`, `deep`, `verdict`, `games`, `reached` (by vr expand): dicts, or None; `without_deep`:
-    the reason for a missing deep value; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of
-    a candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`; `origin`: the
-    game. A move is ``{"uci": .., "san": ..}``.
+    those of the position; `net`, `deep`, `verdict`, `games`, `reached` (by vr expand): dicts, or None; `without_net`,
+    `without_deep`: the reasons for missing values; the `disagreement`, whether it is a `candidate` at the `threshold`,
+    `labels` of a candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`;
+    `origin`: the game. A move is ``{"uci": .., "san": ..}``.
 
     Raises UsageError for an illegal position, ValueRepairError for one that the store does not have.
     """
@@ -103,6 +103,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         **{name: row[name] for name in _FACTS},
         "net": _net_of(store, net_id, row, board),
         "deep": _deep_of(store, oracle_id, row, board),
+        "without_net": _without_net(row) if net_id and row["net_q"] is None else None,
         "without_deep": _without_deep(row) if net_id and row["nodes"] is None else None,
         **calibrated,
         "disagreement": disagreement,
@@ -171,6 +172,11 @@ def _deep_of(store: Store, oracle_id: int, row: dict[str, Any], board: chess.Boa
     facts |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
     facts |= {name: row[name] for name in ("nodes", "depth", "time_ms")}
     return facts | {"inferred": row["stage"] == INFERRED}
+
+
+def _without_net(row: dict[str, Any]) -> str:
+    """The reason for a missing value of the net."""
+    return "has not evaluated it" if row["net_failure"] is None else f"failed: {row['net_failure']}"
 
 
 def _without_deep(row: dict[str, Any]) -> str:
@@ -315,7 +321,7 @@ def _line(name: str, text: str) -> str:
 def _net_lines(facts: dict[str, Any]) -> list[str]:
     net = facts["net"]
     if net is None:
-        return [_line("net", "has not evaluated it")]
+        return [_line("net", facts["without_net"] or "has not evaluated it")]
     words = [f"{printable(net['name'], _NAME)}: Q {net['q']:+.3f}"]
     if net["wdl"] is not None:
         words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(100 * share for share in net["wdl"])))

@@ -264,12 +264,11 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
         f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
     ]
-    shown += [
-        f"  net     {net['name']}  {net['sha256'][:12]}  {net['evaluated']:,} evaluated" for net in figures["nets"]
-    ]
-    for oracle in figures["oracles"]:
-        failed = f", {oracle['failed']:,} failed" if oracle["failed"] else ""
-        shown.append(f"  oracle  {oracle['label']}  {oracle['digest'][:12]}  {oracle['scored']:,} scored{failed}")
+    counts = [("net    ", net["name"], net["sha256"], "evaluated", net) for net in figures["nets"]]
+    counts += [("oracle ", oracle["label"], oracle["digest"], "scored", oracle) for oracle in figures["oracles"]]
+    for what, name, digest, done, count in counts:
+        failed = f", {count['failed']:,} failed" if count["failed"] else ""
+        shown.append(f"  {what} {name}  {digest[:12]}  {count[done]:,} {done}{failed}")
     scored = figures["scored"]
     if scored is None:
         return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import chess
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +15,7 @@ from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.store.rows import FULL, NET, Run
 from valuerepair.store.screening import forget_passage
 from valuerepair.store.store import Store
+from valuerepair.text import quantity
 
 # An engine that fails on this many positions and has not scored one is broken as a whole.
 HOPELESS = 10
@@ -116,9 +118,23 @@ class NetFailures:
         """Some failures are not recorded yet, because the net has evaluated nothing."""
         return bool(self._held)
 
+    def remarks(self) -> list[str]:
+        """What to say of the positions of the store that the net failed on: how many, why, and what helps."""
+        query = """
+            SELECT DISTINCT p.id, p.fen, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
+            JOIN positions p ON p.id = f.position_id WHERE f.stage = ? ORDER BY p.id
+        """
+        lost = self._store.connection.execute(query, (self._stage,)).fetchall() if self.count else []
+        if not lost:
+            return []
+        position_id, fen, reason = lost[0]
+        all_in_check = all(chess.Board(fen).is_check() for _, fen, _ in lost)
+        helps = "; every one is in check: vr mine --no-check draws no such positions" if all_in_check else ""
+        return [f"the net failed on {quantity(len(lost), 'position')} (first {position_id}, {fen}): {reason}{helps}"]
+
     def hopeless(self) -> ValueRepairError:
         """The error of a run in which everything failed."""
         return ValueRepairError(
             f"the net ({self._name}) failed on each of the {len(self._held)} positions it was given, at last: "
-            f"{self._held[-1][1][0]}"
+            f"{self._held[-1][1][0]}; mend it or choose another with --net"
         )

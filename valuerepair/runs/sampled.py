@@ -295,7 +295,7 @@ class SampledPositions:
             workers=workers,
             nodes=nodes,
             seconds=time.monotonic() - started,
-            remarks=remarks,
+            remarks=[*remarks, *self.net_failures.remarks()],
             pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
             split=split_file(self._store),
             two_scales=self._store.two_scales(*self.pair, question) if len(self.tally) else None,

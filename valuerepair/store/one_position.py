@@ -8,7 +8,7 @@ import numpy as np
 
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.store import queries
-from valuerepair.store.rows import EXPANDED, FULL, is_value
+from valuerepair.store.rows import EXPANDED, FULL, NET, is_value
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -25,6 +25,8 @@ _COLUMNS = {
     "cp": "v.cp", "mate": "v.mate", "deep_w": "v.w", "deep_d": "v.d", "deep_l": "v.l", "deep_own_q": "v.q",
     "deep_best": "v.best_move", "pv": "v.pv", "nodes": "v.nodes", "depth": "v.depth", "time_ms": "v.time_ms",
     "stage": "v.stage", "failure": 'coalesce(f.reason, x.reason) AS "failures.reason"',
+    "net_failure": "(SELECT y.reason FROM nets m CROSS JOIN oracles o CROSS JOIN failures y ON y.oracle_id = o.id "
+    f"AND y.stage = '{NET}' || m.sha256 AND y.position_id = p.id WHERE m.id = :net LIMIT 1) AS \"failures.reason\"",
     "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END "
     'AS "screened.cut_at"',
     "chance": 'coalesce(c.chance, e.chance) AS "screened.chance"',
@@ -44,9 +46,9 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     """A position of the store with the values of a net and an oracle (0: none): `_COLUMNS` and `weight`.
 
     Values are as in `Store.frame`, None if missing. `moves` and `pv` are lists of UCI moves. `stage` is that of the
-    deep value (`store.rows`). `failure`: why the oracle has no value. `cut_at` and `chance`: where the screening ladder
-    cut the position, and the probability of a candidate there. `root_id`, `parent_id`, `step` and `distance` say how
-    `vr expand` reached the position.
+    deep value (`store.rows`). `failure` and `net_failure`: why oracle and net have no value. `cut_at` and `chance`:
+    where the screening ladder cut the position, and the probability of a candidate there. `root_id`, `parent_id`,
+    `step` and `distance` say how `vr expand` reached the position.
     """
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM positions p JOIN games g ON g.id = p.game_id

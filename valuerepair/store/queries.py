@@ -37,7 +37,7 @@ from valuerepair.store.columns import (
     typed,
 )
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.rows import EXPANDED, FULL, POSITION_CELLS, Known, is_value, position_batch
+from valuerepair.store.rows import EXPANDED, FULL, NET, POSITION_CELLS, Known, is_value, position_batch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,14 +127,20 @@ def known(
 
 
 def nets(connection: StoreConnection) -> pd.DataFrame:
-    """One row a net, with the number of positions it has evaluated."""
+    """One row a net, with the number of positions it has evaluated and failed on."""
     import pandas as pd
 
     query = """
         SELECT id, name, sha256, history_fill, value_head, input_format, size,
                (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
     """
-    return pd.read_sql_query(query, connection)
+    failed = """
+        SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
+    """
+    frame = pd.read_sql_query(query, connection)
+    # A position that was mined with several oracles counts once.
+    frame["failed"] = [len(set(connection.execute(failed, (NET + key,)))) for key in frame["sha256"]]
+    return frame
 
 
 def oracles(connection: StoreConnection) -> pd.DataFrame:
