@@ -43,7 +43,7 @@ from valuerepair.runs.summary import MineSummary
 from valuerepair.screening import ladder
 from valuerepair.screening.ladder import read_ladder_rows
 from valuerepair.screening.model import Screen, parse_screen
-from valuerepair.screening.recall import figures
+from valuerepair.screening.recall import figures, one_line
 from valuerepair.store.screening import climbed_rows, passages, screens
 from valuerepair.store.store import Store
 
@@ -284,6 +284,33 @@ def test_what_was_cut_by_another_alpha_than_the_saved_one_is_judged_again(
         assert second.candidates.count > first.candidates.count
     climb_by_key(archive, db, auto, settled := ClimbingOracle())
     assert not settled.tops
+
+
+def test_what_was_cut_and_searched_since_counts_as_cut(archive: Path, db: Path, fixed: None) -> None:
+    """The whole searches say what the ladder missed; positions that were never on it play no part."""
+    summary = climb_by_key(archive, db, OPTIONS)
+    question = Question(threshold=THRESHOLD, alpha=ALPHA)
+    with Store.open(db) as store:
+        before = figures(store, 1, 1, store.frame(question), THRESHOLD)
+        cut = {p.position_id for p in passages(store, 1, 1) if not p.searched}
+    more = replace(OPTIONS.sample, per_game=(OPTIONS.sample.per_game or 0) + 4)
+    climb_by_key(archive, db, replace(OPTIONS, sample=more, screen=None))
+    with Store.open(db) as store:
+        frame = store.frame(question)
+        after = figures(store, 1, 1, frame, THRESHOLD)
+    assert before is not None
+    assert after is not None
+    searched = cut & set(frame.loc[frame["disagreement"].notna(), "position_id"])
+    missed = cut & set(frame.loc[frame["disagreement"].abs() >= THRESHOLD, "position_id"])
+    assert len(frame) > summary.sampled > len(cut) > len(missed) > 0
+    assert (after["cut"], after["searched_since"], after["since_hits"]) == (0, len(searched), len(missed))
+    assert (before["searched_since"], before["found"]) == (0, after["found"])
+    assert after["recall"] == after["found"] / (after["found"] + len(missed))
+    assert after["saving"] == pytest.approx(before["saving"], rel=0.05)
+    said = f"recall {100 * after['recall']:.1f} %, by searching all that was cut"
+    assert f"{said}: {len(searched)} were cut and searched since: {len(missed)} of them are candidates" in one_line(
+        after
+    )
 
 
 # -- candidates beyond scale ------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_the_constants_of_the_modules_are_what_runs(path: Path) -> None:
     asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, name)]
     deep = columns.DEEP_ROWS.format(counts=is_value("no", "v.position_id"))
     of_columns = (columns.NET_ROWS, deep, columns.CUT_ROWS, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
-    for constant in (*of_columns, screening.PASSAGES, columns.STAGES, queries.SCORED):
+    for constant in (*of_columns, screening.PASSAGES, screening.SINCE, columns.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)
         assert any(re.search(pattern, text) for text in asked), constant

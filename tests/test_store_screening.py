@@ -182,6 +182,7 @@ def test_columns_of_passages_are_the_passages(store: Store) -> None:
 
 def figures_of(monkeypatch: pytest.MonkeyPatch, passages: list[Passage], values: dict[int, float]) -> Any:
     monkeypatch.setattr(screening, "passage_columns", lambda *_: columns_of(passages))
+    monkeypatch.setattr(screening, "searched_since", lambda *_: columns_of([]))
     monkeypatch.setattr(screening, "screens", lambda *_: [])
     return figures(None, 1, 1, frame_of(values), 0.5)  # type: ignore[arg-type]  # what it asks the store is replaced
 

@@ -36,17 +36,18 @@ def figures(
     the number of positions on the ladder; of those that left it `cut` were cut and `audited` were audited
     (`intervals.audit_weights`), of which `audit_hits` are candidates. Their weighted rate, times the number of
     positions that left, estimates the candidates among these; minus the known ones this is `missed`, with bounds from
-    Wilson's 95 % interval of the rate. `recall` is found / (found + missed), and `recall_said` is the recall in words.
-    `nodes` is the cost of all searches, `brute_nodes` that of as many full searches.
+    Wilson's 95 % interval of the rate. Of what was cut, `searched_since` positions were searched in full outside the
+    ladder, and `since_hits` of these are candidates that it missed. `recall` is found / (found + missed + since_hits),
+    and `recall_said` is the recall in words. `nodes` is the cost of all searches on the ladder, `brute_nodes` that of
+    as many full searches.
     """
     passages = screening.passage_columns(store, net_id, oracle_id)
     if not len(passages.ids):
         return None
     disagreement, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
-    candidate, scored = (
-        np.isin(passages.ids, numbers[mask])
-        for mask in (is_candidate(disagreement, threshold), ~np.isnan(disagreement))
-    )
+    since, hit = screening.searched_since(store, net_id, oracle_id), is_candidate(disagreement, threshold)
+    since_hits = int(np.isin(since.ids, numbers[hit]).sum())
+    candidate, scored = (np.isin(passages.ids, numbers[mask]) for mask in (hit, ~np.isnan(disagreement)))
     exited = ~np.isnan(passages.cut_at)
     audited = exited & passages.searched & scored
     hits = candidate[audited]
@@ -59,22 +60,24 @@ def figures(
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
     full = passages.nodes[passages.searched]
-    brute = round(float(np.median(full)) * len(passages.ids)) if len(full) else None
-    spent = int(passages.nodes.sum())
+    positions, spent = len(passages.ids) + len(since.ids), int(passages.nodes.sum() + since.nodes.sum())
+    brute = round(float(np.median(full)) * positions) if len(full) else None
     counts = {
-        "positions": len(passages.ids),
+        "positions": positions,
         "cut": int(cut.sum()),
+        "searched_since": len(since.ids),
+        "since_hits": since_hits,
         "audited": int(audited.sum()),
         "audit_hits": int(hits.sum()),
         "found": candidates,
         **json_fields(missed),
-        "recall": _recall(candidates, missed["missed"]),
-        "recall_low": _recall(candidates, missed["missed_high"]),
-        "recall_high": _recall(candidates, missed["missed_low"]),
+        "recall": _recall(candidates, missed["missed"] + since_hits),
+        "recall_low": _recall(candidates, missed["missed_high"] + since_hits),
+        "recall_high": _recall(candidates, missed["missed_low"] + since_hits),
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
-        "left_at": _exits_by_rung(passages.cut_at[cut]),
+        "left_at": _exits_by_rung(np.concatenate([passages.cut_at[cut], since.cut_at])),
         "screens": [
             {
                 "threshold": s.threshold,
@@ -120,7 +123,10 @@ def recall_words(counts: dict[str, Any]) -> str:
     """
     audits = quantity(counts["audited"], "audit")
     if not counts["cut"]:
-        return "recall 100 %: nothing was cut"
+        if not counts["searched_since"]:
+            return "recall 100 %: nothing was cut"
+        known = "unknown without candidates" if counts["recall"] is None else f"{100 * counts['recall']:.1f} %"
+        return f"recall {known}, by searching all that was cut"
     if counts["recall"] is None:
         return f"recall unknown ({audits})"
     low, high = 100 * counts["recall_low"], 100 * counts["recall_high"]
@@ -138,11 +144,16 @@ def one_line(counts: dict[str, Any]) -> str:
         if counts["saving"]
         else "no search yet"
     )
+    since = ""
+    if counts["searched_since"]:
+        since = (
+            f"{counts['searched_since']:,} were cut and searched since: {counts['since_hits']:,} of them are candidates"
+        )
     if not counts["cut"]:
-        return f"nothing was cut; {saving}"
+        return f"{saving}; {counts['recall_said']}: {since}" if since else f"nothing was cut; {saving}"
     of = f"{counts['audit_hits']:,} of {counts['audited']:,} cut positions that were searched anyway are candidates"
     cut = f"{counts['cut']:,} of {counts['positions']:,} positions cut; " if counts["recall"] is None else ""
-    return f"{cut}{saving}; {counts['recall_said']}: {of}"
+    return f"{cut}{saving}; {counts['recall_said']}: {of}{since and f'; {since}'}"
 
 
 def lines(counts: dict[str, Any]) -> list[str]:

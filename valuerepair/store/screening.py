@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store.columns import games_of
+from valuerepair.store.columns import games_of, stored_rungs
 from valuerepair.store.rows import EXPANDED, FULL, Run, now
 
 if TYPE_CHECKING:
@@ -144,6 +144,31 @@ def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns
     parameters = {"net": net_id, "oracle": oracle_id}
     ids, cut_at, nodes, searched, probability = store.connection.numbers(PASSAGES, parameters, 5)
     return PassageColumns(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
+
+
+# Without a passage for any net: searched in full outside the ladder. The rungs say where it left, their run for whom.
+SINCE = """
+SELECT f.position_id, max(CAST(v.stage AS INTEGER)), max(v.nodes) FROM deep_values f
+CROSS JOIN deep_values v ON v.oracle_id = :oracle AND v.stage IN (SELECT value FROM json_each(:rungs))
+    AND v.position_id = f.position_id
+WHERE f.oracle_id = :oracle AND f.stage = 'full' AND NOT EXISTS (
+    SELECT 1 FROM screened s WHERE s.net_id IN (SELECT id FROM nets) AND s.oracle_id = :oracle
+    AND s.position_id = f.position_id)
+AND v.run_id IN (SELECT run_id FROM screened WHERE net_id = :net AND oracle_id = :oracle)
+GROUP BY f.position_id
+"""
+
+
+def searched_since(store: Store, net_id: int, oracle_id: int) -> PassageColumns:
+    """The passages of positions that the ladder cut and that were searched in full since, outside it, by position.
+
+    The table has no row of them any more; they are `searched` here, with the `nodes` of the ladder alone.
+    """
+    rungs = json.dumps([str(rung) for rung in stored_rungs(store.connection, oracle_id)])
+    parameters = {"net": net_id, "oracle": oracle_id, "rungs": rungs}
+    ids, cut_at, nodes = store.connection.numbers(SINCE, parameters, 3)
+    every = np.ones(len(ids))
+    return PassageColumns(ids.astype(np.int64), cut_at, nodes.astype(np.int64), every != 0, every)
 
 
 def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
