@@ -177,11 +177,8 @@ def test_an_argument_without_a_place_is_only_refused(folder: Path, command: str,
 ARCHIVES = [
     ("empty.pgn", "vr: empty.pgn: no games found; the file is empty"),
     ("junk.pgn", "vr: junk.pgn: no games found; this is no PGN, EPD or FEN"),
-    (
-        "illegal.pgn",
-        "vr: illegal.pgn: no position to mine in 1 games (1 illegal move); relax --min-ply or other filters",
-    ),
-    ("headers.pgn", "vr: headers.pgn: no position to mine in 1 games (1 no moves); relax --min-ply or other filters"),
+    ("illegal.pgn", "vr: illegal.pgn: no position to mine in 1 game (1 illegal move)"),
+    ("headers.pgn", "vr: headers.pgn: no position to mine in 1 game (1 no moves)"),
 ]
 
 
@@ -192,6 +189,23 @@ def test_archives_without_positions(folder: Path, archive: str, line: str) -> No
     assert "Traceback" not in done.stderr
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, line)
     assert not list(folder.glob(f"{archive}.db*"))
+
+
+@pytest.mark.usefixtures("stockfish")
+@pytest.mark.parametrize(
+    ("filters", "advice"),
+    [
+        ("--min-elo 4000", "--min-elo"),
+        ("--min-ply 900", "--min-ply"),
+        ("--min-ply 900 --min-elo 4000", "--min-elo"),
+        ("--min-ply 2 --no-check --max-pieces 3", "--max-pieces"),
+    ],
+)
+def test_the_filter_that_rejected_most_is_named(folder: Path, filters: str, advice: str) -> None:
+    (folder / "played.pgn").write_bytes(PLAYED)
+    done = here("mine", "played.pgn", "--db", "filtered.db", *QUICK, *filters.split(), cwd=folder)
+    assert done.stderr.splitlines()[-1].startswith("vr: played.pgn: no position to mine in 1 game (")
+    assert done.stderr.splitlines()[-1].endswith(f"); relax {advice}")
 
 
 @pytest.mark.usefixtures("stockfish")

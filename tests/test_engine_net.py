@@ -22,7 +22,8 @@ from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import locate
-from valuerepair.oracles.engine_net import ENGINE_FILL, is_engine, open_engine_net, open_evaluator, parse_engine_net
+from valuerepair.oracles.engine_net import is_engine, open_engine_net, open_evaluator, parse_engine_net
+from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.store.store import Store
 
 FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_engine.py')}"
@@ -209,10 +210,12 @@ def test_mining_and_what_follows(mined: Path, stockfish: str, monkeypatch: pytes
         "show 1",
         f"export -o x.plain {net}",
         "similar 1",
+        f"plot by-label --threshold 0.05 -o labels.png {net}",
         "store check",
     ):
         done = vr(*call.split(), "--db", "e.db")
         assert done.exit_code == 0, (call, done.output, done.exception)
+        assert "(vr stats --labels)" not in done.output  # there is no policy to ask for
     assert "vr match" in vr("books", "--db", "e.db", "--threshold", "0.05", "-o", "b").output
     for call in ("expand --db e.db", f"eval {net} startpos", f"nets describe {net.split()[1]}"):
         done = vr(*call.split())

@@ -163,6 +163,12 @@ def test_a_store_of_two_scales_says_so_and_how_they_become_one(unsaved: Path) ->
         assert store.two_scales(*few, usual) is None
         assert store.two_scales(*many, Question(q_from="wdl")) is None
         assert store.two_scales(*many, Question(alpha=300.0)) is None
+        with store.writing() as connection:
+            connection.execute("UPDATE nets SET history_fill = 'engine'")
+        assert store.two_scales(*many, usual) is None  # an engine is not trained here
+        with store.writing() as connection:
+            connection.execute("UPDATE nets SET history_fill = 'fen_only'")
+        assert str(store.two_scales(*many, usual)) == str(said)
         store.set_alpha(*many, values.AlphaFit(222.0, 210.0, 235.0, "slope", 480, 0.1))
         assert store.training_alpha(*many) == store.alpha(*many)
         assert store.two_scales(*many, usual) is None

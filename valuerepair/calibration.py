@@ -108,7 +108,7 @@ class Calibration:
 
     def words(self) -> str:
         """Which way the curve bends, for a terminal."""
-        worth, k = self.worth(), self.steepness
+        worth = self.worth()
         if worth.q != worth.q:
             return f"no net Q is as far from 0 as {MIDDLE:.2f}, so that its scale stays open"
         has_interval = worth.low == worth.low
@@ -117,8 +117,8 @@ class Calibration:
         if worth.q < _HARDLY and not worth.low > 0:
             return f"{text}: the two hardly go together"
         if self.bend:
-            return f"{text}: its Q is {self.bend} than the oracle's, {k.q:.2f} times as steep"
-        return f"{text}: its scale is the oracle's, as far as that shows" if has_interval else text
+            return f"{text}: there its Q is {self.bend} than the oracle's"
+        return f"{text}: there its scale is the oracle's, as far as that shows" if has_interval else text
 
     def figures(self) -> dict[str, Any]:
         """Its basis, how it bends, and the worth of tenths of net Q, JSON-able."""

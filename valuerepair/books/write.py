@@ -30,11 +30,11 @@ from valuerepair.inputs import read_json
 from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
 from valuerepair.judge.weights import describe, described
 from valuerepair.nets.planes import FILLS
-from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.question import Question
 from valuerepair.runs.summary import next_command
 from valuerepair.store import db_option
 from valuerepair.store.files import net_option, reason_missing
+from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:

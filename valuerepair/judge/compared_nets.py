@@ -25,9 +25,9 @@ from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
-from valuerepair.oracles.engine_net import ENGINE_FILL, EngineNet, is_engine, open_engine_net
+from valuerepair.oracles.engine_net import EngineNet, is_engine, open_engine_net
 from valuerepair.store.files import net_option
-from valuerepair.store.rows import CUT, EXPANDED, FULL, RunRecord
+from valuerepair.store.rows import CUT, ENGINE_FILL, EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:

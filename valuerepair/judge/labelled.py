@@ -22,11 +22,11 @@ from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import locate
-from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
 from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
 from valuerepair.store.queries import header_of_games
+from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.store.second_looks import net_number
 from valuerepair.store.store import Store
 
@@ -106,6 +106,11 @@ def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
 # The history fill of values that came with their positions: their net is not at hand.
 RECORDED_FILL = "recorded"
 _WITHOUT_POLICY = {RECORDED_FILL: "recorded ones", ENGINE_FILL: "an engine's"}
+
+
+def has_policy(frame: pd.DataFrame) -> bool:
+    """Whether the net of a frame is one that can be asked for its policy."""
+    return frame.attrs["net"]["history_fill"] not in _WITHOUT_POLICY
 
 
 def complete(

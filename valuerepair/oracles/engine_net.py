@@ -24,13 +24,11 @@ from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_ne
 from valuerepair.nets.registry import ENGINE
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.oracles.uci_oracle import UciOracle
-from valuerepair.store.rows import DeepResult
+from valuerepair.store.rows import ENGINE_FILL, DeepResult
 from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
 
-# What the store records instead of a net's history fill: an engine has no planes to fill, and no policy.
-ENGINE_FILL = "engine"
 _WDL = "wdl"
 _EXAMPLE = "for example uci:stockfish,nodes=1 or uci:/path/engine,nodes=1,alpha=400"
 _OF_NETS = {"device": "auto", "history_fill": "fen_only", "value_head": "winner", "policy_head": "vanilla"}

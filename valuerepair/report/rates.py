@@ -110,7 +110,7 @@ def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawin
     rates = [(row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]]
     by = " by weight" if by_weight and (frame["weight"] != 1).any() else ""
     words = f"{len(frame):,} candidates with |net Q − deep Q| ≥ {question.threshold:g}"
-    if figures["with_priors"] < len(frame):
+    if figures["lacking_priors"]:
         words += f"; priors known of {figures['with_priors']:,} (vr stats --labels)"
     return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{by}")
 

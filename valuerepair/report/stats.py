@@ -17,7 +17,7 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
-from valuerepair.judge.labelled import labels_of, masks, names
+from valuerepair.judge.labelled import has_policy, labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening import recall
@@ -363,7 +363,8 @@ def label_figures(
 
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
-    interval, by games. The three labels of blindness are shares of the `with_priors` candidates with a known policy.
+    interval, by games. The three labels of blindness are shares of the `with_priors` candidates with a known policy;
+    `lacking_priors` others have a net that can be asked for it.
     `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
     candidates with both W/D/L. `computed` are the labels of the frame's rows (`labels_of`), if already computed.
     """
@@ -371,15 +372,16 @@ def label_figures(
     labels = labels_of(store, rows) if computed is None else computed.loc[rows.index]
     weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     game = rows["game_id"].to_numpy(np.int64)
-    by_label, has_policy = masks(labels), labels["oracle_move_p"].notna().to_numpy()
+    by_label, known = masks(labels), labels["oracle_move_p"].notna().to_numpy()
     everywhere = np.ones(len(rows), np.bool_)
     measured = labels["wdl_kl"].notna().to_numpy()
     return {
         "threshold": threshold,
         "candidates": len(rows),
-        "with_priors": int(has_policy.sum()),
+        "with_priors": int(known.sum()),
+        "lacking_priors": int((~known).sum()) if has_policy(frame) else 0,
         "rates": [
-            _label_rate(name, by_label[name], has_policy if name in OF_POLICY else everywhere, weights, game)
+            _label_rate(name, by_label[name], known if name in OF_POLICY else everywhere, weights, game)
             for name in NAMES
         ],
         "openings": _frequent("family", labels, weights, game),
@@ -396,7 +398,7 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
         return []
     shown = ["", f"label, of {figures['candidates']:,} candidates at {figures['threshold']:g}"]
     shown += [_line(row) for row in figures["rates"] if row["count"]]
-    if figures["with_priors"] < figures["candidates"]:
+    if figures["lacking_priors"]:
         with_priors = figures["with_priors"]
         shown.append(f"  the policy's blindness is known of {with_priors:,} of them (vr stats --labels)")
     for key, title in (("openings", "opening family"), ("pieces", "pieces beside pawns")):

@@ -28,7 +28,6 @@ from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows
 from valuerepair.judge.verdict import alpha_of_second
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.devices import split_key
-from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question
@@ -36,7 +35,7 @@ from valuerepair.runs.after_move import after
 from valuerepair.runs.loop import Look, StoredSearches, stored_run
 from valuerepair.runs.same_oracle import net_files, open_same
 from valuerepair.store import second_looks
-from valuerepair.store.rows import AFTER, CHOSEN, DeepResult, Run, RunRecord
+from valuerepair.store.rows import AFTER, CHOSEN, ENGINE_FILL, DeepResult, Run, RunRecord
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:

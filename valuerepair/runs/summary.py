@@ -18,12 +18,12 @@ from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.engines.kinds import kind_of
 from valuerepair.intervals import Flags, Floats, Ids, Rate, audit_weights, far_words, weighted
-from valuerepair.oracles.engine_net import ENGINE_FILL
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.alphas import TwoScales
 from valuerepair.store.columns import both_q, columns
-from valuerepair.store.rows import Run
+from valuerepair.store.rows import ENGINE_FILL, Run
+from valuerepair.text import quantity
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -37,12 +37,32 @@ def resume_line(run: Run) -> str:
     return f"{what}: {run.scored:,}{of_all} already scored"
 
 
+# How the reasons begin for which the filters of `vr mine` reject games and positions, and the filters.
+_FILTERS = {
+    "Elo below ": "--min-elo",
+    "no Elo": "--min-elo",
+    "other players": "--player",
+    "other result": "--result",
+    "no result": "--result",
+    "other time control": "--time-control",
+    "no known time control": "--time-control",
+    "before ply ": "--min-ply",
+    "after ply ": "--max-ply",
+    "fewer than ": "--min-pieces",
+    "more than ": "--max-pieces",
+    "capture or promotion played": "--quiet-positions",
+    "in check": "--no-check or --quiet-positions",
+}
+
+
 def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
-    """The error of a run that sampled no position."""
+    """The error of a run that sampled no position, with the filter that rejected most, if any did."""
     names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
-    reasons = (report.rejected + report.rejected_positions).most_common(4)
-    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons)})" if reasons else ""
-    return f"{names}: no position to mine in {report.games:,} games{why}; relax --min-ply or other filters"
+    every = (report.rejected + report.rejected_positions).most_common()
+    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in every[:4])})" if every else ""
+    rejecting = (name for reason, _ in every for begin, name in _FILTERS.items() if reason.startswith(begin))
+    name = next(rejecting, "")
+    return f"{names}: no position to mine in {quantity(report.games, 'game')}{why}{name and f'; relax {name}'}"
 
 
 def next_command(

@@ -28,6 +28,9 @@ CHOSEN = "chosen"  # a short search of a net, for the move that it would play; i
 REJUDGED = "rejudged"  # a whole search of a position that another oracle judged first, drawn to tell how right it was
 NET = "net:"  # and a net's SHA-256: a failure of that net, not of the oracle, on a position that was mined with both
 
+# What the store records instead of a net's history fill: an engine has no planes to fill, and no policy.
+ENGINE_FILL = "engine"
+
 # `Question.expanded` -> the stages of which a position's value is the first that it has.
 _STAGES: Mapping[str, tuple[str, ...]] = {
     "no": (FULL,),

@@ -28,6 +28,7 @@ from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, check_file, connect, upgrade
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import (
+    ENGINE_FILL,
     EXPANDED,
     FULL,
     Admission,
@@ -342,10 +343,11 @@ class Store:
         return replace(question, alpha=alpha), said
 
     def two_scales(self, net_id: int, oracle_id: int, question: Question) -> TwoScales | None:
-        """The two alphas of commands without ``--alpha``; None where they are alike, and for a question that has its
-        own alpha."""
+        """The two alphas of commands without ``--alpha``; None where they are alike, for a question that has its own
+        alpha, and for an engine in the place of the net, which is not trained here."""
+        fill = self.connection.execute("SELECT history_fill FROM nets WHERE id = ?", (net_id,)).fetchone()[0]
         finds, trains = self.alpha(net_id, oracle_id), self.training_alpha(net_id, oracle_id)
-        if question.alpha is not None or not finds.is_of_centipawns(question.q_from):
+        if question.alpha is not None or not finds.is_of_centipawns(question.q_from) or fill == ENGINE_FILL:
             return None
         if alphas.are_alike(finds.value, trains.value):
             return None
