@@ -402,16 +402,34 @@ def test_builds_of_one_name_are_told_apart(mined: Path, stockfish: str, monkeypa
         assert done.exit_code == 0, done.output
         values = [float(row["net_q"]) for row in csv.DictReader(io.StringIO(done.stdout))]
         np.testing.assert_allclose(values, sign * math.tanh(300 / 340), atol=1e-6)
+    with Store.open(mined / "e.db") as store:
+        keys = store.nets().query("name.str.startswith('foo')")["sha256"].tolist()
+    by_name = vr("stats", "--db", "e.db", "--net", "foo 3.1-dev nodes=1")
+    [taken] = [key for key in keys if f"foo 3.1-dev nodes=1 ({key[:12]}) against stockfish" in by_name.output]
+    [other] = [key for key in keys if key != taken]
+    remark = f"fits 2 nets; foo 3.1-dev nodes=1 ({taken[:12]}) is taken, the others have the SHA-256 {other[:12]}\n"
+    assert f"--net foo 3.1-dev nodes=1 {remark}" in by_name.output
+    for words in (other[:12], f"foo 3.1-dev nodes=1 ({other[:12]})"):
+        by_digest = vr("stats", "--db", "e.db", "--net", words).output
+        assert f"foo 3.1-dev nodes=1 ({other[:12]}) against stockfish" in by_digest
+        assert "fits" not in by_digest
+    assert f"net       foo 3.1-dev nodes=1 ({other[:12]}): Q" in vr("show", "1", "--db", "e.db", "--net", other).output
+    both = vr("remeasure", "--db", "e.db", "--net", nets[0], "--net", nets[1]).output
+    assert all(f"foo 3.1-dev nodes=1 ({key[:12]})" in both for key in keys)
+    assert "stockfish 15.1 nodes=1 against" in vr("stats", "--db", "e.db", "--net", f"uci:{stockfish},nodes=1").output
     build(mined / "new", 77)
     stale = vr("stats", "--db", "e.db", "--net", nets[1])
     assert "as it is now" in str(stale.exception)
     (mined / "new" / "foo").unlink()
     several = vr("stats", "--db", "e.db", "--net", nets[1])
     assert isinstance(several.exception, UsageError)
-    with Store.open(mined / "e.db") as store:
-        keys = store.nets().query("name.str.startswith('foo')")["sha256"]
+    assert f"{nets[1]}: no such engine; it may be any of these in e.db: " in str(several.exception)
     assert all(f"foo 3.1-dev nodes=1 ({key[:12]})" in str(several.exception) for key in keys)
-    assert vr("stats", "--db", "e.db", "--net", keys.iloc[0][:12]).exit_code == 0
+    gone = vr("stats", "--db", "e.db", "--net", "uci:./bar 2.0,nodes=1")
+    assert "--net uci:./bar 2.0,nodes=1: no such engine, and no net of that name in e.db; it has foo" in str(
+        gone.exception
+    )
+    assert all(key[:12] in str(gone.exception) for key in keys)
 
 
 def test_positions_without_a_value_are_left_out_of_a_comparison(

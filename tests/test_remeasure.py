@@ -341,7 +341,7 @@ def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest
 def test_nets_of_one_name_are_told_apart(db: Path) -> None:
     add(db, OtherNet("key-net", "c", np.negative))
     found = compared(db, "abababab", "cccccccc")
-    assert [net.name for net in found.nets] == ["key-net (ababababab)", "key-net (cccccccccc)"]
+    assert [net.name for net in found.nets] == ["key-net (abababababab)", "key-net (cccccccccccc)"]
     assert found.comparisons[0].counts["repaired"] > 0
 
 

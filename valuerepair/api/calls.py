@@ -88,7 +88,7 @@ def resolved(store: Store, given: Asked, *, to_train: bool = False) -> Question:
     """
     if not isinstance(given, Worst):
         question = given or Question()
-        return replace(question, net=_net(store, question.net))
+        return replace(question, net=_net(store, question))
     base = resolved(store, given.question)
     if to_train:
         base = replace(base, alpha=store.training_alpha(*store.pick(base.net, base.oracle), base.alpha).value)
@@ -123,15 +123,18 @@ def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDA
     return max(float(np.floor(last * _DECIMALS)), 1.0) / _DECIMALS
 
 
-def _net(store: Store, net: str | None) -> str | None:
-    """The net's key; of an engine on this machine that of the program itself, as its name fits other versions, too."""
+def _net(store: Store, question: Question) -> str | None:
+    """The question's net; of an engine on this machine the key of the program itself, as its name fits other versions,
+    too. Where words fit several nets, which one they mean is logged."""
     from valuerepair.engines.find import find_engine
     from valuerepair.oracles.engine_net import is_engine, open_engine_net, parse_engine_net
 
-    if net is None or not is_engine(net):
-        return net
-    path = parse_engine_net(net).engine.path
+    net = question.net
+    if net is None:
+        return None
+    path = parse_engine_net(net).engine.path if is_engine(net) else None
     if path is None or find_engine(path) is None:
+        _say_which(store, net, question.oracle)
         return net
     with open_engine_net(net, 1) as engine:
         about = engine.identity
@@ -140,3 +143,16 @@ def _net(store: Store, net: str | None) -> str | None:
         names = ", ".join(f"{name} ({key[:12]})" for name, key in nets.itertuples(index=False))
         raise ValueRepairError(f"no {about.name} as it is now in {store.path}; it has {names}")
     return about.key
+
+
+def _say_which(store: Store, net: str, oracle: str | None) -> None:
+    """Logs which of the nets that words fit is meant."""
+    from valuerepair.store.queries import fitting
+
+    nets = store.nets().set_index("id").loc[fitting(store.connection, net), ["sha256", "name"]]
+    names = dict(nets.itertuples(index=False))
+    if len(names) > 1:
+        key = store.names(*store.pick(net, oracle))[0]
+        others = ", ".join(other[:12] for other in names if other != key)
+        taken = f"{names[key]} ({key[:12]})"
+        log.info(f"--net {net} fits {len(names)} nets; {taken} is taken, the others have the SHA-256 {others}")

@@ -268,7 +268,7 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
     for detail in ("key", "history_fill"):
         clashing = {n for n in names if len({nets[i].id for i, name in enumerate(names) if name == n}) > 1}
         names = [
-            f"{name} ({getattr(net, detail)[:10]})" if name in clashing else name
+            f"{name} ({getattr(net, detail)[:12]})" if name in clashing else name
             for name, net in zip(names, nets, strict=True)
         ]
     return names

@@ -21,7 +21,7 @@ from valuerepair.judge.material import material_signature
 from valuerepair.nets.position_text import read_argument
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
-from valuerepair.store.queries import table
+from valuerepair.store.queries import net_label, table
 from valuerepair.store.rows import is_value, signed
 from valuerepair.text import formatted, json_fields, table_lines
 
@@ -187,7 +187,7 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
             raise
         return None
     alpha = store.alpha(net_id, oracle_id, options.question.alpha)
-    (net,) = store.connection.execute("SELECT name FROM nets WHERE id = ?", (net_id,)).fetchone()
+    net = net_label(store.connection, net_id)
     (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
     fitted = store.calibration(options.question).calibration if options.question.calibration == "fitted" else None
     return ValueScale(net_id, oracle_id, net, oracle, alpha, options.question.q_from, fitted)

@@ -26,7 +26,7 @@ from valuerepair.report.boards import legal_move, single
 from valuerepair.report.family import Leaf
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.one_position import one_position, played_from
-from valuerepair.store.queries import COLUMNS
+from valuerepair.store.queries import COLUMNS, net_label
 from valuerepair.store.rows import FULL, INFERRED
 from valuerepair.store.store import Store
 from valuerepair.text import finite, printable, quantity
@@ -154,10 +154,11 @@ def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | No
 def _net_of(store: Store, net_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
     if row["net_q"] is None:
         return None
-    query = "SELECT name, sha256 FROM nets WHERE id = ?"
-    name, sha256 = store.connection.execute(query, (net_id,)).fetchone()
+    query = "SELECT sha256 FROM nets WHERE id = ?"
+    (sha256,) = store.connection.execute(query, (net_id,)).fetchone()
     wdl = None if row["net_w"] is None else [row["net_w"], row["net_d"], row["net_l"]]
     best = _move(board, row["net_best"])
+    name = net_label(store.connection, net_id)
     facts = {"name": name, "sha256": sha256, "q": row["net_q"], "wdl": wdl, "best": best}
     return facts | {"best_p": row["net_best_p"], "entropy": row["net_entropy"]}
 

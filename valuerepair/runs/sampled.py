@@ -34,6 +34,7 @@ from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScore
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
 from valuerepair.store.columns import game_ids
+from valuerepair.store.queries import net_label
 from valuerepair.store.rows import EXPANDED, FULL, Known, OracleIdentity, Run, RunRecord
 from valuerepair.store.store import Store
 
@@ -289,7 +290,7 @@ class SampledPositions:
             alpha=scale.alpha,
             calibration=scale.calibration,
             q_from=question.q_from,
-            net=self._net.identity.name,
+            net=net_label(self._store.connection, self.pair[0]),
             provider=self._net.provider,
             oracle=self._oracle.label,
             workers=workers,

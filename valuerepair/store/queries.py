@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
+from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import settings_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.nets.registry import ENGINE
@@ -357,12 +359,10 @@ def _attrs(
     connection: StoreConnection, parameters: dict[str, int], chosen: _Scale, question: Question
 ) -> dict[str, Any]:
     """What a frame says of itself."""
-    name, sha256, fill = connection.execute(
-        "SELECT name, sha256, history_fill FROM nets WHERE id = :net", parameters
-    ).fetchone()
+    sha256, fill = connection.execute("SELECT sha256, history_fill FROM nets WHERE id = :net", parameters).fetchone()
     label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = :oracle", parameters).fetchone()
     return {
-        "net": {"name": name, "sha256": sha256, "history_fill": fill},
+        "net": {"name": net_label(connection, parameters["net"]), "sha256": sha256, "history_fill": fill},
         "oracle": {"label": label, "digest": digest},
         "alpha": {"value": chosen.alpha.value, "origin": chosen.alpha.origin},
         "q_from": question.q_from,
@@ -377,23 +377,20 @@ _SHORTEST_DIGEST = 6
 def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tuple[int, int]:
     """(net_id, oracle_id) of the pair with most scored positions that fits; see `Store.pick`."""
     path = connection.path
-    nets = connection.execute("SELECT id, name, sha256 FROM nets").fetchall()
+    nets = _nets(connection)
     oracles = connection.execute("SELECT id, label, digest FROM oracles").fetchall()
     if not nets or not oracles:
         raise ValueRepairError(f"nothing is scored in {path} yet; run vr mine first")
-    digest = file_sha256(net) if net is not None and os.path.isfile(net) else None
-    exactly = [i for i, _, key in nets if net is not None and key in (net.lower(), digest)]  # not other heads, too
-    # A file is known by its content: nets before and after training often share a name.
-    fitting_nets = exactly or [
-        i for i, name, key in nets if net is None or (key.startswith(digest) if digest else _is_net(net, name, key))
-    ]
+    fitting_nets = fitting(connection, net)
     fitting_oracles = [
         i for i, label, oracle_digest in oracles if oracle is None or _is_oracle(oracle, label, oracle_digest)
     ]
-    if net is not None and net.startswith(ENGINE) and not exactly:
-        fitting_nets = _closest(net, {i: (name, key) for i, name, key in nets if i in fitting_nets}, path)
     if not fitting_nets:
-        raise ValueRepairError(f"no net {net} in {path}; it has {_listed(name for _, name, _ in nets)}")
+        assert net is not None
+        if _is_missing_engine(net):
+            has = _listed(_with_digest(*named) for named in nets.values())
+            raise ValueRepairError(f"--net {net}: no such engine, and no net of that name in {path}; it has {has}")
+        raise ValueRepairError(f"no net {net} in {path}; it has {_listed(net_label(connection, i) for i in nets)}")
     if not fitting_oracles:
         raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
     pairs = [(i, j) for i in fitting_nets for j in fitting_oracles if _any_scored(connection, i, j)]
@@ -405,6 +402,45 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
     counts = {pair: _scored(connection, *pair) for pair in pairs}
     most = [pair for pair, count in counts.items() if count == max(counts.values())]
     return most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
+
+
+def fitting(connection: StoreConnection, net: str | None) -> list[int]:
+    """The ids of the nets that the words `net` fit, as those of ``--net``; None: all.
+
+    Raises UsageError where an engine's text fits several equally well.
+    """
+    nets = _nets(connection)
+    digest = file_sha256(net) if net is not None and os.path.isfile(net) else None
+    exactly = [i for i, (_, key) in nets.items() if net is not None and key in (net.lower(), digest)]
+    if net is None or exactly:
+        return exactly or list(nets)  # exactly: not other heads, too
+    # A file is known by its content: nets before and after training often share a name.
+    found = [i for i, (name, key) in nets.items() if (key.startswith(digest) if digest else _is_net(net, name, key))]
+    if net.startswith(ENGINE):
+        return _closest(net, {i: nets[i] for i in found}, connection.path)
+    return found
+
+
+def _nets(connection: StoreConnection) -> dict[int, tuple[str, str]]:
+    """Name and SHA-256 of each net."""
+    return {i: (name, key) for i, name, key in connection.execute("SELECT id, name, sha256 FROM nets")}
+
+
+def net_label(connection: StoreConnection, net_id: int) -> str:
+    """A net's name, with 12 digits of its SHA-256 where the store has another net of this name."""
+    nets = _nets(connection)
+    name, key = nets[net_id]
+    shared = any(other.lower() == name.lower() and another != key for other, another in nets.values())
+    return _with_digest(name, key) if shared else name
+
+
+def _with_digest(name: str, sha256: str) -> str:
+    return f"{name} ({sha256[:12]})"
+
+
+def _is_missing_engine(net: str) -> bool:
+    """Whether it is the text of an engine that is not on this machine."""
+    return net.startswith(ENGINE) and find_engine(settings_of(net.removeprefix(ENGINE) or ENGINE)[0]) is None
 
 
 def pair_options(connection: StoreConnection, net_id: int, oracle_id: int) -> list[str]:
@@ -451,7 +487,7 @@ def _last_mined(connection: StoreConnection, net_id: int) -> int:
 def _is_net(words: str, name: str, sha256: str) -> bool:
     """Whether the words are the net's name, a path ending in it, the beginning of its SHA-256, or an engine's text."""
     lowered = words.lower()
-    plain = {_bare(name), name.lower()}
+    plain = {_bare(name), name.lower(), _with_digest(name, sha256).lower()}
     begins = len(lowered) >= _SHORTEST_DIGEST and sha256.startswith(lowered)
     return lowered in plain or _bare(words) in plain or begins or _is_engine(lowered, name.lower())
 
@@ -460,7 +496,7 @@ def _is_engine(words: str, name: str) -> bool:
     """Whether the words are a ``--net`` of the engine whose evaluation this is: each is one of its name."""
     engine, *settings = words.removeprefix(ENGINE).split(",")
     parts = name.split()
-    return words.startswith(ENGINE) and all(word in parts for word in (os.path.basename(engine), *settings))
+    return words.startswith(ENGINE) and all(word in parts for word in (*os.path.basename(engine).split(), *settings))
 
 
 def _closest(words: str, fitting: Mapping[int, tuple[str, str]], path: str) -> list[int]:
@@ -471,8 +507,11 @@ def _closest(words: str, fitting: Mapping[int, tuple[str, str]], path: str) -> l
     settings = {i: name.count("=") for i, (name, _) in fitting.items()}
     closest = [i for i, count in settings.items() if count == min(settings.values())]
     if len(closest) > 1:
-        named = ", ".join(f"{fitting[i][0]} ({fitting[i][1][:12]})" for i in closest)
-        raise UsageError(f"--net {words} may be any of these in {path}: {named}; give the SHA-256 of one, as here")
+        named = ", ".join(_with_digest(*fitting[i]) for i in closest)
+        missing = "no such engine; it " if _is_missing_engine(words) else ""
+        raise UsageError(
+            f"--net {words}: {missing}may be any of these in {path}: {named}; give the SHA-256 of one, as here"
+        )
     return closest
 
 
