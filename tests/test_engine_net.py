@@ -23,6 +23,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import locate
 from valuerepair.oracles.engine_net import is_engine, open_engine_net, open_evaluator, parse_engine_net
+from valuerepair.play.lineup import parse_side
 from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.store.store import Store
 
@@ -232,6 +233,46 @@ def test_two_evaluations_are_compared(mined: Path, stockfish: str, monkeypatch: 
         nets = store.nets()
         assert len(nets) == 2
         assert nets["evaluated"].min() == len(store.frame())
+
+
+def test_the_text_of_a_deep_search_is_no_net_but_names_the_engine(
+    mined: Path, stockfish: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mined)
+    for text, meant in (("stockfish:nodes=1", "uci:stockfish,nodes=1"), ("stockfish", "uci:stockfish")):
+        for call in (
+            ("mine", "random.pgn", "--net", text, "--db", "x.db"),
+            ("mine", "random.pgn", "--net", text, "--deep", "recorded:kind=eval", "--db", "x.db"),
+            ("remeasure", "--db", "e.db", "--net", text, "--net", f"uci:{stockfish}"),
+        ):
+            done = vr(*call)
+            assert isinstance(done.exception, UsageError), (call, done.output)
+            assert str(done.exception).endswith(f"; did you mean {meant}?")
+    for text in ("mcts:nodes=1", "ssh:host", "nosuch:nodes=1"):
+        assert "did you mean" not in str(vr("mine", "random.pgn", "--net", text, "--db", "x.db").exception)
+
+
+def test_a_comma_in_a_path_has_a_backslash(tmp_path: Path, stockfish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for net, deep search and match side; without it the message says so."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a,b").mkdir()
+    material_engine(tmp_path / "a,b" / "hobby")
+    random_games(tmp_path / "games.pgn", 6)
+    text = "uci:a\\,b/hobby,nodes=1"
+    done = vr("mine", "games.pgn", "--net", text, "--deep", text, "--db", "a.db", "--jobs", "1")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert vr("stats", "--db", "a.db", "--net", text).exit_code == 0
+    (tmp_path / "a,b").rename(tmp_path / "c")  # by its name
+    assert vr("stats", "--db", "a.db", "--net", text).exit_code == 0
+    (tmp_path / "c").rename(tmp_path / "a,b")
+    for side in ("./a\\,b/hobby", "uci:a\\,b/hobby"):
+        assert parse_side(side).path == side.replace("\\", "").removeprefix("uci:")
+    for call in (
+        ("mine", "games.pgn", "--net", "uci:a,b/hobby,nodes=1"),
+        ("mine", "games.pgn", "--deep", "uci:a,b/hobby,nodes=1"),
+        ("match", "./a,b/hobby", "stockfish", "--nodes", "1"),
+    ):
+        assert "'b/hobby' is not NAME=VALUE (a comma in a path or value is written \\,); " in str(vr(*call).exception)
 
 
 def test_a_search_with_a_net_needs_one(mined: Path, monkeypatch: pytest.MonkeyPatch) -> None:

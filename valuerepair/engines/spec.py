@@ -65,7 +65,8 @@ def pairs_of(items: list[str], where: str, example: str) -> list[tuple[str, str]
     for item in items:
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
-            raise UsageError(f"{where}{item!r} is not NAME=VALUE; {example}")
+            comma = "" if equals else " (a comma in a path or value is written \\,)"
+            raise UsageError(f"{where}{item!r} is not NAME=VALUE{comma}; {example}")
         if not value.isprintable():  # after a line break an engine would read another command
             raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")
         pairs.append((name, value))

@@ -25,7 +25,7 @@ from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
-from valuerepair.oracles.engine_net import EngineNet, is_engine, open_engine_net
+from valuerepair.oracles.engine_net import EngineNet, engine_hint, is_engine, open_engine_net
 from valuerepair.store.files import net_option
 from valuerepair.store.rows import CUT, ENGINE_FILL, EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
@@ -140,7 +140,7 @@ def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
         names = ", ".join(dict.fromkeys(store.nets()["name"]))
         raise UsageError(
             f"--net {words}: no net file, no net known by name ({', '.join(KNOWN_NETS)}), and none with values in "
-            f"{store.path} for {oracle.label}; it has {names}"
+            f"{store.path} for {oracle.label}; it has {names}{engine_hint(words)}"
         ) from None
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])

@@ -17,11 +17,12 @@ import numpy as np
 from valuerepair.chess.positions import PositionBatch, encode_move
 from valuerepair.chess.values import DEFAULT_ALPHA, cp_to_q, mate_to_q, wdl_to_q
 from valuerepair.cores import usable_cores
-from valuerepair.engines.kinds import UCI
+from valuerepair.engines.find import find_engine
+from valuerepair.engines.kinds import KINDS, UCI
 from valuerepair.engines.spec import EngineSpec, finite, settings_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_net
-from valuerepair.nets.registry import ENGINE
+from valuerepair.nets.registry import ENGINE, locate
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.oracles.uci_oracle import UciOracle
 from valuerepair.store.rows import ENGINE_FILL, DeepResult
@@ -49,6 +50,26 @@ class EngineNetSpec:
 def is_engine(net: str | None) -> bool:
     """Whether a ``--net`` means an engine's evaluation instead of a net."""
     return net is not None and net.startswith(ENGINE)
+
+
+def engine_hint(net: str) -> str:
+    """What to add to the message for a ``--net`` that is no net, where it names an engine as ``--deep`` does."""
+    name, _, settings = net.partition(":")
+    kind = KINDS.get(name, UCI)
+    if kind.takes_net or not (kind.searches and kind.here) or find_engine(name) is None:
+        return ""
+    return f"; did you mean {ENGINE}{','.join(word for word in (name, settings) if word)}?"
+
+
+def locate_net(net: str | None) -> str | None:
+    """The file of a ``--net``, as `nets.registry.locate`; None for an engine. Raises UsageError, which names the engine
+    that is meant where the text is one of ``--deep``, and ValueRepairError."""
+    if is_engine(net):
+        return None
+    try:
+        return str(locate(net))
+    except UsageError as error:
+        raise UsageError(f"{error}{engine_hint(net or '')}") from None
 
 
 def parse_engine_net(text: str) -> EngineNetSpec:
@@ -175,4 +196,4 @@ def open_evaluator(net: str | None, workers: int | None = None, **net_options: A
     """Opens a ``--net``: a net (`net_options` are those of `nets.net.open_net`), or `workers` engines."""
     if net is not None and is_engine(net):
         return open_engine_net(net, workers, **net_options)
-    return open_net(net, **net_options)
+    return open_net(locate_net(net), **net_options)

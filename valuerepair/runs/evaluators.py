@@ -13,8 +13,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import chosen_spec, parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import Evaluator, Net
-from valuerepair.nets.registry import locate
-from valuerepair.oracles.engine_net import is_engine, open_evaluator
+from valuerepair.oracles.engine_net import is_engine, locate_net, open_evaluator
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.runs.options import MineOptions
@@ -103,7 +102,7 @@ def open_evaluators(
     spec = chosen_spec(deep)
     if is_engine(net) and spec.kind.takes_net and spec.weights is None:
         raise UsageError(f"--net {net}: --deep {spec.kind} cannot search with it; name a net: {spec.kind}:weights=...")
-    path = None if is_engine(net) else str(locate(net))
+    path = locate_net(net)
     with (
         open_evaluator(path or net, workers, **net_options) as opened,
         open_oracle(spec, net_path=path, net=opened if isinstance(opened, Net) else None, workers=workers) as searching,

@@ -440,7 +440,7 @@ def _with_digest(name: str, sha256: str) -> str:
 
 def _is_missing_engine(net: str) -> bool:
     """Whether it is the text of an engine that is not on this machine."""
-    return net.startswith(ENGINE) and find_engine(settings_of(net.removeprefix(ENGINE) or ENGINE)[0]) is None
+    return net.startswith(ENGINE) and find_engine((settings_of(net.removeprefix(ENGINE)) or [""])[0]) is None
 
 
 def pair_options(connection: StoreConnection, net_id: int, oracle_id: int) -> list[str]:
@@ -494,7 +494,7 @@ def _is_net(words: str, name: str, sha256: str) -> bool:
 
 def _is_engine(words: str, name: str) -> bool:
     """Whether the words are a ``--net`` of the engine whose evaluation this is: each is one of its name."""
-    engine, *settings = words.removeprefix(ENGINE).split(",")
+    engine, *settings = settings_of(words.removeprefix(ENGINE)) or [""]
     parts = name.split()
     return words.startswith(ENGINE) and all(word in parts for word in (*os.path.basename(engine).split(), *settings))
 
