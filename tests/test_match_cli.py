@@ -79,6 +79,9 @@ def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: 
     rounds = [int(game.headers["Round"]) for game in read_games(tmp_path / "m.pgn")]
     assert sorted(rounds) == list(range(1, 7))
     assert done.stdout.startswith("one against two: 6 games\n")
+    again = here("match", *command, cwd=tmp_path)
+    assert "m.pgn: 6 of 6 games are played already\n" in again.stderr
+    assert again.stdout == done.stdout
     wait_for_no_engine(mark)
 
 

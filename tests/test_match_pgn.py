@@ -189,6 +189,9 @@ def test_a_tournament_is_counted_by_its_tags(shared_data: Path) -> None:
     refused = here("elo", str(path), "--sprt", "elo0=0,elo1=5", cwd=path.parent)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "4 matches; say --player NAME" in refused.stderr
+    for name, advice in (("ID35", "did you mean ID352?"), ("nobody", "there are ")):
+        unknown = here("elo", str(path), "--player", name, cwd=path.parent)
+        assert f"--player {name}: has no game in {path}; {advice}" in unknown.stderr
 
 
 def shown_in_the_guide(command: str) -> str:
@@ -429,7 +432,7 @@ def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCap
         (["none.pgn"], "none.pgn: no such file or folder", 2),
         (["match.pgn", "--draws", "0.5"], "--draws is for --resolve ELO: give that, too", 2),
         (["match.pgn", "--sprt", "5"], "--sprt 5: '5' is not one of elo0", 2),
-        (["match.pgn", "--player", "b"], "--player b: has no game in match.pgn; there are B, Bb", 2),
+        (["match.pgn", "--player", "b"], "--player b: has no game in match.pgn; did you mean B, Bb?", 2),
         (["match.pgn", "--player", "x"], "--player x: has no game in match.pgn; there are A, B, Bb, C", 2),
         (
             ["--resolve", "5", "--draws", "0.5", "--player", "A"],

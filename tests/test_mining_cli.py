@@ -165,6 +165,7 @@ def test_a_cut_archive_is_used_and_the_exit_code_says_so(tmp_path: Path, net: Pa
     assert "scored: " in done.stdout
     assert done.stderr.splitlines()[-1].startswith("vr: cut.pgn.gz: ")
     assert done.stderr.splitlines()[-1].endswith("everything before that was used")
+    assert done.stderr.splitlines()[-1].count(" used") == 1
 
 
 def test_ctrl_c_stops_stockfish_too(tmp_path: Path, shared_data: Path, net: Path, stockfish: str) -> None:

@@ -411,7 +411,7 @@ def test_rates_are_kept_for_the_same_and_measured_for_another(
         ("games.pgn --deep stockfish:depth=8", 2, "give nodes=N"),
         ("games.pgn --net missing.pb.gz", 1, "missing.pb.gz"),
         ("games.pgn --deep stockfish:nodes=10,path=/nowhere", 1, "/nowhere: no such engine"),
-        ("games.pgn -o games.pgn", 2, "games.pgn is a file, not a folder; give another name"),
+        ("games.pgn -o games.pgn", 2, "games.pgn: is a file, not a folder; give another name"),
         ("-", 2, "-: give files or folders"),
         ("short.pgn", 2, "short.pgn: no position that vr mine would take"),
     ],

@@ -76,6 +76,14 @@ def test_every_failure_is_counted_and_the_match_goes_to_its_end(tmp_path: Path) 
     assert "faults: crashes 2 (bad 2), losses on time 2 (bad 2), illegal moves 2 (bad 2)" in report_lines(standing)
 
 
+def test_games_are_in_a_file_once_one_is_finished(tmp_path: Path) -> None:
+    end = MatchEnd(Standing(("one", "two")), 4, 0, True, tmp_path / "long.pgn", (None, None))
+    assert end.lines()[0] == "one against two: 0 games"
+    assert not any("long.pgn" in line for line in end.lines())
+    played = run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
+    assert played.lines()[-1] == f"games in {tmp_path / 'match.pgn'}"
+
+
 def test_each_opening_is_played_with_both_colours_once_and_results_are_those_of_the_boards(tmp_path: Path) -> None:
     end = run(tmp_path, plan_of(tmp_path), fake_side("one"), fake_side("two"))
     games = read_games(tmp_path / "match.pgn")

@@ -381,7 +381,8 @@ def test_a_run_that_breaks_keeps_its_games(
         assert store.connection.execute("SELECT state FROM runs").fetchall() == [("interrupted",)]
     monkeypatch.undo()
     done = run(tmp_path, net)
-    assert "3 of 4 games are played already" in done.stderr
+    assert "3 of 4 games are played already; going on\n" in done.stderr
+    assert "4 of 4 games are played already\n" in run(tmp_path, net).stderr
     assert len(plays(tmp_path / "a.db")) == 4
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from valuerepair.intervals import Interval, Rate, wilson
-from valuerepair.text import json_fields, quantity, table_lines
+from valuerepair.text import json_fields, positions_of_games, quantity, table_lines
 
 
 @dataclass(frozen=True)
@@ -75,3 +75,4 @@ def test_a_table_without_heads_has_rows_only() -> None:
 )
 def test_counts_have_the_plural_of_their_noun(number: int, noun: str, words: str) -> None:
     assert quantity(number, noun) == words
+    assert positions_of_games(1, 1) == "1 position of 1 game"

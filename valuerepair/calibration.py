@@ -20,7 +20,7 @@ from valuerepair.chess.values import AUTO_MIN_POSITIONS
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, of_variance
 from valuerepair.question import is_candidate
-from valuerepair.text import finite, json_fields, table_lines
+from valuerepair.text import finite, json_fields, positions_of_games, table_lines
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -244,7 +244,7 @@ def fit(
     count = len(np.unique(games))
     if len(x) < fewest or count < FEWEST_GAMES:
         raise TooLittle(
-            f"no calibration can be fitted: net and oracle have both scored {len(x):,} positions of {count:,} games, "
+            f"no calibration can be fitted: net and oracle have both scored {positions_of_games(len(x), count)}, "
             f"and {fewest} of at least {FEWEST_GAMES} games are needed; mine more, or ask without calibration"
         )
     parts = _sums(x, y, w, part_of(games))

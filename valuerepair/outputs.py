@@ -72,7 +72,8 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         while not place.exists():
             place = place.parent
         if not place.is_dir():
-            raise UsageError(f"{name}: {place} is a file, not a folder; give another name")
+            part = "" if place == Path(os.path.realpath(path)) else f"{place} "
+            raise UsageError(f"{name}: {part}is a file, not a folder; give another name")
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}; give another name") from None
     _check_writable(name, place)

@@ -40,6 +40,11 @@ def quantity(number: int, noun: str) -> str:
     return f"{number:,} {f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
 
 
+def positions_of_games(positions: int, games: int) -> str:
+    """``1,000 positions of 1 game``."""
+    return f"{quantity(positions, 'position')} of {quantity(games, 'game')}"
+
+
 def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = "") -> list[str]:
     """Lines with aligned columns: the heads, if there are any, and the rows.
 

@@ -147,8 +147,7 @@ class Stream:
                     self.broken = self._broke(f"there are more than the {self._most:,} bytes asked for")
 
     def _broke(self, why: str) -> str:
-        used = f"; the {self._returned:,} bytes before were used" if self._returned else ""
-        return f"{why} (at byte {self._raw.count:,} of the file){used}"
+        return f"{why} (at byte {self._raw.count:,} of the file)"
 
     def __enter__(self) -> Stream:
         return self

@@ -35,6 +35,7 @@ from valuerepair.runs.summary import next_command
 from valuerepair.store import db_option
 from valuerepair.store.files import net_option, reason_missing
 from valuerepair.store.rows import ENGINE_FILL
+from valuerepair.text import positions_of_games, quantity
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -339,7 +340,8 @@ class Manifest:
         """The contents of the files, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
         q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
-        lines = [f"{self.candidates:,} candidates at {self.threshold:g} of {self.scored:,} scored positions: {q}"]
+        candidates, scored = quantity(self.candidates, "candidate"), quantity(self.scored, "scored position")
+        lines = [f"{candidates} at {self.threshold:g} of {scored}: {q}"]
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))
         lines += self._parent_lines()
@@ -348,7 +350,7 @@ class Manifest:
         for name, file in pgn.items():
             sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
             entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
-            lines.append(f"{directory}/{name}: {entries}{file.distinct:,} positions of {file.games:,} games, {sides}")
+            lines.append(f"{directory}/{name}: {entries}{positions_of_games(file.distinct, file.games)}, {sides}")
         return lines
 
     def diversity_lines(self) -> list[str]:

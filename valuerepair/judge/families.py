@@ -298,7 +298,7 @@ def _inferred_lines(inferred: dict[str, Any]) -> list[str]:
         precision = f"of those searched all the same {_precision(inferred)} are"
     by = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in inferred["by_distance"])
     plies = "-".join(dict.fromkeys(str(inferred["by_distance"][i]["distance"]) for i in (0, -1)))
-    counts = f"{inferred['positions']:,} positions, {inferred['candidates']:,} candidates"
+    counts = f"{quantity(inferred['positions'], 'position')}, {quantity(inferred['candidates'], 'candidate')}"
     return [
         f"  inferred from lines, at no node: {counts}; {precision}",
         f"  candidates of these by plies down the line, {plies}: {by} %",

@@ -19,6 +19,7 @@ from valuerepair.intervals import Rate, weighted
 from valuerepair.question import QFrom, check_threshold, is_candidate
 from valuerepair.store import second_looks
 from valuerepair.store.second_looks import Afters, Looks, StoredOracle
+from valuerepair.text import quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -223,7 +224,7 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     """The figures as text for a terminal; nothing where there are no candidates."""
     if not figures["candidates"]:
         return []
-    of_all = f"{figures['candidates']:,} candidates at {figures['threshold']:g}"
+    of_all = f"{quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"
     if not figures["looked"]:
         return [f"second looks: none yet at the {of_all} (vr confirm)"]
     source = values.Alpha(**figures["alpha"]).source()

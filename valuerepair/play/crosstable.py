@@ -159,6 +159,8 @@ def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | N
     names = sorted({name for game in games for name in (game.white, game.black)})
     if player is None or player in names:
         return ValueRepairError(f"{where}: one player plays itself, so there is nobody's Elo")
-    near = [name for name in names if player.casefold() in name.casefold()] or names
-    shown = ", ".join(near[:_MOST_NAMED]) + (", ..." if len(near) > _MOST_NAMED else "")
-    return UsageError(f"--player {player}: has no game in {where}; there are {shown}")
+    near = [name for name in names if player.casefold() in name.casefold()]
+    shown = near or names
+    named = ", ".join(shown[:_MOST_NAMED]) + (", ..." if len(shown) > _MOST_NAMED else "")
+    advice = f"did you mean {named}?" if near else f"there are {named}"
+    return UsageError(f"--player {player}: has no game in {where}; {advice}")

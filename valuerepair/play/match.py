@@ -146,7 +146,8 @@ class MatchEnd:
 
     def lines(self) -> list[str]:
         """For the user: the standing, and the file of the games."""
-        return [*report_lines(self.standing), *self._advice(), f"games in {self.path}"]
+        where = [f"games in {self.path}"] if self.standing.games else []
+        return [*report_lines(self.standing), *self._advice(), *where]
 
     def details(self) -> list[str]:
         """Normalized Elo, and the interval and verdict at each level."""
@@ -234,7 +235,8 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
         for game in done:
             standing.add(Played.of_written(game))
         if done:
-            log.info(f"{path}: {len(done):,} games are played already; going on")
+            going_on = "; going on" if len(done) < plan.games and standing.verdict == GO_ON else ""
+            log.info(f"{path}: {len(done):,} of {plan.games:,} games are played already{going_on}")
         writer = PgnWriter(path, size)
         try:
             interrupted = _play(plan, lineup, {game.number for game in done}, standing, writer, facts, progress)

@@ -278,7 +278,8 @@ def play_selfplay(
         if chunks is not None:
             _check_chunks(Path(path), games, chunks)
         if written:
-            log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already; going on")
+            going_on = "; going on" if len(written) < plan.games else ""
+            log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already{going_on}")
         keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
         try:
             keeper.note(written)  # the store may lack the last games

@@ -24,6 +24,7 @@ from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, cho
 from valuerepair.report.static_page import frame as page_frame
 from valuerepair.report.static_page import template_part
 from valuerepair.store.queries import snapshot
+from valuerepair.text import quantity
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class WrittenPage:
         """The content on a line, for a terminal."""
         return [
             f"{self.path}: {self.positions:,} positions, {self.shown:,} of them one by one, "
-            f"{self.candidates:,} candidates at {self.threshold:g}; {self.size / 1e6:.1f} MB"
+            f"{quantity(self.candidates, 'candidate')} at {self.threshold:g}; {self.size / 1e6:.1f} MB"
         ]
 
 

@@ -16,6 +16,7 @@ from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, Flags, Floats, Scored, counted, made_from, names, scale, scored
 from valuerepair.report.lowess import lowess_line
 from valuerepair.store.store import Store
+from valuerepair.text import quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,7 @@ def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing
 
 def summary(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
     """One line on a plot of all positions."""
-    return f"{positions:,} positions, {candidates:,} candidates at {threshold:g}; {scale(frame)}"
+    return f"{quantity(positions, 'position')}, {quantity(candidates, 'candidate')} at {threshold:g}; {scale(frame)}"
 
 
 def draw_line(axes: Axes, rows: Scored, y: Floats, label: str, colour: str = style.INK) -> None:

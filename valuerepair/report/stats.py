@@ -26,7 +26,7 @@ from valuerepair.store.columns import GAME_KEY, KIND
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import load_json, snapshot, table
 from valuerepair.store.rows import NET
-from valuerepair.text import finite, json_fields
+from valuerepair.text import finite, json_fields, quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -396,7 +396,7 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal; empty without candidates."""
     if not figures["candidates"]:
         return []
-    shown = ["", f"label, of {figures['candidates']:,} candidates at {figures['threshold']:g}"]
+    shown = ["", f"label, of {quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"]
     shown += [_line(row) for row in figures["rates"] if row["count"]]
     if figures["lacking_priors"]:
         with_priors = figures["with_priors"]

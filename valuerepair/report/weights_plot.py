@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from valuerepair.chess.positions import PHASES
 from valuerepair.report import style
+from valuerepair.text import positions_of_games
 from valuerepair.training.weights import GAP_BINS, WeightTally
 
 _JOINED = 4  # bins of the tally in one of the plot
@@ -29,7 +30,7 @@ def draw(tally: WeightTally, formula: str) -> Figure:
             left,
             "Weights of training positions",
             formula,
-            f"{tally.positions:,} positions of {tally.games:,} games count for "
+            f"{positions_of_games(tally.positions, tally.games)} count for "
             f"{figures['effective_positions']:,.0f} positions, {figures['effective_games']:,.0f} games",
         )
     return figure

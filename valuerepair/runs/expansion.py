@@ -27,6 +27,7 @@ from valuerepair.store.queries import table
 from valuerepair.store.reached import NeighbourOutcome
 from valuerepair.store.rows import INFERRED, DeepResult, OracleIdentity, game_row
 from valuerepair.store.store import Store
+from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +236,7 @@ class ExpandSummary:
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
         return [
             f"{start.net} against {start.oracle}, {start.alpha.source(start.question.q_from)}",
-            f"from {len(start.candidates):,} candidates at {start.question.threshold:g}: {ended}",
+            f"from {quantity(len(start.candidates), 'candidate')} at {start.question.threshold:g}: {ended}",
             f"recorded: {tally.planned:,} positions; {format_duration(self.seconds)}"
             if self.workers is None
             else f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "

@@ -13,6 +13,7 @@ from valuerepair.archives.open import total_bytes
 from valuerepair.chess.progress import Progress, RecentRate, format_duration, format_rate
 from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.workers import ArchiveReader
+from valuerepair.text import quantity
 
 # Searches that must have ended since the first was cut, before they say what the others will cost.
 _TELLING = 16
@@ -131,7 +132,7 @@ class RunProgress:
         nodes = counts.nodes + sum(under_way)
         notes = [self._time_left(counts, expected, under_way)]
         if counts.candidates is not None:
-            notes.append(f"{counts.candidates:,} candidates")
+            notes.append(quantity(counts.candidates, "candidate"))
         if nodes:
             notes.append(f"{nodes:,} nodes" if under_way else "")
             notes.append(format_rate(nodes / (time.monotonic() - self._started)))

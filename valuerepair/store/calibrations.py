@@ -14,6 +14,7 @@ from valuerepair.question import Expanded, QFrom
 from valuerepair.store.columns import GAME_KEY, Ids, both_q, columns, facts, games_of
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import now
+from valuerepair.text import positions_of_games
 
 Floats = NDArray[np.float64]
 
@@ -100,5 +101,5 @@ def keep(connection: StoreConnection, net_id: int, oracle_id: int, calibration: 
 
 
 def _told(calibration: Calibration, how: str, apart: str = "") -> UsedCalibration:
-    rests_on = f"{calibration.positions:,} positions of {calibration.games:,} games"
+    rests_on = positions_of_games(calibration.positions, calibration.games)
     return UsedCalibration(calibration, f"{how} on {rests_on} ({calibration.method}){apart}")

@@ -70,7 +70,8 @@ class Merged:
         shown += [f"  {rows[t]:>12,} {name} ({added[t]:,} new)" for t, name in _NAMES.items() if rows[t]]
         for each in self.contradictions:
             example = f"  e.g. {each.example}" if each.example else ""
-            shown.append(f"  {each.count:>12,} contradictions: {each.kind}{example}")
+            noun = "contradiction" if each.count == 1 else "contradictions"
+            shown.append(f"  {each.count:>12,} {noun}: {each.kind}{example}")
         if self.contradictions:
             shown.append("  what was kept of them: docs/methods/plots.md, Merging")
         return shown

@@ -26,6 +26,7 @@ from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
 from valuerepair.store.queries import plies_of_games
 from valuerepair.store.store import Store
+from valuerepair.text import positions_of_games
 from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.nnue import game_results
@@ -278,7 +279,7 @@ def summary(manifest: dict[str, Any], folder: str | os.PathLike[str]) -> list[st
     again = f", {records / positions:.1f} times each on average" if records > positions else ""
     lines = [
         f"{os.fspath(folder)}: {records:,} chunks of one record each",
-        f"{positions:,} positions of {manifest['games']:,} games{again}; {manifest['candidates']:,} are candidates",
+        f"{positions_of_games(positions, manifest['games'])}{again}; {manifest['candidates']:,} are candidates",
     ]
     if manifest["options"]["result"] == "game" and (without := manifest["without_result"]):
         lines.append(f"{without:,} records have a result sampled by the judge's value: their games have none")

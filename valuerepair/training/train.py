@@ -28,7 +28,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.text import json_fields, table_lines
+from valuerepair.text import json_fields, positions_of_games, quantity, table_lines
 from valuerepair.training import checkpoint
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import POLICY, TrainOptions
@@ -101,7 +101,7 @@ class Training:
         if "loss" in self.rows[0]:
             judged = next(row for row in self.rows if row["step"] == written["step"])
             best = judged if amplitude is None else amplitude["measures"]
-            lines.append(f"held out: {games['judged']:,} positions of {games['held_out']:,} games of {games['all']:,}")
+            lines.append(f"held out: {positions_of_games(games['judged'], games['held_out'])} of {games['all']:,}")
             rows = (
                 (words, format(old, form), format(best[name], form))
                 for name, (words, form) in _of_kinds(self.rows[0]).items()
@@ -262,7 +262,7 @@ def _learns(
     passes = options.total_steps * options.batch / stream.positions
     kinds = f" ({', '.join(of_store)})" if of_store else ""
     yield (
-        f"learns from {count:,} positions of {games:,} games{kinds}, {judged}; {options.total_steps:,} steps are "
+        f"learns from {positions_of_games(count, games)}{kinds}, {judged}; {options.total_steps:,} steps are "
         f"{passes:.3g} passes"
     )
     if count < FEW_POSITIONS:
@@ -285,7 +285,7 @@ def _of_store(draw: StoreDraw) -> Iterator[str]:
     rows = draw.rows()
     if beside := sum(int((draw.kind[rows] == kind).sum()) for kind in BESIDE):
         yield f"{beside:,} beside them"
-    yield f"{int(draw.is_candidate[rows].sum()):,} candidates"
+    yield quantity(int(draw.is_candidate[rows].sum()), "candidate")
     if cut := int(np.isfinite(draw.rung[rows]).sum()):
         yield f"{cut:,} that screening cut, by their last rung"
 

@@ -22,6 +22,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import whole_folder, written_whole
 from valuerepair.question import Calibrated
+from valuerepair.text import positions_of_games
 from valuerepair.training.chunk_files import (
     Archives,
     BrokenChunk,
@@ -100,7 +101,7 @@ class WeighedChunks:
             lines.append(f"left out: {measured.left_out}; first: {measured.left_out.examples[0]}")
         if self.manifest is not None:
             drawn = self.manifest["kept"]
-            lines.append(f"{self.folder}: {drawn['positions']:,} positions of {drawn['games']:,} games")
+            lines.append(f"{self.folder}: {positions_of_games(drawn['positions'], drawn['games'])}")
         return lines
 
 

@@ -21,7 +21,7 @@ from valuerepair.chess.positions import PHASES, phases
 from valuerepair.errors import UsageError
 from valuerepair.judge.weights import DEFAULT_SOFTNESS, weights_of
 from valuerepair.nets.planes import CANONICAL
-from valuerepair.text import table_lines
+from valuerepair.text import positions_of_games, table_lines
 
 Records = NDArray[np.void]  # [n] of v6.RECORD
 Floats = NDArray[np.float64]
@@ -295,7 +295,7 @@ def tally_lines(figures: Mapping[str, Any], kept: float) -> list[str]:
     """`WeightTally.figures` for a terminal; `kept` is the share that a draw by these weights keeps."""
     n = figures["positions"]
     lines = [
-        f"{n:,} positions of {figures['games']:,} games"
+        f"{positions_of_games(n, figures['games'])}"
         + (f", {figures['net_unknown']:,} without the net's value" if figures["net_unknown"] else ""),
         f"mean weight {figures['mean']:.4f}, largest {figures['largest']:.4f}; drawn by weight, {kept:.1%} are kept",
         f"by weight they count for {figures['effective_positions']:,.1f} positions, "
