@@ -84,14 +84,14 @@ def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> F
 
 def drawing(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Drawing:
     """As `draw`, with a line that describes the figure."""
+    from valuerepair.store.store import Store
+
     chosen = kind_of(kind, options)
     drawer = chosen.drawer()
     if chosen.reads != STORE:
-        if not isinstance(source, str | os.PathLike):
+        if isinstance(source, Store):
             raise UsageError(f"the kind {kind} reads {chosen.reads}, not a store: give its path")
         return drawer(os.fspath(source))
-    from valuerepair.store.store import Store
-
     by_weight = bool(options.pop("weighted", True))
     question = Question(**options)
     if isinstance(source, Store):
