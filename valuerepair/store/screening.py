@@ -148,27 +148,28 @@ def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns
 
 # Without a passage for any net: searched in full outside the ladder. The rungs say where it left, their run for whom.
 SINCE = """
-SELECT f.position_id, max(CAST(v.stage AS INTEGER)), max(v.nodes) FROM deep_values f
+SELECT v.position_id, max(CAST(v.stage AS INTEGER)), max(v.nodes) FROM json_each(:ids) i
 CROSS JOIN deep_values v ON v.oracle_id = :oracle AND v.stage IN (SELECT value FROM json_each(:rungs))
-    AND v.position_id = f.position_id
-WHERE f.oracle_id = :oracle AND f.stage = 'full' AND NOT EXISTS (
+    AND v.position_id = i.value
+WHERE NOT EXISTS (
     SELECT 1 FROM screened s WHERE s.net_id IN (SELECT id FROM nets) AND s.oracle_id = :oracle
-    AND s.position_id = f.position_id)
+    AND s.position_id = v.position_id)
 AND v.run_id IN (SELECT run_id FROM screened WHERE net_id = :net AND oracle_id = :oracle)
-GROUP BY f.position_id
+GROUP BY v.position_id ORDER BY v.position_id
 """
 
 
-def searched_since(store: Store, net_id: int, oracle_id: int) -> PassageColumns:
+def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> PassageColumns:
     """The passages of positions that the ladder cut and that were searched in full since, outside it, by position.
 
-    The table has no row of them any more; they are `searched` here, with the `nodes` of the ladder alone.
+    The table has no row of them any more; they are `searched` here, with the `nodes` of the ladder alone. `ids` [n] are
+    the positions searched in full that have no passage, most of which the ladder never saw.
     """
-    rungs = json.dumps([str(rung) for rung in stored_rungs(store.connection, oracle_id)])
-    parameters = {"net": net_id, "oracle": oracle_id, "rungs": rungs}
-    ids, cut_at, nodes = store.connection.numbers(SINCE, parameters, 3)
-    every = np.ones(len(ids))
-    return PassageColumns(ids.astype(np.int64), cut_at, nodes.astype(np.int64), every != 0, every)
+    rungs = [str(rung) for rung in stored_rungs(store.connection, oracle_id)] if len(ids) else []
+    parameters = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist()), "rungs": json.dumps(rungs)}
+    numbers, cut_at, nodes = store.connection.numbers(SINCE, parameters, 3)
+    every = np.ones(len(numbers))
+    return PassageColumns(numbers.astype(np.int64), cut_at, nodes.astype(np.int64), every != 0, every)
 
 
 def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
