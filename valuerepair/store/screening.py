@@ -146,6 +146,9 @@ def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns
     return PassageColumns(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
 
 
+ON_RUNGS = """
+SELECT position_id FROM deep_values WHERE oracle_id = :oracle AND stage IN (SELECT value FROM json_each(:rungs))
+"""
 # Without a passage for any net: searched in full outside the ladder. The rungs say where it left, their run for whom.
 SINCE = """
 SELECT v.position_id, max(CAST(v.stage AS INTEGER)), max(v.nodes) FROM json_each(:ids) i
@@ -163,10 +166,12 @@ def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.in
     """The passages of positions that the ladder cut and that were searched in full since, outside it, by position.
 
     The table has no row of them any more; they are `searched` here, with the `nodes` of the ladder alone. `ids` [n] are
-    the positions searched in full that have no passage, most of which the ladder never saw.
+    the positions searched in full that have no passage; most of them may never have been on the ladder.
     """
-    rungs = [str(rung) for rung in stored_rungs(store.connection, oracle_id)] if len(ids) else []
-    parameters = {"net": net_id, "oracle": oracle_id, "ids": json.dumps(ids.tolist()), "rungs": json.dumps(rungs)}
+    rungs = json.dumps([str(rung) for rung in stored_rungs(store.connection, oracle_id)])
+    (on_ladder,) = store.connection.numbers(ON_RUNGS, {"oracle": oracle_id, "rungs": rungs}, 1)
+    chosen = json.dumps(np.intersect1d(ids, on_ladder.astype(np.int64)).tolist())
+    parameters = {"net": net_id, "oracle": oracle_id, "ids": chosen, "rungs": rungs}
     numbers, cut_at, nodes = store.connection.numbers(SINCE, parameters, 3)
     every = np.ones(len(numbers))
     return PassageColumns(numbers.astype(np.int64), cut_at, nodes.astype(np.int64), every != 0, every)
