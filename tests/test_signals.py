@@ -118,11 +118,11 @@ with signals.held():
 
 
 def test_readers_of_a_store_leave_nothing_beside_it(tmp_path: Path) -> None:
-    program = """
-from valuerepair.store.rows import RunRecord
+    program = f"""
+import shutil
 from valuerepair.store.store import Store
-with Store.open("a.db", create=True) as store:
-    store.begin_run(RunRecord("a", "vr mine", {}, 0, {}))
+shutil.copy({str(SAMPLE)!r}, "a.db")
+Store.open("a.db", write=True).close()
 with Store.open("a.db") as store:
     rows = store.connection.execute("SELECT * FROM runs")
     assert len(os.listdir()) == 3, os.listdir()

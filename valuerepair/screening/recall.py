@@ -45,7 +45,8 @@ def figures(
     if not len(passages.ids):
         return None
     disagreement, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
-    outside = np.setdiff1d(numbers[~np.isnan(disagreement)], passages.ids)
+    outside = numbers[~np.isnan(disagreement)]
+    outside = outside[~np.isin(outside, passages.ids)]
     since, hit = screening.searched_since(store, net_id, oracle_id, outside), is_candidate(disagreement, threshold)
     since_hits = int(np.isin(since.ids, numbers[hit]).sum())
     candidate, scored = (np.isin(passages.ids, numbers[mask]) for mask in (hit, ~np.isnan(disagreement)))

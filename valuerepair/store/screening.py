@@ -170,7 +170,7 @@ def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.in
     """
     rungs = json.dumps([str(rung) for rung in stored_rungs(store.connection, oracle_id)])
     (on_ladder,) = store.connection.numbers(ON_RUNGS, {"oracle": oracle_id, "rungs": rungs}, 1)
-    chosen = json.dumps(np.intersect1d(ids, on_ladder.astype(np.int64)).tolist())
+    chosen = json.dumps(ids[np.isin(ids, on_ladder.astype(np.int64))].tolist())
     parameters = {"net": net_id, "oracle": oracle_id, "ids": chosen, "rungs": rungs}
     numbers, cut_at, nodes = store.connection.numbers(SINCE, parameters, 3)
     every = np.ones(len(numbers))
