@@ -282,42 +282,15 @@ def test_a_search_with_a_net_needs_one(mined: Path, monkeypatch: pytest.MonkeyPa
     assert "weights=" in str(done.exception)
 
 
-_BUILT = """#!{python} -I
-import sys
-import chess
-for line in sys.stdin:
-    words = line.split()
-    if words[0] == "uci":
-        print("id name Foo 3.1-dev\\noption name EvalFile type string default own.nnue\\nuciok", flush=True)
-    elif words[0] == "isready":
-        print("readyok", flush=True)
-    elif words[0] == "position":
-        start, _, moves = line.removeprefix("position fen ").partition(" moves ")
-        board = chess.Board() if words[1] == "startpos" else chess.Board(start.strip())
-        for move in (moves or line.partition(" moves ")[2]).split():
-            board.push_uci(move)
-    elif words[0] == "go":
-        print("info depth 1 score cp {score}\\nbestmove", next(iter(board.legal_moves)), flush=True)
-"""
-
-
-def build(folder: Path, score: int) -> str:
-    """An engine with an evaluation in a file of its folder, as its author builds it again and again."""
-    folder.mkdir(exist_ok=True)
-    engine = folder / "foo"
-    engine.write_text(_BUILT.format(python=sys.executable, score=score))
-    engine.chmod(0o755)
-    return str(engine)
-
-
-_MATERIAL = """#!{python} -I
+# An engine that is no more than its name, its options and what it answers to `go`, in lines of Python.
+_ENGINE = """#!{python} -I
 import sys
 import chess
 WORTH = dict(zip(chess.PIECE_TYPES, (100, 300, 300, 500, 900, 0)))
 for line in sys.stdin:
     words = line.split()
     if words[0] == "uci":
-        print("id name Hobby 1.0\\nuciok", flush=True)
+        print({about!r}, "uciok", sep="\\n", flush=True)
     elif words[0] == "isready":
         print("readyok", flush=True)
     elif words[0] == "position":
@@ -326,21 +299,35 @@ for line in sys.stdin:
         for move in moves.split():
             board.push_uci(move)
     elif words[0] == "go":
+{answer}
+        print("bestmove", next(iter(board.legal_moves)), flush=True)
+"""
+_MATERIAL = """
         score = sum(WORTH[man.piece_type] * (1 if man.color else -1) for man in board.piece_map().values())
         if not {white_view} and not board.turn:
             score = -score
         if {scores_in_check} or not board.is_check():
             print("info depth 1 score cp", score)
-        print("bestmove", next(iter(board.legal_moves)), flush=True)
 """
+
+
+def write_engine(file: Path, about: str, answer: str) -> str:
+    file.write_text(_ENGINE.format(python=sys.executable, about=about, answer=answer))
+    file.chmod(0o755)
+    return str(file)
+
+
+def build(folder: Path, score: int) -> str:
+    """An engine with an evaluation in a file of its folder, as its author builds it again and again."""
+    folder.mkdir(exist_ok=True)
+    about = "id name Foo 3.1-dev\noption name EvalFile type string default own.nnue"
+    return write_engine(folder / "foo", about, f'        print("info depth 1 score cp {score}")')
 
 
 def material_engine(file: Path, *, white_view: bool = False, scores_in_check: bool = True) -> str:
     """An engine that counts material; from White's view, or without a score where the side to move is in check."""
-    text = _MATERIAL.format(python=sys.executable, white_view=white_view, scores_in_check=scores_in_check)
-    file.write_text(text)
-    file.chmod(0o755)
-    return str(file)
+    answer = _MATERIAL.format(white_view=white_view, scores_in_check=scores_in_check)
+    return write_engine(file, "id name Hobby 1.0", answer)
 
 
 def warnings_of(done: Result) -> list[str]:

@@ -250,5 +250,6 @@ def _expanded(
         if GAME in options.steps:
             ids = store.candidates(question)["position_id"].tolist()
             following = Following(KnownGames.of(store, ids))
-        asked = replace(options, question=question, screen=fitting_screen(opened.identity, ScreenOptions()))
-        return expand_by_search(store, net, opened, asked, progress=progress, following=following)
+        screen = fitting_screen(opened.identity, ScreenOptions())
+        options = replace(options, question=question, screen=screen)
+        return expand_by_search(store, net, opened, options, progress=progress, following=following)

@@ -444,8 +444,10 @@ AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`length` bytes of a source in ``buffer[HEADROOM:]``, for which so many `packed` bytes were read. `broken` (last
-    piece only): how the stream broke off."""
+    """`length` bytes of a source in ``buffer[HEADROOM:]``, unpacked from `packed` bytes of the file.
+
+    `broken` (of the last piece only): how the stream broke off.
+    """
 
     source: Source
     buffer: Bytes
@@ -459,8 +461,8 @@ class Piece:
 class Pieces:
     """The pieces of all sources in order, at most `most` bytes of each source; a context manager that ends its thread.
 
-    Skips the first `skip` bytes of the first source. `on_bytes` is told of the packed bytes of a piece when the piece
-    is yielded, and of skipped ones, in the thread that reads, when they are passed.
+    Skips the first `skip` bytes of the first source. `on_bytes` is called with the number of packed bytes: of a
+    piece when it is yielded; of skipped bytes, in the thread that reads, when they have been passed.
     """
 
     def __init__(

@@ -143,11 +143,11 @@ def check_environment(prefix: str, name: str, command: click.Command) -> None:
     Those of the commands below a group begin as the group's own.
     """
     begins = f"{prefix}_{name.replace('-', '_')}_".upper()
-    known = [f"{begins}{option.name}".upper() for option in command.params]
+    variables = [f"{begins}{option.name}".upper() for option in command.params]
     below = [f"{begins}{child}_".upper() for child in (command.commands if isinstance(command, click.Group) else ())]
     for key in os.environ:
-        if key.startswith(begins) and key not in [*known, f"{begins}HELP"] and not key.startswith(tuple(below)):
-            raise UsageError(f"{key} is set in the environment: vr {name} has no such option{nearest(key, known)}")
+        if key.startswith(begins) and key not in [*variables, f"{begins}HELP"] and not key.startswith(tuple(below)):
+            raise UsageError(f"{key} is set in the environment: vr {name} has no such option{nearest(key, variables)}")
 
 
 def tree(command: click.Command) -> Iterator[click.Command]:

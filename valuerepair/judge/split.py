@@ -389,14 +389,15 @@ def split_file(store: Store) -> str:
 
 def warning_of_change(store: Store, split: Split) -> str | None:
     """What to say where this takes the place of another split that the store knows."""
-    known = known_split(store)
-    if known is None or known[1] == split:
+    previous = known_split(store)
+    if previous is None or previous[1] == split:
         return None
+    path, previous_split = previous
     stored = _Stored.of(store, split)
-    held = np.isin(known[1].parts(store, stored.ids), HELD_OUT)
+    held = np.isin(previous_split.parts(store, stored.ids), HELD_OUT)
     lost = int((split.parts_of(stored)[held] == TRAIN).sum())
     return (
-        f"warning: until now {known[0]} held out other positions of this store; {lost:,} of these {held.sum():,} are "
+        f"warning: until now {path} held out other positions of this store; {lost:,} of these {held.sum():,} are "
         "for training from now on"
     )
 

@@ -160,7 +160,7 @@ def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | N
     if player is None or player in names:
         return ValueRepairError(f"{where}: one player plays itself, so there is nobody's Elo")
     near = [name for name in names if player.casefold() in name.casefold()]
-    shown = near or names
-    named = ", ".join(shown[:_MOST_NAMED]) + (", ..." if len(shown) > _MOST_NAMED else "")
+    proposed = near or names
+    named = ", ".join(proposed[:_MOST_NAMED]) + (", ..." if len(proposed) > _MOST_NAMED else "")
     advice = f"did you mean {named}?" if near else f"there are {named}"
     return UsageError(f"--player {player}: has no game in {where}; {advice}")

@@ -396,19 +396,19 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal; empty without candidates."""
     if not figures["candidates"]:
         return []
-    shown = ["", f"label, of {quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"]
-    shown += [_line(row) for row in figures["rates"] if row["count"]]
+    lines = ["", f"label, of {quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"]
+    lines += [_line(row) for row in figures["rates"] if row["count"]]
     if figures["lacking_priors"]:
         with_priors = figures["with_priors"]
-        shown.append(f"  the policy's blindness is known of {with_priors:,} of them (vr stats --labels)")
+        lines.append(f"  the policy's blindness is known of {with_priors:,} of them (vr stats --labels)")
     for key, title in (("openings", "opening family"), ("pieces", "pieces beside pawns")):
         several = [{**row, "label": row["label"].partition(":")[2]} for row in figures[key] if row["count"] > 1]
         if several:
-            shown += ["", title, *(_line(row) for row in several)]
+            lines += ["", title, *(_line(row) for row in several)]
     if figures["with_wdl"]:
         gap, kl = (" / ".join(f"{x:.2f}" for x in figures[key]) for key in ("disagreement", "wdl_kl"))
-        shown += ["", f"|net Q - deep Q| {gap}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
-    return shown
+        lines += ["", f"|net Q - deep Q| {gap}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
+    return lines
 
 
 def _label_rate(name: str, hits: Flags, rows: Flags, weights: Floats, game: Ids) -> dict[str, Any]:

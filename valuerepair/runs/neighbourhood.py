@@ -148,14 +148,17 @@ def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], step
     rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
     moves = [np.concatenate([sources[row.source].moves[: row.kept], row.added]) for row in rows]
     boards, over = reached([sources[row.source].start_fen for row in rows], moves)
-    kept = _first_ones(rows, over, keys(boards), set(batch_of(sources).key.tolist()))
-    boards, moves, rows = boards[kept], [moves[i] for i in kept], [rows[i] for i in kept]
-    of = [sources[row.source] for row in rows]
-    added = [len(row.added) + row.kept - len(source.moves) for row, source in zip(rows, of, strict=True)]
+    first_rows = _first_ones(rows, over, keys(boards), set(batch_of(sources).key.tolist()))
+    boards, moves, rows = boards[first_rows], [moves[i] for i in first_rows], [rows[i] for i in first_rows]
+    row_sources = [sources[row.source] for row in rows]
+    added = [len(row.added) + row.kept - len(source.moves) for row, source in zip(rows, row_sources, strict=True)]
     played = [None if row.played is None else decode_move(row.played) for row in rows]
-    deep = [inferred(each.deep, row.distance) if row.step == LINE else None for row, each in zip(rows, of, strict=True)]
+    deep = [
+        inferred(each.deep, row.distance) if row.step == LINE else None
+        for row, each in zip(rows, row_sources, strict=True)
+    ]
     return Neighbours(
-        _batch(of, boards, moves, added, played),
+        _batch(row_sources, boards, moves, added, played),
         np.array([row.source for row in rows], np.int64),
         [row.step for row in rows],
         np.array([row.distance for row in rows], np.int64),
@@ -221,7 +224,7 @@ def _batch(
     added: Sequence[int],
     played: Sequence[str | None],
 ) -> PositionBatch:
-    """The positions [n] on these boards, each so many plies after its source, with what was played in it."""
+    """The positions [n] on these boards: `added` [n] plies after their `sources`, with the moves `played` in them."""
     return PositionBatch(
         fens(boards),
         [source.start_fen for source in sources],

@@ -152,8 +152,8 @@ class _Import(SampledRun):
 
     def summary(self, state: str) -> MineSummary:
         """What the run came to."""
-        said = remarks(self._store, self._run.id, *self.positions.pair, self._source.identity)
-        return self.positions.summary(state, self._started, remarks=said)
+        warnings = remarks(self._store, self._run.id, *self.positions.pair, self._source.identity)
+        return self.positions.summary(state, self._started, remarks=warnings)
 
     def _show(self) -> None:
         self.positions.show(self._taken)
