@@ -25,6 +25,7 @@ from benchmarks.proof.arms import NET, RESULTS_THRESHOLD, SECOND, SHARES, Proof,
 from benchmarks.proof.labels import Labels
 from benchmarks.proof.lines import write_openings, write_ordinary
 from benchmarks.proof.player import Player
+from benchmarks.proof.policy import PolicyTargets
 from benchmarks.proof.positions import VALIDATION, read_positions
 from benchmarks.proof.starts import Starts
 from benchmarks.proof.tables import ask, places, read_index, validation_rates
@@ -59,6 +60,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "flatter": lambda data, out, scale, results: Player(data, out, scale).flattened(results),
     "surprise": lambda data, out, scale, results: Player(data, out, scale).surprised(results),
     "starts": lambda data, out, scale, results: Starts(data, out, scale).phases(results),
+    "policy": lambda data, out, scale, results: PolicyTargets(data, out, scale).phases(results),
     "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),
 }
 # Trained by the store's alpha; by others are scale, which only plays, and results.

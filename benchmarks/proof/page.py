@@ -229,11 +229,24 @@ def player_nets(folder: Path) -> list[str]:
     return found
 
 
-def player_kinds(folder: Path) -> list[str]:
+def policy_nets(folder: Path) -> list[str]:
+    """The nets that differ in their policy target, on the games that training held out."""
+    rows = _read(folder, "policy-nets")
+    kinds = [name.removeprefix("squared_") for name in rows.columns if name.startswith("squared_")]
+    head = ["net", "SHA-256", "policy target", "learning rate", "step", "λ", "first move the judge's", "KL"]
+    lines = _head([*head, *(f"error {WORDS[kind]}" for kind in kinds)])
+    for row in rows.to_dict("records"):
+        cells = [f"`{row['net']}`", f"`{row['sha256'][:12]}`", f"`{row['policy']}`", f"{row['lr']:g}"]
+        cells += [f"{row['step']:,}", f"{row['lambda']:.2f}", f"{100 * row['judge_move']:.1f} %"]
+        lines.append(_row([*cells, f"{row['policy_kl']:.3f}", *(f"{row[f'squared_{kind}']:.4f}" for kind in kinds)]))
+    return lines
+
+
+def player_kinds(folder: Path, part: str = "player") -> list[str]:
     """A net against the old one by kind of position: squared errors, and candidates at both thresholds."""
     found = _head(["net", "judge", "positions", "number", "error, old and new", "change",
                    *(f"candidates at {bar:g}, points" for bar in THRESHOLDS)])  # fmt: skip
-    for row in _read(folder, "player-kinds").to_dict("records"):
+    for row in _read(folder, f"{part}-kinds").to_dict("records"):
         errors = "" if isnan(row["old"]) else f"{row['old']:.4f}, {row['new']:.4f}"
         points = [_points(row, f"_{bar:g}", 100, "+.2f") for bar in THRESHOLDS]
         cells = [f"`{row['net']}`", row["judge"], WORDS[row["kind"]], f"{row['positions']:,}", errors]
@@ -241,10 +254,10 @@ def player_kinds(folder: Path) -> list[str]:
     return found
 
 
-def player_matches(folder: Path) -> list[str]:
-    """The matches of nets against the old one."""
+def player_matches(folder: Path, part: str = "player") -> list[str]:
+    """The matches of new nets, from their side."""
     found = _head(["match", "games", "won", "drawn", "lost", "effective root moves", "Elo (95 %, by pairs)"])
-    for row in _rows(_read(folder, "player-matches")):
+    for row in _rows(_read(folder, f"{part}-matches")):
         counts = (f"{count:,}" for count in (row.games, row.wins, row.draws, row.losses))
         breadth = f"{row.moves:.2f}, {row.old:.2f}"
         found.append(_row([f"`{row.match}`", *counts, breadth, _numbers((row.elo, row.low, row.high), "+.1f")]))
@@ -306,6 +319,9 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "player-matches": lambda folder: player_matches(folder / SECOND),
     "player-breadth": lambda folder: player_breadth(folder / SECOND),
     "player-regret": lambda folder: player_regret(folder / SECOND),
+    "policy-nets": lambda folder: policy_nets(folder / SECOND),
+    "policy-kinds": lambda folder: player_kinds(folder / SECOND, "policy"),
+    "policy-matches": lambda folder: player_matches(folder / SECOND, "policy"),
 }
 
 

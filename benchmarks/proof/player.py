@@ -164,10 +164,14 @@ class Player:
 
     def testing(self) -> Iterator[Step]:
         """Games that are held out: positions of four kinds by a deep judge, and openings."""
-        yield dividing(self.data, self.out)
-        db = str(self.out / "openings-level.db")
+        yield from self.opening()
         # Fewer plies than that, and many of the positions would stand in games that are learned from.
         yield self._mined("player-test", TEST, _TEST_KINDS, _JUDGED, _TEST_NODES, "--min-ply", "16")
+
+    def opening(self) -> Iterator[Step]:
+        """Openings of held-out games."""
+        yield dividing(self.data, self.out)
+        db = str(self.out / "openings-level.db")
         early = ["early", str(self.out / TEST), db, str(self._sized(_OPENED, 20))]
         yield Step(PLAYER, "mine-openings", self.out / "done" / "mine-openings", early, "benchmarks.proof.player")
         words = ["openings", db, "-o", str(self.openings)]
