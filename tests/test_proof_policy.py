@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from valuerepair.cli.main import cli
 
 from benchmarks.proof import games, page, player, policy
 from benchmarks.proof.arms import Step
 from benchmarks.proof.policy import ARMS, HOUR, PolicyTargets, chosen
 from tests.cli_tree import parse
+from valuerepair.cli import cli
 
 
 @pytest.fixture
