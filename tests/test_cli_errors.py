@@ -37,6 +37,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CASES = [
     (["mine", "missing.pgn"], 2, "vr: missing.pgn: no such file or folder"),
     (
+        ["mine", "/dev/zero"],
+        2,
+        "vr: /dev/zero: is a device or socket; name files, folders, pipes, or - for standard input",
+    ),
+    (
         ["mine", "folder"],
         1,
         "vr: folder: no .pgn, .epd, .fen, .jsonl, .tar files (packed ones count too) or lc0 chunks in this folder",

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import lzma
 import os
+import stat
 import re
 import sys
 import zlib
@@ -44,7 +45,7 @@ class Source:
 def find_sources(paths: Sequence[str]) -> list[Source]:
     """The archives at the given paths; folders are searched recursively, in sorted order.
 
-    Raises UsageError for a missing path and ValueRepairError for a folder without archives.
+    Raises UsageError for a missing path or a device, and ValueRepairError for a folder without archives.
     """
     if not paths:
         raise UsageError("no archive given; name files, folders, or - for standard input")
@@ -61,6 +62,9 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
                 )
             sources += [Source(str(p), bare_name(p.relative_to(path).as_posix())) for p in inside]
         elif os.path.exists(path):
+            mode = os.stat(path).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # /dev/zero never ends
+                raise UsageError(f"{path}: is a device or socket; name files, folders, pipes, or - for standard input")
             sources.append(Source(path, bare_name(os.path.basename(path))))
         else:
             raise UsageError(f"{path}: no such file or folder")
