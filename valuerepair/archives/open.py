@@ -7,8 +7,8 @@ import contextlib
 import logging
 import lzma
 import os
-import stat
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
