@@ -36,7 +36,8 @@ def curves(judge_move: dict[str, float], worse: dict[str, float]) -> pd.DataFram
         | {"judge_move": judge_move[name], "policy_kl": 0.1, "squared_game": 0.06, "squared_aside": 0.08 * worse[name]}
         for name in ARMS
     ]
-    return pd.DataFrame(rows)
+    table: pd.DataFrame = pd.DataFrame(rows)
+    return table
 
 
 MORE = dict(zip(ARMS, (0.44, 0.46, 0.48, 0.50), strict=True))

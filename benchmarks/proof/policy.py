@@ -152,7 +152,11 @@ def curves(out: Path) -> pd.DataFrame:
         step = training.about["written"]["step"]
         written: Mapping[str, Any] = next(row for row in training.rows if row["step"] == step)
         amplitude = training.about["amplitude"] or {"lambda": math.nan}
-        cells = {"net": name, "sha256": read_net_file(PolicyTargets(Path(), out).net(name)).sha256, "policy": policy}
+        cells: dict[str, Any] = {
+            "net": name,
+            "sha256": read_net_file(PolicyTargets(Path(), out).net(name)).sha256,
+            "policy": policy,
+        }
         cells |= {"lr": rate, "positions": training.about["positions"], "step": step, "lambda": amplitude["lambda"]}
         cells |= {"judge_move_before": training.rows[0]["judge_move"], "judge_move": written["judge_move"]}
         cells |= {"policy_kl": written["policy_kl"]}
