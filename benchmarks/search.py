@@ -14,7 +14,7 @@ from benchmarks.comparison import BenchData, Comparison, compare, sampled
 from benchmarks.nets import best_bare, for_seconds
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
@@ -50,10 +50,7 @@ def open_pool(net: Net) -> ForestPool:
     """A forest for each stream of the net, with room for all positions together."""
     evaluator = NetEvaluator(net)
     trees = -(-POSITIONS // evaluator.streams)
-    form = evaluator.input_format
-    forests = [
-        Forest(evaluator, SearchParams(), input_format=form, trees=trees, nodes=NODES) for _ in range(evaluator.streams)
-    ]
+    forests = [Forest(evaluator, SearchParams(), trees=trees, nodes=NODES) for _ in range(evaluator.streams)]
     return ForestPool(forests)
 
 
@@ -124,8 +121,8 @@ def _searched(engine: chess.engine.SimpleEngine, positions: list[Position]) -> f
 def bench_trees(data: BenchData) -> Comparison:
     """Nodes a second of the trees alone on one thread: values and logits come from a table, whatever the position."""
     positions = first_positions(data.archive)
-    forest = Forest(table_evaluator(), SearchParams(), trees=POSITIONS, nodes=NODES)
-    alone = Forest(table_evaluator(), SearchParams(), trees=1, nodes=NODES)
+    forest = Forest(TableEvaluator(), SearchParams(), trees=POSITIONS, nodes=NODES)
+    alone = Forest(TableEvaluator(), SearchParams(), trees=1, nodes=NODES)
     return compare(
         "tree work, 64 searches of 800 nodes",
         "nodes",
@@ -137,18 +134,17 @@ def bench_trees(data: BenchData) -> Comparison:
     )
 
 
-def table_evaluator(seed: int = 0) -> Evaluator:
-    """An evaluator that takes next to no time; its answers are random numbers, not the position's."""
-    chance = np.random.default_rng(seed)
-    q = chance.normal(0, 0.3, 4096).clip(-1, 1).astype(np.float32)
-    d, m = np.full(4096, 0.2, np.float32), np.zeros(4096, np.float32)
-    logits = chance.normal(0, 1.8, 1 << 17).astype(np.float32)
-    rounds = 0
+class TableEvaluator(LeafEvaluator):
+    """Takes next to no time; its answers are random numbers, not the position's."""
 
-    def evaluate(leaves: Leaves) -> Evaluations:
-        nonlocal rounds
-        rounds += 37
-        n, at = len(leaves.rule50), rounds % 2048
-        return Evaluations(q[at : at + n], d[:n], m[:n], logits[at : at + len(leaves.indices)])
+    def __init__(self) -> None:
+        chance = np.random.default_rng(0)
+        self._q = chance.normal(0, 0.3, 4096).clip(-1, 1).astype(np.float32)
+        self._d, self._m = np.full(4096, 0.2, np.float32), np.zeros(4096, np.float32)
+        self._logits = chance.normal(0, 1.8, 1 << 17).astype(np.float32)
+        self._rounds = 0
 
-    return evaluate
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        self._rounds += 37
+        n, at = len(leaves.rule50), self._rounds % 2048
+        return Evaluations(self._q[at : at + n], self._d[:n], self._m[:n], self._logits[at : at + len(leaves.indices)])

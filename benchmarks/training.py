@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.comparison import BenchData, Comparison, compare
-from benchmarks.search import table_evaluator
+from benchmarks.search import TableEvaluator
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -222,7 +222,7 @@ def searched_games(archive: str) -> list[GameRecord]:
         games = len({position.origin.game for position in positions})
         if games > GAMES:
             break
-    forest = Forest(table_evaluator(), trees=TREES, nodes=NODES)
+    forest = Forest(TableEvaluator(), trees=TREES, nodes=NODES)
     searches = dict(forest.search(positions, NODES))
     grouped = groupby(range(len(positions)), lambda i: positions[i].origin.game)
     found = []

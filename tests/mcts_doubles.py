@@ -21,7 +21,7 @@ from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves
 from valuerepair.chess.rows import FLIP
 from valuerepair.mcts import tree as layout
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
+from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves
 from valuerepair.mcts.fastmath import NO_PRIOR
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
@@ -50,8 +50,8 @@ COLOUR_PLANE = 108
 PLANE_WORDS: Words = mixed(np.arange(1, 113, dtype=np.uint64)) | np.uint64(1)
 
 
-class FakeNet:
-    """An `Evaluator` whose answer is a hash of a leaf's planes: cheap, and the same whatever else is in the batch.
+class FakeNet(LeafEvaluator):
+    """An evaluator whose answer is a hash of a leaf's planes: cheap, and the same whatever else is in the batch.
 
     Values lie in [-spread, spread], logits in [-sharpness, sharpness]; those of `liked` moves (policy indices) are 9
     higher. `colour_blind`, it answers the same when a position is turned over. `sizes` are the rows of calls.
@@ -251,7 +251,7 @@ def after(start: Position, *moves: str) -> Position:
 
 
 def searched(
-    start: Position, nodes: int, evaluator: Evaluator | None = None, room: int | None = None, **changes: Any
+    start: Position, nodes: int, evaluator: LeafEvaluator | None = None, room: int | None = None, **changes: Any
 ) -> Forest:
     """A forest of one tree, in slot 0, that has its visits."""
     forest = Forest(evaluator or FakeNet(), SearchParams(**changes), trees=1, nodes=room or nodes)

@@ -25,12 +25,11 @@ from tests.search_trees import (
     result_of,
 )
 from valuerepair.chess.positions import Position
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves
+from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.forest import Forest, check_trees
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.tree import ENDED, OPEN, TWO_FOLD
-from valuerepair.nets.policy import PLAIN_INDEX
 
 MEN = ("KQk", "KRk", "KQQk", "KRRk", "KRkr", "KPk", "KQkp", "KBNk", "KPPkp", "KRPkr", "KQkrp", "KNPkb", "KQRkrbnpp")
 # Their lines end after a capture, so that the 50-move rule ends all the others soon.
@@ -192,24 +191,23 @@ def test_the_root_is_not_settled_and_the_search_ends_when_its_value_is_known() -
 
 # The king may take the rook, which draws at once.
 TAKES_ROOK = position("8/8/8/8/8/4k3/4R3/7K b - - 0 1")
-KING_F4 = PLAIN_INDEX[44, 37]  # ...Kf4 by Black
 
 
-def net_that_says(by: float, of_king_f4: float = 0.0) -> Evaluator:
-    """Q of all positions is that much better for Black, and the logit of ...Kf4 higher."""
-    net = FakeNet(spread=0.2)
+class BiasedNet(FakeNet):
+    """Q of all positions is that much better for Black."""
 
-    def evaluate(leaves: Leaves) -> Evaluations:
-        answer, black = net(leaves), leaves.masks[:, 108] != 0
-        q = answer.q + np.where(black, by, -by)
-        logits = answer.logits + of_king_f4 * (leaves.indices == KING_F4)
-        return answer._replace(q=q.astype(np.float32), logits=logits.astype(np.float32))
+    def __init__(self, by: float) -> None:
+        super().__init__(spread=0.2)
+        self.by = by
 
-    return evaluate
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        answer, black = super().__call__(leaves), leaves.masks[:, 108] != 0
+        q = answer.q + np.where(black, self.by, -self.by)
+        return answer._replace(q=q.astype(np.float32))
 
 
 def test_root_moves_that_draw_are_chosen_by_visits() -> None:
-    worse, better = (searched(TAKES_ROOK, 200, net_that_says(by), certainty=True).result(0) for by in (-0.3, 0.3))
+    worse, better = (searched(TAKES_ROOK, 200, BiasedNet(by), certainty=True).result(0) for by in (-0.3, 0.3))
     assert (worse.best_move, worse.certain) == ("e3e2", 0)
     assert worse.best.visits > 100
     assert better.best.certain is None

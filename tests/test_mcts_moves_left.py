@@ -15,6 +15,7 @@ from tests.parity import search_goldens
 from tests.parity.search_parity import Lc0Evaluator
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
+from valuerepair.mcts.evaluator import LeafEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
@@ -47,9 +48,9 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_nets.write(kind, tmp_path_factory.mktemp("nets") / "left.pb.gz")
 
 
-def search(evaluator: Any, starts: list[Position], **changes: Any) -> list[SearchResult]:
-    moves_left = changes.pop("moves_left", True)
-    forest = Forest(evaluator, SearchParams(**changes), moves_left=moves_left, trees=len(starts), nodes=NODES)
+def search(evaluator: LeafEvaluator, starts: list[Position], **changes: Any) -> list[SearchResult]:
+    evaluator.moves_left = changes.pop("moves_left", True)
+    forest = Forest(evaluator, SearchParams(**changes), trees=len(starts), nodes=NODES)
     found = dict(forest.search(starts, NODES))
     return [found[i] for i in range(len(starts))]
 

@@ -216,11 +216,12 @@ def test_leaves_spread_over_cores_get_the_same_values(streams: int) -> None:
     dice = np.random.default_rng(1)
     whole, sizes = MaterialNet(), []
 
-    def recording(leaves: Leaves) -> Evaluations:
-        sizes.append(len(leaves.masks))
-        return whole(leaves)
+    class Recording(MaterialNet):
+        def __call__(self, leaves: Leaves) -> Evaluations:
+            sizes.append(len(leaves.masks))
+            return super().__call__(leaves)
 
-    split = SplitEvaluator(recording, streams)
+    split = SplitEvaluator(Recording(), streams)
     for n in (1, 2, 5, 16):
         counts = dice.integers(1, 40, n)
         leaves = Leaves(
@@ -257,13 +258,12 @@ def test_the_clock_is_not_charged_for_pondering() -> None:
             self.ponderhit()
             super().wait_for_leave()
 
-    net = MaterialNet()
+    class SlowNet(MaterialNet):
+        def __call__(self, leaves: Leaves) -> Evaluations:
+            time.sleep(0.2)
+            return super().__call__(leaves)
 
-    def slow(leaves: Leaves) -> Evaluations:
-        time.sleep(0.2)
-        return net(leaves)
-
-    search, position, clock = Search(slow), Position(STARTPOS_FEN), TimeManager()
+    search, position, clock = Search(SlowNet()), Position(STARTPOS_FEN), TimeManager()
     search.set_position(position)
     go = Go(nodes=4, wtime=60_000, btime=60_000, ponder=True)
     shown = InfoOptions()

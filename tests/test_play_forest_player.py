@@ -13,7 +13,7 @@ import pytest
 from tests.mcts_doubles import FakeNet
 from tests.play_doubles import INITIAL
 from valuerepair.chess.positions import STARTPOS_FEN, Position
-from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.evaluator import LeafEvaluator, NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
@@ -113,7 +113,7 @@ def test_a_cache_changes_no_answer(entries: int) -> None:
     plain, asked = FakeNet(), FakeNet()
     cached = CachedEvaluator(asked, entries)
 
-    class Both:
+    class Both(LeafEvaluator):
         def __call__(self, leaves: Any) -> Any:
             expected, got = plain(leaves), cached(leaves)
             for a, b in zip(expected, got, strict=True):

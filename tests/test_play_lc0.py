@@ -162,7 +162,7 @@ def test_the_same_search_plays_the_same_moves(lc0: str, maia: Path, book: Path) 
     assert len(game.thoughts) >= 4
     with open_net(str(maia)) as net:
         evaluator = NetEvaluator(net)
-        forest = Forest(evaluator, params, input_format=evaluator.input_format, trees=8, nodes=30)
+        forest = Forest(evaluator, params, trees=8, nodes=30)
         played = [len(game.book) + i for i in range(len(game.thoughts))]
         positions = [positions_of(game.moves, game.start_fen)[i] for i in played]
         found = {i: result.best_move for i, result in forest.search(positions, 30)}

@@ -11,14 +11,14 @@ import sys
 import numpy as np
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.evaluator import Evaluations, Leaves
+from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves
 from valuerepair.mcts.uci_options import EngineSettings
 from valuerepair.mcts.uci_server import OpenedNet, UciServer
 
 WORTH = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0], np.float32)
 
 
-class MaterialNet:
+class MaterialNet(LeafEvaluator):
     """Q grows with the material of the side to move; some moves have a larger prior than others, by their index."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ def open_material_net(settings: EngineSettings) -> OpenedNet:
     if settings.weights == "missing":
         raise ValueRepairError("missing: no such net file")
     logging.getLogger("valuerepair.tests").info(f"material counter {settings.weights}".strip())
-    return OpenedNet(MaterialNet(), 1, True, lambda: None)
+    return OpenedNet(MaterialNet(), True, lambda: None)
 
 
 def main() -> None:

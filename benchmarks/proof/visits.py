@@ -82,12 +82,8 @@ class Watch:
 def watch(net: OpenNet, positions: Sequence[Position], nodes: int = NODES) -> Iterator[Watch]:
     """The searches of all positions, in their order. Raises ValueRepairError for one that cannot be searched."""
     evaluator, params = NetEvaluator(net), SearchParams()
-    form = evaluator.input_format
-    warm_up(evaluator, params, form)
-    forests = [
-        Forest(evaluator, params, input_format=form, trees=_TREES, nodes=nodes, lines=0)
-        for _ in range(evaluator.streams)
-    ]
+    warm_up(evaluator, params)
+    forests = [Forest(evaluator, params, trees=_TREES, nodes=nodes, lines=0) for _ in range(evaluator.streams)]
     with closing(ForestPool(forests)) as pool:
         watches = [Watch(nodes) for _ in positions]
         futures = [

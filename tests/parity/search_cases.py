@@ -24,7 +24,7 @@ import numpy as np
 
 from tests import shared_data
 from valuerepair.chess.positions import Position
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
@@ -46,13 +46,14 @@ OPTIONS = {
 STOCKFISH_NODES = 300_000
 
 
-class Remembering:
+class Remembering(LeafEvaluator):
     """An evaluator that asks another about each position only once, and alone, as `vr search` does of one position.
 
     ONNX Runtime may round a batch of another size differently, and then a few visits go elsewhere.
     """
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: LeafEvaluator) -> None:
+        self.input_format, self.moves_left = evaluator.input_format, evaluator.moves_left
         self._evaluator = evaluator
         self._known: dict[bytes, tuple[np.float32, np.float32, np.float32, np.ndarray]] = {}
 
@@ -100,7 +101,7 @@ class Course:
         return since
 
 
-def courses(positions: list[Position], params: SearchParams, nodes: int, evaluator: Evaluator) -> list[Course]:
+def courses(positions: list[Position], params: SearchParams, nodes: int, evaluator: LeafEvaluator) -> list[Course]:
     """Searches all positions up to so many nodes and writes down what is said after every single one.
 
     Each tree is asked for one visit more at a time. A round of the forest may make several, those that end in settled
@@ -162,14 +163,14 @@ def shown(nodes: float) -> str:
     return "-" if nodes == math.inf else f"{nodes:,.0f}"
 
 
-def report_case(evaluator: Evaluator, nodes: int) -> None:
+def report_case(evaluator: LeafEvaluator, nodes: int) -> None:
     print(f"\n`{CASE}` (Qc4), {nodes:,} nodes at most\n\n| options | Qc4 is best from | proven from |\n|---|---|---|")
     for name, params in OPTIONS.items():
         (course,) = courses([Position(CASE, CASE, history_known=False)], params, nodes, evaluator)
         print(f"| {name} | {shown(course.settled({CASE_MOVE}))} | {shown(course.proven)} |", flush=True)
 
 
-def report_mates(evaluator: Evaluator, judge: Judge, mates: list[tuple[Position, int]], nodes: int) -> None:
+def report_mates(evaluator: LeafEvaluator, judge: Judge, mates: list[tuple[Position, int]], nodes: int) -> None:
     """A table over all options; medians are over the mates that all of them prove, so that they can be compared."""
     found = {
         name: courses([position for position, _ in mates], params, nodes, evaluator) for name, params in OPTIONS.items()

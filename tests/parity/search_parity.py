@@ -25,7 +25,7 @@ import numpy as np
 from tests import lc0_oracle
 from tests.parity.search_goldens import CONFIGS, Golden, load, params_of
 from valuerepair.chess.positions import STARTPOS_FEN, Position
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import open_net
@@ -35,7 +35,7 @@ TREES = 64
 Q_LIMIT = 0.01
 
 
-class Lc0Evaluator:
+class Lc0Evaluator(LeafEvaluator):
     """lc0's Eigen backend as an evaluator, one position a call as lc0 itself does with batches of one."""
 
     def __init__(self, net: Path | None = None) -> None:
@@ -81,14 +81,16 @@ class Difference:
         return f"{self.golden.case.name} ({self.moved} of {self.nodes} visits; ours/lc0's {moves})"
 
 
-def search(evaluator: Evaluator, goldens: Sequence[Golden], config: str, nodes: int, **more: str) -> list[SearchResult]:
+def search(
+    evaluator: LeafEvaluator, goldens: Sequence[Golden], config: str, nodes: int, **more: str
+) -> list[SearchResult]:
     """Our results for all positions, in order."""
     forest = Forest(evaluator, params_of(config, **more), trees=min(TREES, len(goldens)), nodes=nodes)
     found = dict(forest.search((g.case.position for g in goldens), nodes))
     return [found[i] for i in range(len(goldens))]
 
 
-def differences(evaluator: Evaluator, goldens: Sequence[Golden], config: str, nodes: int) -> list[Difference]:
+def differences(evaluator: LeafEvaluator, goldens: Sequence[Golden], config: str, nodes: int) -> list[Difference]:
     """The positions whose root visits differ from lc0's."""
     results = search(evaluator, goldens, config, nodes, lc0_floats="1")
     compared = (difference(g, config, nodes, r) for g, r in zip(goldens, results, strict=True))
@@ -107,13 +109,13 @@ def explained(evaluator: Lc0Evaluator, row: Difference) -> bool:
     return not differences(evaluator, [row.golden], row.config, row.nodes)
 
 
-def q_errors(evaluator: Evaluator, goldens: Sequence[Golden], nodes: int) -> list[float]:
+def q_errors(evaluator: LeafEvaluator, goldens: Sequence[Golden], nodes: int) -> list[float]:
     """|our root Q with exact arithmetic - lc0's| of every position."""
     results = search(evaluator, goldens, "default", nodes)
     return [abs(r.root_q - g.root_q("default", nodes)) for g, r in zip(goldens, results, strict=True)]
 
 
-def sooner_or_later(evaluator: Evaluator, golden: Golden, nodes: int) -> bool:
+def sooner_or_later(evaluator: LeafEvaluator, golden: Golden, nodes: int) -> bool:
     """Our root Q is lc0's a tenth of the visits before or after.
 
     So it is where a node is proven: its earlier visits are valued anew, root Q jumps, and exact arithmetic comes to
@@ -166,7 +168,7 @@ def main() -> int:
     return 0 if good else 1
 
 
-def compare(evaluator: Evaluator, goldens: Sequence[Golden], config: str, nodes: int) -> list[Difference]:
+def compare(evaluator: LeafEvaluator, goldens: Sequence[Golden], config: str, nodes: int) -> list[Difference]:
     """Prints and returns what differs."""
     rows = differences(evaluator, goldens, config, nodes)
     print(f"{config}, {nodes} nodes: {report(goldens, rows)}")
@@ -175,7 +177,7 @@ def compare(evaluator: Evaluator, goldens: Sequence[Golden], config: str, nodes:
     return rows
 
 
-def compare_q(evaluator: Evaluator, goldens: Sequence[Golden], nodes: int) -> bool:
+def compare_q(evaluator: LeafEvaluator, goldens: Sequence[Golden], nodes: int) -> bool:
     """Prints the largest error and those over the limit; whether all of these are a matter of some visits."""
     errors = q_errors(evaluator, goldens, nodes)
     worst = max(errors)

@@ -77,6 +77,4 @@ def _open(settings: EngineSettings) -> OpenedNet:
         split.close()
         net.close()
 
-    return OpenedNet(
-        split, evaluator.input_format, net.identity.value_head == "wdl", close, minibatch, evaluator.moves_left
-    )
+    return OpenedNet(split, net.identity.value_head == "wdl", close, minibatch)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.net import Net
-from valuerepair.nets.planes import FILL_FEN_ONLY, PLANES, unpack_masks, write_masks
+from valuerepair.nets.planes import CLASSICAL, FILL_FEN_ONLY, PLANES, unpack_masks, write_masks
 from valuerepair.nets.policy import policy_indices
 from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import PLANES_SHAPE, RawOutputs
@@ -54,7 +54,18 @@ class Evaluations(NamedTuple):
     logits: NDArray[np.float32]
 
 
-Evaluator: TypeAlias = Callable[[Leaves], Evaluations]
+class LeafEvaluator(ABC):
+    """What a search asks for evaluations: called with leaves, it answers.
+
+    `input_format` is lc0's id of the planes that the leaves must be in; `moves_left`: it says how many plies are left.
+    """
+
+    input_format = CLASSICAL
+    moves_left = False
+
+    @abstractmethod
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        """The evaluations of all leaves, in their order. The arrays are new, C-contiguous and the caller's."""
 
 
 Floats = NDArray[np.float32]
@@ -62,11 +73,10 @@ Floats = NDArray[np.float32]
 MOST_APART = 0.05
 
 
-class NetEvaluator:
-    """An `Evaluator` over an open net. Several threads may call it at once; `streams` is the number that pays off.
+class NetEvaluator(LeafEvaluator):
+    """Evaluates by an open net. Several threads may call it at once; `streams` is the number that pays off.
 
-    `input_format` is lc0's id of the planes that the leaves must be in; `moves_left`: the net says how many plies are
-    left. The net must stay open meanwhile. `compact` says whether the net takes bitboards and legal moves
+    The net must stay open meanwhile. `compact` says whether the net takes bitboards and legal moves
     (`valuerepair.nets.compact`); by default it does on a GPU, if the net's file allows it and both ways agree on a
     position. On the CPU unpacking here is faster.
     """
@@ -92,10 +102,7 @@ class NetEvaluator:
         return self._compact is not None
 
     def __call__(self, leaves: Leaves) -> Evaluations:
-        """Evaluates the leaves; more than the session's batch are run in batches of that size.
-
-        The answer is that of `Net.run` on the same rows. The arrays are new, C-contiguous and the caller's.
-        """
+        """Evaluates the leaves as `Net.run` does; more than the session's batch are run in batches of that size."""
         n, size = len(leaves.masks), self._session.batch_size
         q, d, m = np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
         answer = Evaluations(q, d, m, np.empty(len(leaves.indices), np.float32))
@@ -187,10 +194,11 @@ def good_minibatch(streams: int, on_cpu: bool) -> int:
     return min(MOST_LEAVES, LEAVES_A_CORE * streams) if on_cpu else LEAVES_ON_GPU
 
 
-class SplitEvaluator:
-    """An `Evaluator` that cuts batches into one part per stream of another one, and evaluates them in parallel."""
+class SplitEvaluator(LeafEvaluator):
+    """Cuts batches into one part per stream of another evaluator, and evaluates them in parallel."""
 
-    def __init__(self, evaluator: Evaluator, streams: int) -> None:
+    def __init__(self, evaluator: LeafEvaluator, streams: int) -> None:
+        self.input_format, self.moves_left = evaluator.input_format, evaluator.moves_left
         self._evaluator, self._streams = evaluator, streams
         self._pool = ThreadPoolExecutor(max(1, streams - 1), thread_name_prefix="leaves")
 

@@ -23,7 +23,7 @@ from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, encode_mo
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.backup import solved
-from valuerepair.mcts.evaluator import Evaluator, Leaves
+from valuerepair.mcts.evaluator import LeafEvaluator, Leaves
 from valuerepair.mcts.outcome import read_result
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
@@ -89,16 +89,13 @@ class Forest:
 
     `evaluator` is called once a round. `nodes` is the number of visits a tree has room for at first; a tree that needs
     more (or has positions of many moves) makes all of them grow. `lines` root moves of a result get a principal line.
-    `moves_left`: the evaluator says how many plies are left.
     """
 
     def __init__(
         self,
-        evaluator: Evaluator,
+        evaluator: LeafEvaluator,
         params: SearchParams | None = None,
         *,
-        input_format: int = 1,
-        moves_left: bool = False,
         trees: int = 64,
         nodes: int = 1000,
         lines: int = 1,
@@ -110,7 +107,9 @@ class Forest:
             raise UsageError(f"{nodes} nodes in {trees} trees: both must be at least 1")
         self._evaluator = evaluator
         self._tables = Tables(self.params.syzygy)
-        self._rules = make_rules(self.params, nodes, input_format, self._tables.men, moves_left=moves_left)
+        self._rules = make_rules(
+            self.params, nodes, evaluator.input_format, self._tables.men, moves_left=evaluator.moves_left
+        )
         check_memory(trees, self._rules)
         self._trees = plant(trees, self._rules)
         self._leaves = room_to_ask(trees * self.params.minibatch_size)
@@ -479,7 +478,7 @@ def _check_node(trees: Trees, rules: SearchRules, tree: int, node: int) -> None:
         must(abs(mean - wl) < 1e-3, f"mean of the values below: {mean}")
 
 
-def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int) -> None:
+def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
     """A search of two nodes, which compiles or loads all kernels that searches need, and logs when it has to compile.
 
     A mark beside the compiled kernels notes that they are there.
@@ -488,7 +487,7 @@ def warm_up(evaluator: Evaluator, params: SearchParams, input_format: int) -> No
     if mark is None or not mark.exists():
         again = "; there is no folder to keep it in, so every start does it" if mark is None else ", only this once"
         log.info(f"compiling the search for this machine, which takes about a minute{again}")
-    signals.apart(lambda: _search_briefly(Forest(evaluator, params, input_format=input_format, trees=1, nodes=2)))
+    signals.apart(lambda: _search_briefly(Forest(evaluator, params, trees=1, nodes=2)))
     if mark is not None:
         with suppress(OSError):
             mark.touch()

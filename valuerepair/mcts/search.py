@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import Position, decode_moves
 from valuerepair.errors import UsageError
-from valuerepair.mcts.evaluator import Evaluator
+from valuerepair.mcts.evaluator import LeafEvaluator
 from valuerepair.mcts.forest import Forest, play
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
@@ -23,18 +23,9 @@ class Search:
     A tree has at most `nodes` visits; its memory grows with it.
     """
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        params: SearchParams | None = None,
-        *,
-        input_format: int = 1,
-        moves_left: bool = False,
-        nodes: int = 1_000_000,
-    ) -> None:
+    def __init__(self, evaluator: LeafEvaluator, params: SearchParams | None = None, *, nodes: int = 1_000_000) -> None:
         """Raises UsageError for parameters that make no sense."""
-        room = min(nodes, FIRST_ROOM)
-        self._forest = Forest(evaluator, params, input_format=input_format, moves_left=moves_left, trees=1, nodes=room)
+        self._forest = Forest(evaluator, params, trees=1, nodes=min(nodes, FIRST_ROOM))
         self._most = nodes
         self._slot: int | None = None
         self._position: Position | None = None

@@ -19,7 +19,7 @@ import chess
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.chess.progress import remarks_to
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.evaluator import Evaluator
+from valuerepair.mcts.evaluator import LeafEvaluator
 from valuerepair.mcts.forest import forest_bytes, warm_up
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.result import SearchResult
@@ -37,17 +37,15 @@ _NO_MOVE = "bestmove 0000"
 
 @dataclass(frozen=True)
 class OpenedNet:
-    """A net that searches can use: `input_format` of its planes, whether it has a WDL head, how to close it.
+    """A net that searches can use: whether it has a WDL head, how to close it.
 
-    `minibatch` is the fastest number of leaves of a tree at a time; `moves_left`: it has a head for the plies left.
+    `minibatch` is the fastest number of leaves of a tree at a time.
     """
 
-    evaluator: Evaluator
-    input_format: int
+    evaluator: LeafEvaluator
     has_wdl: bool
     close: Callable[[], None]
     minibatch: int = 1
-    moves_left: bool = False
 
 
 NetOpener = Callable[[EngineSettings], OpenedNet]
@@ -230,10 +228,8 @@ class UciServer:
         params = replace(settings.params, minibatch_size=settings.minibatch or net.minibatch)
         if self._search is None or self._search_settings != (params, room):
             self._search = None
-            warm_up(net.evaluator, params, net.input_format)
-            self._search = Search(
-                net.evaluator, params, input_format=net.input_format, moves_left=net.moves_left, nodes=room
-            )
+            warm_up(net.evaluator, params)
+            self._search = Search(net.evaluator, params, nodes=room)
             self._search_settings = (params, room)
         return net, self._search, room
 
@@ -259,7 +255,7 @@ class UciServer:
         settings = self._settings
         search.set_position(position)
         info = InfoOptions(
-            settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room, net.moves_left
+            settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room, net.evaluator.moves_left
         )
         go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
         return Thinking(search, position, go, settings, info, self._clock, self._game, switch, self._write).run()

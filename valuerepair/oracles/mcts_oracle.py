@@ -69,17 +69,10 @@ class MctsOracle(Oracle):
         evaluator = NetEvaluator(net)
         threads = min(evaluator.streams, trees)
         forests = [
-            Forest(
-                evaluator,
-                params,
-                input_format=evaluator.input_format,
-                moves_left=evaluator.moves_left,
-                trees=trees // threads + (i < trees % threads),
-                nodes=nodes,
-            )
+            Forest(evaluator, params, trees=trees // threads + (i < trees % threads), nodes=nodes)
             for i in range(threads)
         ]
-        warm_up(evaluator, params, evaluator.input_format)
+        warm_up(evaluator, params)
         self._pool = ForestPool(forests)
 
     @property

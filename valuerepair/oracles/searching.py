@@ -75,7 +75,7 @@ def search_positions(
     first_two = list(islice(remaining, 2))
     all_positions = chain(first_two, remaining)
     evaluator = NetEvaluator(net)
-    warm_up(evaluator, params, evaluator.input_format)
+    warm_up(evaluator, params)
     if seconds is not None or tree_nodes or len(first_two) < 2:
         yield from _one_by_one(net, evaluator, params, all_positions, nodes, seconds, tree_nodes)
     else:
@@ -98,13 +98,7 @@ def _one_by_one(
         if reason := cannot_be_searched(position):
             yield Searched(position, net.identity, None, reason)
             continue
-        search = Search(
-            split,
-            params,
-            input_format=evaluator.input_format,
-            moves_left=evaluator.moves_left,
-            nodes=room,
-        )
+        search = Search(split, params, nodes=room)
         search.set_position(position)
         begun = time.perf_counter()
         result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
@@ -124,18 +118,7 @@ def _many_at_once(
     net: Net, evaluator: NetEvaluator, params: SearchParams, positions: Iterable[Position], nodes: int
 ) -> Iterator[Searched]:
     trees = max(1, min(net.batch_size, _TREES_BYTES // evaluator.streams // forest_bytes(1, nodes, params)))
-    forests = [
-        Forest(
-            evaluator,
-            params,
-            input_format=evaluator.input_format,
-            moves_left=evaluator.moves_left,
-            trees=trees,
-            nodes=nodes,
-            lines=_ALL_LINES,
-        )
-        for _ in range(evaluator.streams)
-    ]
+    forests = [Forest(evaluator, params, trees=trees, nodes=nodes, lines=_ALL_LINES) for _ in range(evaluator.streams)]
     pool = ForestPool(forests)
     ahead: deque[Future[Searched]] = deque()
     finished = False

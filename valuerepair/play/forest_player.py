@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.mcts.evaluator import Evaluations, Evaluator, Leaves, NetEvaluator
+from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest, warm_up
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
@@ -41,8 +41,8 @@ class _Cached(NamedTuple):
     logits: NDArray[np.float32]
 
 
-class CachedEvaluator:
-    """An `Evaluator` that caches the latest answers of another one. For one thread.
+class CachedEvaluator(LeafEvaluator):
+    """Caches the latest answers of another evaluator. For one thread.
 
     A search begins without a tree, as in ``lc0 selfplay``, but half of its positions were evaluated before: with the
     cache self-play takes half the time (docs/performance.md). lc0's key is the position alone; here it is the net's
@@ -52,7 +52,8 @@ class CachedEvaluator:
     `hits` the leaves in the cache, `runs` the calls of the other evaluator.
     """
 
-    def __init__(self, evaluator: Evaluator, entries: int) -> None:
+    def __init__(self, evaluator: LeafEvaluator, entries: int) -> None:
+        self.input_format, self.moves_left = evaluator.input_format, evaluator.moves_left
         self._evaluator, self._half = evaluator, entries // 2
         self._young: dict[bytes, _Cached] = {}
         self._old: dict[bytes, _Cached] = {}
@@ -170,9 +171,9 @@ class ForestPlayer:
         self.params, self.nodes, self.reuse = params, nodes, reuse
         evaluator = NetEvaluator(net)
         streams = min(evaluator.streams, trees)
-        warm_up(evaluator, params, evaluator.input_format)
+        warm_up(evaluator, params)
         self._streams = [
-            _ForestThread(CachedEvaluator(evaluator, cache // streams), evaluator, -(-trees // streams), self)
+            _ForestThread(CachedEvaluator(evaluator, cache // streams), -(-trees // streams), self)
             for _ in range(streams)
         ]
         self._games: dict[int, _ForestThread] = {}
@@ -258,17 +259,10 @@ class _SeededForest(Forest):
 class _ForestThread:
     """A thread with a forest and a cache of its own."""
 
-    def __init__(self, evaluator: CachedEvaluator, net: NetEvaluator, trees: int, player: ForestPlayer) -> None:
+    def __init__(self, evaluator: CachedEvaluator, trees: int, player: ForestPlayer) -> None:
         self.evaluator, self.trees, self.games = evaluator, trees, 0
         self._player, self._nodes = player, player.nodes
-        self._forest = _SeededForest(
-            evaluator,
-            player.params,
-            input_format=net.input_format,
-            moves_left=net.moves_left,
-            trees=trees,
-            nodes=player.nodes,
-        )
+        self._forest = _SeededForest(evaluator, player.params, trees=trees, nodes=player.nodes)
         self._wake = threading.Condition()
         self._waiting: deque[_MoveRequest] = deque()
         self._forgotten: list[int] = []

@@ -87,7 +87,7 @@ def searched_lines(net: Net, batch: PositionBatch, draws: U64) -> list[Moves]:
     that is drawn, halfway on average.
     """
     evaluator, params = NetEvaluator(net), SearchParams()
-    warm_up(evaluator, params, evaluator.input_format)
+    warm_up(evaluator, params)
     parts = [rows for rows in np.array_split(np.arange(len(batch)), evaluator.streams) if len(rows)]
     with ThreadPoolExecutor(max(1, len(parts)), thread_name_prefix="beside") as pool:
         results = pool.map(lambda rows: _searched(evaluator, params, batch.take(rows), draws[rows]), parts)
@@ -96,9 +96,7 @@ def searched_lines(net: Net, batch: PositionBatch, draws: U64) -> list[Moves]:
 
 def _searched(evaluator: NetEvaluator, params: SearchParams, batch: PositionBatch, draws: U64) -> list[Moves]:
     """`searched_lines` of one thread."""
-    form, left = evaluator.input_format, evaluator.moves_left
-    trees = min(len(batch), _TREES)
-    forest = Forest(evaluator, params, input_format=form, moves_left=left, trees=trees, nodes=NODES)
+    forest = Forest(evaluator, params, trees=min(len(batch), _TREES), nodes=NODES)
     lines, busy = [_NO_MOVES] * len(batch), dict[int, int]()  # busy: slot of the tree -> row
     orders, waiting = [_order(draw) for draw in draws.tolist()], list(range(len(batch)))[::-1]
     while waiting or busy:
