@@ -10,7 +10,6 @@ import chess
 import pytest
 
 from valuerepair.chess.positions import STARTPOS_FEN, Position
-from valuerepair.engines.uci import SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure
@@ -258,7 +257,7 @@ def test_lc0_castling_is_found_in_its_statistics() -> None:
     )
 
     def q(best: str) -> float | None:
-        return exact_q(SearchReport(1, None, None, 1, 1, 58, 1, best, (), notes), board)
+        return exact_q(notes, best, board)
 
     assert q("e8g8") == -0.35028
     assert q("e8c8") == 0.25

@@ -23,7 +23,7 @@ from valuerepair.engines.spec import EngineSpec, finite, settings_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_net
 from valuerepair.nets.registry import ENGINE, locate
-from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
+from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.uci_oracle import UciOracle
 from valuerepair.store.rows import ENGINE_FILL, DeepResult
 from valuerepair.text import quantity
@@ -138,18 +138,14 @@ class EngineNet:
         results: list[DeepResult] = []
         failed: dict[int, tuple[str, int]] = {}
         for row, search in enumerate(searches):
-            outcome = self._checked(search.result())
+            outcome = search.result()
             if isinstance(outcome, DeepFailure):
                 failed[row] = outcome.reason, outcome.attempts
+            elif self._alpha is None and outcome.wdl is None:
+                failed[row] = "the engine gave no W/D/L", 1
             else:
                 results.append(outcome)
         return self._values(results), failed
-
-    def _checked(self, outcome: DeepOutcome) -> DeepOutcome:
-        """The outcome, a failure if Q cannot be computed from it."""
-        if isinstance(outcome, DeepResult) and self._alpha is None and outcome.wdl is None:
-            return DeepFailure("the engine gave no W/D/L", 1)
-        return outcome
 
     def _values(self, results: Sequence[DeepResult]) -> NetValues:
         missing = np.full(len(results), np.nan, np.float32)

@@ -23,7 +23,7 @@ from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
 if TYPE_CHECKING:
@@ -48,24 +48,15 @@ class MctsOracle(Oracle):
     `time_ms` is a tree's share of the rounds it took part in.
     """
 
-    def __init__(
-        self,
-        net: Net,
-        params: SearchParams,
-        nodes: int,
-        trees: int,
-        *,
-        owned: bool = False,
-    ) -> None:
+    def __init__(self, net: Net, params: SearchParams, nodes: int, trees: int, *, owned: bool = False) -> None:
         """Makes the trees, and searches two nodes, so that errors show at once.
 
         `trees` in all are spread over the net's streams, one thread each. With `owned` the net is closed with this.
         Raises UsageError and ValueRepairError.
         """
-        self._net, self._owned, self._nodes = net, owned, nodes
-        self._params = params
+        self._net, self._owned = net, owned
+        self._params, self._nodes, self._trees = params, nodes, trees
         self.identity = identity_of(net, params, nodes)
-        self._trees = trees
         evaluator = NetEvaluator(net)
         threads = min(evaluator.streams, trees)
         forests = [
@@ -85,19 +76,14 @@ class MctsOracle(Oracle):
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
         """Queues a search; see `Oracle`. An illegal position or one without a move is a DeepFailure at once."""
-        reason = cannot_be_searched(position)
-        if reason is None:
-            return self._pool.submit(position, self._nodes, self._result, _failure)
-        future: Future[DeepOutcome] = Future()
-        future.set_result(_failure(reason))
-        return future
+        if reason := cannot_be_searched(position):
+            return finished(DeepFailure(reason))
+        return self._pool.submit(position, self._nodes, self._result, DeepFailure)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """Queues a search in steps; see `Oracle`. The tree keeps growing, so the whole search equals `submit`'s."""
-        future: Future[ClimbOutcome] = Future()
         if reason := cannot_be_searched(position):
-            future.set_result(DeepFailure(reason, 0))
-            return future
+            return finished(DeepFailure(reason))
         results: list[DeepResult] = []
         remaining = [*rungs, self._nodes]
 
@@ -109,10 +95,7 @@ class MctsOracle(Oracle):
         def finish(result: SearchResult, seconds: float) -> ClimbOutcome:
             return Climb(tuple(results), whole=not remaining)
 
-        def fail(reason: str) -> ClimbOutcome:
-            return DeepFailure(reason, 0)
-
-        return self._pool.submit(position, remaining[0], finish, fail, next_limit)
+        return self._pool.submit(position, remaining[0], finish, DeepFailure, next_limit)
 
     def close(self, *, cancel: bool = False) -> None:
         """Cancels queued searches; finishes the searches in flight, or with `cancel` abandons them."""
@@ -136,10 +119,6 @@ class MctsOracle(Oracle):
             best_move=result.best_move,
             pv=best.pv,
         )
-
-
-def _failure(reason: str) -> DeepOutcome:
-    return DeepFailure(reason, 0)
 
 
 def cannot_be_searched(position: Position) -> str | None:
@@ -189,14 +168,7 @@ def _tables(folders: str) -> str:
     return f"{len(names)} files {digest[:12]}{root}"
 
 
-def open_mcts(
-    params: SearchParams,
-    nodes: int,
-    trees: int | None,
-    net: Net,
-    *,
-    owned: bool = False,
-) -> MctsOracle:
+def open_mcts(params: SearchParams, nodes: int, trees: int | None, net: Net, *, owned: bool = False) -> MctsOracle:
     """An oracle with `trees` trees, by default as many as fill the net's batches and fit into memory.
 
     Raises UsageError if `trees` need more memory than is free.
@@ -235,17 +207,17 @@ def available_memory() -> int | None:
     return min(limits) if limits else None
 
 
-def _system(path: Path = Path("/proc/meminfo")) -> int | None:
+def _system() -> int | None:
     try:
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", path.read_text(), re.MULTILINE)
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     except OSError:
         return None
     return int(match[1]) * 1024 if match else None
 
 
-def _container(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
+def _container() -> int | None:
     try:
-        limit, used = ((folder / name).read_text() for name in ("memory.max", "memory.current"))
+        limit, used = (Path("/sys/fs/cgroup", name).read_text() for name in ("memory.max", "memory.current"))
         return max(0, int(limit) - int(used))
     except (OSError, ValueError):
         return None  # no control group, or the limit is "max"

@@ -18,7 +18,7 @@ class DeepFailure:
     """A position that could not be searched: the reason, and the number of attempts (0: it can never be searched)."""
 
     reason: str
-    attempts: int
+    attempts: int = 0
 
 
 DeepOutcome: TypeAlias = DeepResult | DeepFailure
@@ -37,7 +37,15 @@ ClimbOutcome: TypeAlias = Climb | DeepFailure
 GoOn: TypeAlias = Callable[[Sequence[DeepResult]], bool]
 
 
+T = TypeVar("T")
 Self = TypeVar("Self", bound="Oracle")
+
+
+def finished(outcome: T) -> Future[T]:
+    """A future that is done: for a position that needs no search."""
+    future: Future[T] = Future()
+    future.set_result(outcome)
+    return future
 
 
 class Oracle(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import chess
@@ -55,7 +56,7 @@ def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
     has_q = not math.isnan(move.q)
     return {
         "uci": move.move,
-        "san": san_line(position, move.pv[:1] or (move.move,)),
+        "san": san_moves(position, [move.move])[0],
         "n": move.visits,
         "p": move.net_prior,
         "q": move.q if has_q else None,
@@ -66,17 +67,16 @@ def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
     }
 
 
-def table(searched: Searched, top: int | None = None) -> str:
-    """Root and moves for a terminal: the first `top` moves, or those that were visited or proven."""
+def table(searched: Searched) -> str:
+    """Root and moves for a terminal: the moves that were visited or proven, all of them if there are none."""
     position, result = searched.position, searched.result
     if result is None:
         return f"{position.fen}\n  {searched.reason}\n"
     shown = [move for move in result.moves if move.visits or move.certain is not None] or list(result.moves)
-    shown = list(result.moves[:top]) if top is not None else shown
     lines = [position.fen, *(f"  {line}" for line in root_lines(searched, result)), ""]
     lines += table_lines(_COLUMNS, (_cells(move, position) for move in shown), "  ")
     if hidden := len(result.moves) - len(shown):
-        lines.append(f"  and {hidden} more" + ("" if top else " without visits"))
+        lines.append(f"  and {hidden} more without visits")
     return "\n".join(lines) + "\n"
 
 
@@ -89,7 +89,7 @@ def root_lines(searched: Searched, result: SearchResult) -> list[str]:
     return [
         f"Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
         f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
-        f"best {san_line(searched.position, (result.best_move,))} ({result.best_move}){proven}{mate}",
+        f"best {san_moves(searched.position, [result.best_move])[0]} ({result.best_move}){proven}{mate}",
         f"{searched.net.name}, {quantity(result.nodes, 'node')}, {quantity(result.evaluations, 'evaluation')}{speed}, "
         f"depth {result.depth}, seldepth {result.seldepth}",
     ]
@@ -100,17 +100,12 @@ def _cells(move: RootMove, position: Position) -> tuple[object, ...]:
     proven = "" if move.certain is None else _PROVEN[move.certain]
     if move.mate is not None:
         proven = f"mate {move.mate}"
-    line = san_moves(position, move.pv[:_LINE_MOVES] or (move.move,))
+    line = san_moves(position, move.pv[:_LINE_MOVES])
     text = " ".join(line) + (" ..." if len(move.pv) > _LINE_MOVES else "")
     return (f"{line[0]:7} {move.move:5}", move.visits, move.net_prior, *values, proven, text)
 
 
-def san_moves(position: Position, line: tuple[str, ...]) -> list[str]:
+def san_moves(position: Position, line: Sequence[str]) -> list[str]:
     """A line of UCI moves from a position in SAN."""
     board = chess.Board(position.fen)
     return [board.san_and_push(chess.Move.from_uci(move)) for move in line]
-
-
-def san_line(position: Position, line: tuple[str, ...]) -> str:
-    """`san_moves` as one text."""
-    return " ".join(san_moves(position, line))

@@ -23,6 +23,7 @@ from valuerepair.mcts.snapshot import Snapshot
 from valuerepair.nets.net import Net, NetIdentity
 from valuerepair.oracles import search_table
 from valuerepair.oracles.mcts_oracle import available_memory, cannot_be_searched
+from valuerepair.oracles.oracle import finished
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def _many_at_once(
     forests = [Forest(evaluator, params, trees=trees, nodes=nodes, lines=_ALL_LINES) for _ in range(evaluator.streams)]
     pool = ForestPool(forests)
     ahead: deque[Future[Searched]] = deque()
-    finished = False
+    is_complete = False
     try:
         for position in positions:
             ahead.append(_submit(pool, net.identity, position, nodes))
@@ -130,16 +131,14 @@ def _many_at_once(
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-        finished = True
+        is_complete = True
     finally:
-        pool.close(cancel=not finished)
+        pool.close(cancel=not is_complete)
 
 
 def _submit(pool: ForestPool, net: NetIdentity, position: Position, nodes: int) -> Future[Searched]:
     if reason := cannot_be_searched(position):
-        future: Future[Searched] = Future()
-        future.set_result(Searched(position, net, None, reason))
-        return future
+        return finished(Searched(position, net, None, reason))
     return pool.submit(
         position,
         nodes,

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import chess
 
@@ -19,7 +18,7 @@ from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, Ti
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
 log = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ class UciOracle(Oracle):
         """Queues a search; see `Oracle`. A position where the game is over is a DeepFailure at once."""
         board = _board(position)
         if isinstance(board, DeepFailure):
-            return _ended(board)
+            return finished(board)
         go, nodes = _go(self._setup.limits), self._setup.limits.get("nodes", 0)
         plan = partial(single, go, lambda report: self._result(report, board, nodes))
         return self._pool.submit(position.uci, plan, DeepFailure, position.fen)
@@ -79,7 +78,7 @@ class UciOracle(Oracle):
         """Queues a search in steps; see `Oracle`. The hash tables are kept from step to step."""
         board = _board(position)
         if isinstance(board, DeepFailure):
-            return _ended(board)
+            return finished(board)
         return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure, position.fen)
 
     def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
@@ -115,7 +114,7 @@ class UciOracle(Oracle):
             None if report.mate is not None else report.cp,
             report.mate,
             report.wdl,
-            exact_q(replace(report, best_move=best), board) if self._setup.kind.own_q else None,
+            exact_q(report.notes, best, board) if self._setup.kind.own_q else None,
             report.depth,
             report.seldepth,
             report.nodes,
@@ -158,34 +157,22 @@ def _board(position: Position) -> chess.Board | DeepFailure:
     try:
         board = chess.Board(position.fen)
     except ValueError as error:
-        return DeepFailure(f"not a legal FEN: {error}", 0)
+        return DeepFailure(f"not a legal FEN: {error}")
     if any(board.legal_moves):
         return board
-    return DeepFailure("game over: " + ("checkmate" if board.is_check() else "stalemate"), 0)
+    return DeepFailure("game over: " + ("checkmate" if board.is_check() else "stalemate"))
 
 
-def exact_q(report: SearchReport, board: chess.Board) -> float | None:
-    """Q of the best move from lc0's verbose move statistics, or None where they give none.
+def exact_q(notes: Sequence[str], move: str, board: chess.Board) -> float | None:
+    """Q of a move (UCI) from lc0's verbose move statistics, or None where they give none.
 
     lc0 writes castling there as king takes rook, whatever it does elsewhere.
     """
-    if report.best_move is None:
-        return None
-    move = chess.Move.from_uci(report.best_move)
-    names = {report.best_move}
-    if board.is_castling(move):
-        rook = chess.square(7 if chess.square_file(move.to_square) == 6 else 0, chess.square_rank(move.from_square))
-        names.add(chess.Move(move.from_square, rook).uci())
-    for note in reversed(report.notes):
+    names = {move, board.uci(chess.Move.from_uci(move), chess960=True)}
+    for note in reversed(notes):
         stats = _MOVE_STATS.match(note)
         if stats is not None and stats[1] in names:
             if int(stats[2]) == 0:
                 return None  # never visited: the printed Q is guessed from the parent's
             return round(max(-1.0, min(1.0, float(stats[4]) - float(stats[3]))), 5)
     return None
-
-
-def _ended(failure: DeepFailure) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(failure)
-    return future
