@@ -85,7 +85,7 @@ def test_it_is_the_net_bit_for_bit(net: Net, batch: PositionBatch) -> None:
             assert np.array_equal(answer.logits[legal], raw.policy[row - i, leaves.indices[legal]])
     assert not answer.m.any()  # neither net has that head
     few = NetEvaluator(net)(first_rows(leaves, BATCH // 2))
-    assert np.array_equal(few.q, q_of(net.run(planes[:BATCH]))[: BATCH // 2])  # which it cuts over its two streams
+    assert np.array_equal(few.q, q_of(net.session.run(planes[: BATCH // 2])))
 
 
 def test_it_agrees_with_the_nets_own_values_and_priors(net: Net, batch: PositionBatch) -> None:

@@ -69,7 +69,7 @@ def test_it_evaluates_as_lc0_does(kind: Kind, path: Path, positions: list[Positi
     theirs, logits, moves_left = lc0_answers(path, positions, kind.input_format)
     with opened(path) as net:
         values, (moves, offsets, priors) = net.evaluate_with_priors(batch)
-        raw = net.run(encode(batch, input_format=kind.input_format))
+        raw = net.session.run(encode(batch, input_format=kind.input_format))
     assert np.ptp(theirs) > 0.2  # a net that always says the same would agree, too
     assert np.abs(values.q - theirs).max() <= 1e-5
     assert np.abs(raw.policy - logits).max() <= 5e-5
@@ -115,7 +115,7 @@ def test_heads_are_chosen_by_name(name: str, tmp_path: Path, positions: list[Pos
         theirs, logits, _ = lc0_answers(path, asked, kind.input_format, options)
         with opened(path, value_head=value, policy_head=policy) as net:
             assert np.abs(net.evaluate(batch).q - theirs).max() <= 1e-5
-            raw = net.run(encode(batch, input_format=kind.input_format))
+            raw = net.session.run(encode(batch, input_format=kind.input_format))
             assert np.abs(raw.policy - logits).max() <= 5e-5
             seen[net.identity.key] = theirs, net.identity.name
     digest = next(iter(seen))[:64]

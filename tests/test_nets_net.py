@@ -71,7 +71,7 @@ def test_heads_agree_with_each_other(maia: Net, varied: PositionBatch) -> None:
     assert values.wdl.sum(axis=1) == pytest.approx(1, abs=1e-5)
     assert np.array_equal(values.q, values.wdl[:, 0] - values.wdl[:, 2])
     assert np.isnan(values.moves_left).all()
-    raw = maia.run(encode(varied))
+    raw = maia.session.run(encode(varied))
     assert raw.wdl == pytest.approx(values.wdl, abs=2e-6)
     assert raw.value is None
     assert raw.policy.shape == (len(varied), 1858)

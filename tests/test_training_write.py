@@ -17,7 +17,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.conversion import lc0_q
 from valuerepair.nets.heads import Heads
-from valuerepair.nets.net import describe, describe_lines
+from valuerepair.nets.net import describe_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.weights import fields, read_net_file, unpack
 
@@ -135,8 +135,9 @@ def test_the_training_is_noted(tmp_path: Path, shared_data: Path, lc0: str) -> N
     once = r"valuerepair \S+: 300 steps at 0\.0001 from"
     twice = rf"{once} maia-1900 e2f565f42d7c; {once} new \w{{12}}, lambda 0\.81"
     assert re.fullmatch(twice, theirs["Lc0 Params"])
-    assert describe(new)["training"] == theirs["Lc0 Params"]
-    assert describe_lines(describe(new))[-1] == f"  training  {theirs['Lc0 Params']}"
+    described = describe_net(str(new))
+    assert described.facts["training"] == theirs["Lc0 Params"]
+    assert described.lines()[-1] == f"  training  {theirs['Lc0 Params']}"
 
 
 def test_the_same_parameters_make_the_same_file(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def compare(path: Path, batch: PositionBatch) -> Parity:
     with open_net(str(path)) as net:
         q = net.evaluate(batch).q.astype(np.float64)
         ours = net.priors(batch)
-        logits = net.run(encode(batch)).policy
+        logits = net.session.run(encode(batch)).policy
     boards = board.parse_fens(batch.fen)
     moves, offsets = ours[0], ours[1]
     indices = policy_indices(boards, moves, offsets)

@@ -15,10 +15,10 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.net import Net
-from valuerepair.nets.planes import CLASSICAL, FILL_FEN_ONLY, PLANES, unpack_masks, write_masks
+from valuerepair.nets.planes import CLASSICAL, FILL_FEN_ONLY, PLANES, PLANES_SHAPE, unpack_masks, write_masks
 from valuerepair.nets.policy import policy_indices
 from valuerepair.nets.providers import first_line
-from valuerepair.nets.session import PLANES_SHAPE, RawOutputs
+from valuerepair.nets.session import RawOutputs
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class NetEvaluator(LeafEvaluator):
         return self._compact is not None
 
     def __call__(self, leaves: Leaves) -> Evaluations:
-        """Evaluates the leaves as `Net.run` does; more than the session's batch are run in batches of that size."""
+        """Evaluates the leaves; more than the session's batch are run in batches of that size."""
         n, size = len(leaves.masks), self._session.batch_size
         q, d, m = np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.float32)
         answer = Evaluations(q, d, m, np.empty(len(leaves.indices), np.float32))

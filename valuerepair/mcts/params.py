@@ -12,10 +12,6 @@ from dataclasses import dataclass, fields, replace
 
 from valuerepair.errors import UsageError
 
-FPU_STRATEGIES = ("reduction", "absolute")
-FPU_STRATEGIES_AT_ROOT = ("same", *FPU_STRATEGIES)
-HISTORY_FILLS = ("no", "fen_only", "always")
-
 
 @dataclass(frozen=True, slots=True)
 class SearchParams:
@@ -127,9 +123,9 @@ class SearchParams:
 
 PARAMETERS = tuple(f.name for f in fields(SearchParams))
 CHOICES = {
-    "fpu_strategy": FPU_STRATEGIES,
-    "fpu_strategy_at_root": FPU_STRATEGIES_AT_ROOT,
-    "history_fill": HISTORY_FILLS,
+    "fpu_strategy": ("reduction", "absolute"),
+    "fpu_strategy_at_root": ("same", "reduction", "absolute"),
+    "history_fill": ("no", "fen_only", "always"),
 }
 _MOST = 2**31 - 1
 RANGES: dict[str, tuple[float, float]] = {
@@ -170,8 +166,8 @@ def _range(low: float, high: float) -> str:
 
 
 def _parsed(name: str, text: str, where: str) -> object:
-    kind = type(getattr(SearchParams(), name))
-    if kind is bool:
+    value_type = type(getattr(SearchParams(), name))
+    if value_type is bool:
         if text.lower() in ("1", "true", "on", "yes"):
             return True
         if text.lower() in ("0", "false", "off", "no"):
@@ -179,11 +175,11 @@ def _parsed(name: str, text: str, where: str) -> object:
         raise UsageError(f"{where}must be 1 or 0")
     if name == "n_scl":
         return _visits_limit(text, where)
-    if kind is int:
+    if value_type is int:
         if not text.isdecimal():
             raise UsageError(f"{where}must be a whole number")
         return int(text)
-    if kind is float:
+    if value_type is float:
         try:
             number = float(text)
         except ValueError:

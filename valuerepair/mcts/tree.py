@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.movegen import MAX_MOVES
 from valuerepair.chess.rows import ROW, Boards
-from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.params import CHOICES, SearchParams
 
 # Columns of Trees.nodes.
 FIRST, COUNT, OPENED, ARRANGED, PARENT, EDGE, VISITS, PENDING, KIND, LOWER, UPPER, FORCED, FROZEN = range(13)
@@ -162,7 +162,7 @@ def make_rules(
         params.lc0_floats,
         params.n_scl,
         params.minibatch_size,
-        ("no", "fen_only", "always").index(params.history_fill),
+        CHOICES["history_fill"].index(params.history_fill),
         input_format,
         tablebase_men,
         *room_for(nodes),

@@ -19,13 +19,13 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.devices import CUDA, TENSORRT
+from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load
 from valuerepair.nets.weights import fields
 
 VERSION = 2  # of the nodes below: in the name of the cached file
 MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/moves", "/compact/logits"
-PLANES, CLOCK_PLANE = 112, 109
 MIN_OPSET = 11  # the first with GatherElements
 EXTERNAL, DATA_LOCATION = 1, 14  # TensorProto.DataLocation; its field
 MOVES_STEP, MOVES_MOST = 32, 224  # legal moves are padded to a multiple of this; more than any position has (218)

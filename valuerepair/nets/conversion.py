@@ -26,7 +26,7 @@ from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import canary
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.devices import CPU
-from valuerepair.nets.heads import Heads
+from valuerepair.nets.heads import DEFAULT_HEADS, Heads
 from valuerepair.nets.planes import INPUT_FORMATS, encode
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import NetFile, fields, read_net_file
@@ -60,21 +60,20 @@ def find_lc0() -> str | None:
     return shutil.which("lc0")
 
 
-def to_onnx(net: NetFile, *, half: bool = False, heads: Heads | None = None) -> Path:
+def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -> Path:
     """The ONNX file of a net: itself, or its conversion, which is made and checked now unless it is cached.
 
     The conversion is cached by the SHA-256 of the given file; with `half` it is in float16. Raises UsageError for heads
     that the net does not have; ValueRepairError if there is no `lc0`, if it fails, if the conversion is another net,
     and for an ONNX file with `half`.
     """
-    heads = heads or Heads()
     if net.header is None:
         if half:
             raise ValueRepairError(
                 f"{net.path}: an ONNX file is run in the precision it has; "
                 "for float16 give the .pb.gz it was made of, or an f16 export of lc0 and a device without :f16"
             )
-        if heads != Heads():
+        if heads != DEFAULT_HEADS:
             raise UsageError(f"{net.path}: an ONNX file has the heads it was made with; give the .pb.gz to choose")
         return net.path
     for what, head, available in (
@@ -195,12 +194,11 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
         )
 
 
-def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads | None = None) -> NDArray[np.float64]:
+def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads = DEFAULT_HEADS) -> NDArray[np.float64]:
     """[n] Q by lc0's CPU backend, through its Python binding, for planes float32[n, 112, 8, 8].
 
     Raises ValueRepairError if that backend is not installed or cannot compute the net.
     """
-    heads = heads or Heads()
     header = read_net_file(net).header
     if header is not None and header.mixed:  # lc0 network_blas.cc: the embedding reads another buffer than the blocks'
         raise ValueRepairError("lc0's CPU backend is wrong where encoders follow residual blocks")

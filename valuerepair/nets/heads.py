@@ -21,12 +21,16 @@ class Heads:
     @property
     def variant(self) -> str:
         """The suffix of their values in a store: empty for the default heads, else ``-q``, ``-soft``, ``-q-soft``."""
-        return "".join(f"-{name}" for name in (self.value, self.policy) if name not in (Heads().value, Heads().policy))
+        usual = (DEFAULT_HEADS.value, DEFAULT_HEADS.policy)
+        return "".join(f"-{name}" for name in (self.value, self.policy) if name not in usual)
+
+
+DEFAULT_HEADS = Heads()
 
 
 def parse_heads(text: str) -> Heads:
     """``q``, ``soft`` or ``q,soft``: the default head for a missing name. Raises UsageError."""
-    value, policy = Heads().value, Heads().policy
+    value, policy = DEFAULT_HEADS.value, DEFAULT_HEADS.policy
     for word in text.split(","):
         if word in VALUE_HEADS:
             value = word
@@ -43,5 +47,5 @@ def parse_heads(text: str) -> Heads:
 def heads_of(variant: str) -> Heads:
     """The heads in the variant of values, which may also name a precision."""
     words = variant.split("-")
-    value = next((word for word in words if word in VALUE_HEADS), Heads().value)
-    return Heads(value, next((word for word in words if word in POLICY_HEADS), Heads().policy))
+    value = next((word for word in words if word in VALUE_HEADS), DEFAULT_HEADS.value)
+    return Heads(value, next((word for word in words if word in POLICY_HEADS), DEFAULT_HEADS.policy))

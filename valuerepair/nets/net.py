@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -19,12 +18,12 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU, Device
-from valuerepair.nets.heads import Heads
-from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
+from valuerepair.nets.heads import DEFAULT_HEADS, Heads
+from valuerepair.nets.planes import FILLS, INPUT_FORMATS, PLANES_SHAPE, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.providers import choose_device
 from valuerepair.nets.registry import locate, path_to_keep
-from valuerepair.nets.session import PLANES_SHAPE, RawOutputs, Session, join_outputs
+from valuerepair.nets.session import RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file
 from valuerepair.text import quantity
 
@@ -148,7 +147,7 @@ class Net:
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """Value, best move and entropy of every position (see `NetValues`). Positions without moves are allowed."""
-        return NetValues.concat(list(self._chunks(batch, self._evaluate_chunk)))
+        return NetValues.concat(list(self._chunks(batch, lambda chunk: interpret(*self._answer(chunk)))))
 
     def priors(self, batch: PositionBatch) -> Priors:
         """The legal moves of all positions, offsets int64[n + 1] into them, and their priors (T = 1, sum 1 a row)."""
@@ -162,14 +161,6 @@ class Net:
         priors = _join_priors([part for _, part in parts])
         return interpret(join_outputs([raw for raw, _ in parts]), priors), priors
 
-    def run(self, planes: NDArray[np.float32]) -> RawOutputs:
-        """The raw heads for planes float32[n, 112, 8, 8], n >= 1, cut over the streams."""
-        size = self._chunk_rows(len(planes))
-        if len(planes) <= size:
-            return self.session.run(planes)
-        cuts = [planes[i : i + size] for i in range(0, len(planes), size)]
-        return join_outputs(list(self._pool.map(self.session.run, cuts)))
-
     def tune(self) -> None:
         """Measures the best batch size, unless it is known."""
         with self._tuning:
@@ -178,16 +169,10 @@ class Net:
     def _chunks(self, batch: PositionBatch, work: Callable[[PositionBatch], T]) -> Iterator[T]:
         if len(batch) >= TUNE_FROM_ROWS:
             self.tune()
-        size = self._chunk_rows(len(batch))
+        # Less than a batch where a small job would not use every stream.
+        size = max(1, min(self.batch_size, -(-len(batch) // self.session.streams)))
         cuts = (batch.take(np.arange(i, min(i + size, len(batch)))) for i in range(0, len(batch), size))
         return iter(self._pool.map(work, cuts))
-
-    def _chunk_rows(self, rows: int) -> int:
-        """Rows a batch: the session's, or less so that a small job still uses every stream."""
-        return max(1, min(self.batch_size, -(-rows // self.session.streams)))
-
-    def _evaluate_chunk(self, batch: PositionBatch) -> NetValues:
-        return interpret(*self._answer(batch))
 
     def _answer(self, batch: PositionBatch) -> tuple[RawOutputs, Priors]:
         raw = self.session.run(self._encode(batch))
@@ -249,8 +234,8 @@ def open_net(
     threads: int | None = None,
     history_fill: HistoryFill = "fen_only",
     batch: int | None = None,
-    value_head: str = Heads().value,
-    policy_head: str = Heads().policy,
+    value_head: str = DEFAULT_HEADS.value,
+    policy_head: str = DEFAULT_HEADS.policy,
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, downloaded the first time.
 
@@ -306,11 +291,35 @@ class NetDescription:
 
     def lines(self) -> list[str]:
         """The facts for a terminal."""
-        return describe_lines(self.facts)
+        facts = self.facts
+        lines = [f"{facts['name']}: {facts['path']}", f"SHA-256 {facts['sha256']}, {facts['bytes']:,} bytes"]
+        if facts["read_from"] == "header":
+            steps = f", {facts['training_steps']:,} training steps" if facts["training_steps"] else ""
+            return [
+                *lines,
+                "read from the net's own header (lc0 protobuf):",
+                f"  tower   {facts['tower']}, {facts['blocks']} blocks x {facts['channels']} channels{steps}",
+                f"  input   {facts['input']} (format {facts['input_format']})",
+                f"  policy  {facts['policy']}{_several(facts['policy_heads'])}",
+                f"  value   {facts['value']}{_several(facts['value_heads'])}",
+                f"  moves left head  {'yes' if facts['moves_left'] else 'no'}",
+                f"  needs lc0 {facts['min_lc0']} or later",
+                *([f"  training  {facts['training']}"] if facts["training"] else []),
+            ]
+        return [
+            *lines,
+            "read from the ONNX file's tensors (it does not say which planes it wants; classical 112 are assumed):",
+            f"  input   {facts['input']} [{facts['fixed_batch'] or 'batch'},112,8,8] {facts['dtype']}",
+            f"  heads   {', '.join(facts['heads'])} ({facts['value']} value)",
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The facts."""
         return self.facts
+
+
+def _several(heads: Sequence[str]) -> str:
+    return f", heads {', '.join(heads)}" if len(heads) > 1 else ""
 
 
 def describe_net(net: str | None = None) -> NetDescription:
@@ -318,15 +327,10 @@ def describe_net(net: str | None = None) -> NetDescription:
 
     Raises UsageError for an unknown name, ValueRepairError for a file that is not a net.
     """
-    return NetDescription(describe(locate(net)))
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """A net file's facts for JSON, see `NetDescription`."""
-    file = read_net_file(path)
+    file = read_net_file(locate(net))
     facts: dict[str, Any] = {"name": file.name, "path": str(file.path), "sha256": file.sha256, "bytes": file.size}
     if header := file.header:
-        return facts | {
+        facts |= {
             "read_from": "header",
             "tower": header.network,
             "blocks": header.blocks,
@@ -337,45 +341,19 @@ def describe(path: Path) -> dict[str, Any]:
             "input": INPUT_FORMAT_NAMES.get(header.input_format, "unknown"),
             "policy": header.policy,
             "value": header.value,
-            "moves_left": bool(header.moves_left),
+            "moves_left": header.moves_left,
             "value_heads": list(header.value_heads),
             "policy_heads": list(header.policy_heads),
             "min_lc0": header.min_version,
         }
-    tensors = Session(file.path, CPU, 1, file.sha256).tensors
-    return facts | {
-        "read_from": "tensors",
-        "input": tensors.planes,
-        "fixed_batch": tensors.fixed_batch,
-        "dtype": tensors.dtype.__name__,
-        "heads": [name for name in (tensors.policy, tensors.wdl, tensors.value, tensors.mlh) if name],
-        "value": "WDL" if tensors.wdl else "scalar",
-    }
-
-
-def describe_lines(facts: dict[str, Any]) -> list[str]:
-    """The facts of `describe` in lines for a terminal."""
-    lines = [f"{facts['name']}: {facts['path']}", f"SHA-256 {facts['sha256']}, {facts['bytes']:,} bytes"]
-    if facts["read_from"] == "header":
-        steps = f", {facts['training_steps']:,} training steps" if facts["training_steps"] else ""
-        return [
-            *lines,
-            "read from the net's own header (lc0 protobuf):",
-            f"  tower   {facts['tower']}, {facts['blocks']} blocks x {facts['channels']} channels{steps}",
-            f"  input   {facts['input']} (format {facts['input_format']})",
-            f"  policy  {facts['policy']}{_several(facts['policy_heads'])}",
-            f"  value   {facts['value']}{_several(facts['value_heads'])}",
-            f"  moves left head  {'yes' if facts['moves_left'] else 'no'}",
-            f"  needs lc0 {facts['min_lc0']} or later",
-            *([f"  training  {facts['training']}"] if facts["training"] else []),
-        ]
-    return [
-        *lines,
-        "read from the ONNX file's tensors (it does not say which planes it wants; classical 112 are assumed):",
-        f"  input   {facts['input']} [{facts['fixed_batch'] or 'batch'},112,8,8] {facts['dtype']}",
-        f"  heads   {', '.join(facts['heads'])} ({facts['value']} value)",
-    ]
-
-
-def _several(heads: Sequence[str]) -> str:
-    return f", heads {', '.join(heads)}" if len(heads) > 1 else ""
+    else:
+        tensors = Session(file.path, CPU, 1, file.sha256).tensors
+        facts |= {
+            "read_from": "tensors",
+            "input": tensors.planes,
+            "fixed_batch": tensors.fixed_batch,
+            "dtype": tensors.dtype.__name__,
+            "heads": [name for name in (tensors.policy, tensors.wdl, tensors.value, tensors.mlh) if name],
+            "value": "WDL" if tensors.wdl else "scalar",
+        }
+    return NetDescription(facts)

@@ -43,6 +43,7 @@ Planes = NDArray[np.float32]
 Masks = NDArray[np.uint64]
 
 PLANES, HISTORY, BOARD_PLANES, AUXILIARY, CLOCK_PLANE = 112, 8, 13, 104, 109
+PLANES_SHAPE = PLANES, 8, 8
 # lc0's ids (proto/net.proto, NetworkFormat.InputFormat).
 CLASSICAL, CASTLING_PLANE, CANONICAL, HECTOPLIES, CANONICAL_V2 = 1, 2, 3, 4, 5
 ARMAGEDDON, ARMAGEDDON_V2 = 132, 133
@@ -286,8 +287,8 @@ def encode(
     if history_fill not in FILLS:
         raise ValueError(f"unknown history fill {history_fill!r}; known: {', '.join(FILLS)}")
     if out is None:
-        out = np.empty((len(batch), PLANES, 8, 8), np.float32)
-    fits = out.shape[1:] == (PLANES, 8, 8) and len(out) >= len(batch)
+        out = np.empty((len(batch), *PLANES_SHAPE), np.float32)
+    fits = out.shape[1:] == PLANES_SHAPE and len(out) >= len(batch)
     if not fits or out.dtype != np.float32 or not out.flags.c_contiguous:
         raise ValueError(f"out must be C-contiguous float32[>={len(batch)},112,8,8], not {out.dtype}{list(out.shape)}")
     starts = parse_fens(batch.start_fen)
@@ -305,7 +306,7 @@ def unpack_masks(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None
     `rule50` float32[n] multiplies plane 109. `out` must be C-contiguous. Raises ValueError for arrays that do not fit.
     """
     n = len(masks)
-    fits = masks.shape == (n, PLANES) and rule50.shape == (n,) and out.shape[1:] == (PLANES, 8, 8) and len(out) >= n
+    fits = masks.shape == (n, PLANES) and rule50.shape == (n,) and out.shape[1:] == PLANES_SHAPE and len(out) >= n
     if not fits or out.dtype != np.float32 or not out.flags.c_contiguous:
         raise ValueError(
             f"masks {masks.dtype}{list(masks.shape)}, rule50 {list(rule50.shape)} and out {out.dtype}{list(out.shape)}"

@@ -47,8 +47,8 @@ class KnownNet:
     def lines(self) -> list[str]:
         """Its description and its file, for a terminal."""
         default = " (default)" if self.name == DEFAULT_NET else ""
-        where = f"not here yet: `vr nets pull {self.name}`, or the first use, brings it"
-        where = str(self.cached) if is_pulled(self) else where
+        missing = f"not here yet: `vr nets pull {self.name}`, or the first use, brings it"
+        where = str(self.cached) if is_pulled(self) else missing
         return [f"{self.name}{default}: {self.description}; {self.licence}", f"  {where}"]
 
     def as_json(self) -> dict[str, Any]:
@@ -92,8 +92,7 @@ def locate(spec: str | None) -> Path:
     if spec is None:
         spec = DEFAULT_NET
     if spec in KNOWN_NETS:
-        net = KNOWN_NETS[spec]
-        return net.cached if is_pulled(net) else pull(spec)
+        return pull_net(spec).path
     if spec.startswith(ENGINE):
         raise UsageError(
             f"net {spec!r}: an engine's evaluation is no net here; vr mine and vr remeasure take it for one, "

@@ -26,6 +26,8 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.inputs import Record, read_json
 from valuerepair.nets.devices import CPU, CUDA, NAMES, TENSORRT, Device, Precision
+from valuerepair.nets.planes import PLANES_SHAPE
+from valuerepair.nets.policy import POLICY_SIZE
 from valuerepair.nets.providers import (
     first_line,
     new_session,
@@ -42,7 +44,7 @@ GPU_BATCHES = (64, 128, 256, 512, 1024, 2048)
 GPU_STREAMS = 3
 TUNE_S = 0.25  # measured time per batch size
 TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
-PLANES_SHAPE, POLICY_SIZE, WDL_SIZE = (112, 8, 8), 1858, 3
+WDL_SIZE = 3
 FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
 GOOD_ENOUGH = 0.97  # the largest batch with at least this share of the best rate is used: fewer runs
 

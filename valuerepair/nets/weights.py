@@ -10,7 +10,7 @@ from pathlib import Path
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, unpack_gzip
-from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
+from valuerepair.nets.heads import DEFAULT_HEADS, POLICY_HEADS, VALUE_HEADS
 
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.
 ONNX_MAGIC = b"\x08"
@@ -112,8 +112,8 @@ class NetHeader:
     blocks: int
     filters: int
     training_steps: int | None
-    value_heads: tuple[str, ...] = (Heads().value,)
-    policy_heads: tuple[str, ...] = (Heads().policy,)
+    value_heads: tuple[str, ...] = (DEFAULT_HEADS.value,)
+    policy_heads: tuple[str, ...] = (DEFAULT_HEADS.policy,)
     training: str = ""  # parameters noted by its trainer
     mixed: bool = False  # residual blocks with encoders behind them
 
@@ -197,17 +197,17 @@ def fields(message: bytes) -> Iterator[Field]:
     at, end = 0, len(message)
     while at < end:
         tag, at = read_varint(message, at)
-        kind = tag & 7
-        if kind == 0:
+        wire_type = tag & 7
+        if wire_type == 0:
             value, at = read_varint(message, at)
             yield tag >> 3, value
-        elif kind == 5:
+        elif wire_type == 5:
             yield tag >> 3, struct.unpack_from("<I", message, at)[0]
             at += 4
-        elif kind == 1:
+        elif wire_type == 1:
             yield tag >> 3, struct.unpack_from("<Q", message, at)[0]
             at += 8
-        elif kind == 2:
+        elif wire_type == 2:
             length, at = read_varint(message, at)
             if at + length > end:
                 raise ValueError("its protobuf is cut off")
