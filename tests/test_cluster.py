@@ -21,6 +21,7 @@ from tests.mining_doubles import dump
 from tests.vr_runs import here, in_a_process
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.progress import remarks_to
+from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import KNOWN_NETS, pull
@@ -37,7 +38,7 @@ POSITIONS = 90  # one fit, and some that are judged by it
 
 
 def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], net: str, deep: str) -> MineSummary:
-    opening = open_evaluators if cluster is None else partial(open_on_cluster, cluster)
+    opening = open_evaluators if cluster is None else partial(open_on_cluster, parse_cluster(cluster))
     with (
         remarks_to(said.append),
         Store.open(db, create=True) as store,
@@ -113,13 +114,13 @@ def test_where_all_workers_differ_the_run_says_so_and_ends(
 
 def test_without_a_scheduler_there_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("valuerepair.cluster.dispatcher.CONNECT_S", 0.5)
-    opening = open_on_cluster("tcp://127.0.0.1:1", "stockfish:nodes=100", "maia-1900")
+    opening = open_on_cluster(parse_cluster("tcp://127.0.0.1:1"), "stockfish:nodes=100", "maia-1900")
     with pytest.raises(ValueRepairError, match=r"no scheduler answers at tcp://127.0.0.1:1; start one"), opening:
         raise AssertionError
 
 
 def test_recorded_evaluations_need_no_cluster() -> None:
-    opening = open_on_cluster("local:2", "recorded", None)
+    opening = open_on_cluster(parse_cluster("local:2"), "recorded", None)
     with pytest.raises(UsageError, match=r"--cluster local:2 with --deep recorded: .* leave --cluster out"), opening:
         raise AssertionError
 
@@ -127,7 +128,7 @@ def test_recorded_evaluations_need_no_cluster() -> None:
 def test_a_dashboard_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        opening = open_on_cluster(f"local:1,dashboard={port}", "stockfish:nodes=9", None)
+        opening = open_on_cluster(parse_cluster(f"local:1,dashboard={port}"), "stockfish:nodes=9", None)
         with pytest.raises(ValueRepairError, match=rf"port {port} of this machine cannot be used \(.*\); give another"):
             opening.__enter__()
 
@@ -138,7 +139,7 @@ def test_certificates_that_are_asked_for_and_not_there_are_named(tmp_path: Path)
     comm, absent = "distributed.comm", str(tmp_path / "absent.pem")
     asked: dict[str, Any] = {f"{comm}.tls.{name}": absent for name in ("ca-file", "client.cert", "client.key")}
     asked[f"{comm}.require-encryption"] = True
-    opening = open_on_cluster("local:1", "stockfish:nodes=9", None)
+    opening = open_on_cluster(parse_cluster("local:1"), "stockfish:nodes=9", None)
     with (
         dask.config.set(asked),
         pytest.raises(ValueRepairError, match=r"--cluster local:1: the certificates cannot be read: .*No such file"),

@@ -25,6 +25,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import remarks_to
+from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.runs.mine import mine
@@ -52,7 +53,7 @@ def run(db: Path, address: str, deep: str, said: list[str], options: MineOptions
     with (
         remarks_to(said.append),
         Store.open(db, create=True) as store,
-        open_on_cluster(address, deep, "maia-1900", None, device="cpu") as opened,
+        open_on_cluster(parse_cluster(address), deep, "maia-1900", None, device="cpu") as opened,
     ):
         return mine([GAMES], options, store, opened.net, opened.oracle)
 

@@ -16,7 +16,7 @@ from valuerepair.archives.select import U64
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Moves, Position, PositionBatch
 from valuerepair.chess.progress import without_remarks
-from valuerepair.cluster.connection import ClusterAddress, parse_cluster
+from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def open_on_cluster(
-    where: str | ClusterAddress,
+    where: ClusterAddress,
     deep: str | None,
     net: str | None,
     workers: int | None = None,
@@ -50,7 +50,6 @@ def open_on_cluster(
     """
     from valuerepair.engines.kinds import chosen_spec
 
-    where = parse_cluster(where) if isinstance(where, str) else where
     spec = chosen_spec(deep)
     if not spec.kind.searches:
         raise UsageError(

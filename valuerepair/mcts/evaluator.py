@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import legal_moves, parse_fens
+from valuerepair.chess.positions import cuts_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.net import Net
@@ -38,6 +40,12 @@ class Leaves(NamedTuple):
     rule50: NDArray[np.float32]
     indices: NDArray[np.uint16]
     offsets: NDArray[np.int64]
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Leaves:
+        """The leaves with these indices, at least one."""
+        cuts = self.offsets
+        indices = np.concatenate([self.indices[cuts[row] : cuts[row + 1]] for row in rows])
+        return Leaves(self.masks[rows], self.rule50[rows], indices, cuts_of(np.diff(cuts)[rows]))
 
 
 class Evaluations(NamedTuple):
@@ -208,21 +216,11 @@ class SplitEvaluator(LeafEvaluator):
         parts = min(self._streams, n)
         if parts < 2:
             return self._evaluator(leaves)
-        cut = [_rows(leaves, n * i // parts, n * (i + 1) // parts) for i in range(parts)]
-        others = [self._pool.submit(self._evaluator, part) for part in cut[1:]]
-        answers = [self._evaluator(cut[0]), *(other.result() for other in others)]
+        first, *others = np.split(np.arange(n), [n * i // parts for i in range(1, parts)])
+        futures = [self._pool.submit(self._evaluator, leaves.take(rows)) for rows in others]
+        answers = [self._evaluator(leaves.take(first)), *(future.result() for future in futures)]
         return Evaluations(*(np.concatenate(column) for column in zip(*answers, strict=True)))
 
     def close(self) -> None:
         """Ends the threads."""
         self._pool.shutdown()
-
-
-def _rows(leaves: Leaves, begin: int, end: int) -> Leaves:
-    first, last = leaves.offsets[begin], leaves.offsets[end]
-    return Leaves(
-        leaves.masks[begin:end],
-        leaves.rule50[begin:end],
-        leaves.indices[first:last],
-        leaves.offsets[begin : end + 1] - first,
-    )

@@ -184,7 +184,8 @@ def open_engine_net(net: str, workers: int | None = None, **net_options: Any) ->
     """
     for name, usual in _OF_NETS.items():
         if (value := net_options.get(name, usual)) != usual:
-            raise UsageError(f"--{name.replace('_', '-')} {value}: is for nets, and --net {net} is an engine")
+            option = "heads" if name.endswith("_head") else name.replace("_", "-")
+            raise UsageError(f"--{option} {value}: is for nets, and --net {net} is an engine")
     return EngineNet(parse_engine_net(net), workers or usable_cores())
 
 

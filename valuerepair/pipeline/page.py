@@ -15,7 +15,7 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import written_whole
 from valuerepair.inputs import read_json
-from valuerepair.intervals import Interval
+from valuerepair.intervals import Z95, Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
@@ -200,10 +200,8 @@ def power_of(comparison: Mapping[str, Any]) -> float | None:
     rate = comparison["first"]["candidates"]["rate"]
     if None in (low, high, rate) or low == high:
         return None
-    normal = NormalDist()
-    z = normal.inv_cdf(0.975)
-    standard_error = (high - low) / (2 * z)
-    return normal.cdf(BEST_KNOWN * rate / standard_error - z)
+    standard_error = (high - low) / (2 * Z95)
+    return NormalDist().cdf(BEST_KNOWN * rate / standard_error - Z95)
 
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -231,14 +231,14 @@ def _read_store(path: str, net: str) -> tuple[PositionBatch, dict[str, Any]]:
         return store.positions(chosen), {"positions": len(ids), "read": time.monotonic() - start}
 
 
-def _part(path: str, of: int) -> _Part:
-    """A part of a file, which is one `of` this number of files."""
+def _part(path: str, files: int) -> _Part:
+    """A part of a file, one of this number of files."""
     from valuerepair.archives.options import SampleOptions
     from valuerepair.archives.rows import ReadReport
     from valuerepair.archives.sampling import sample
 
     size, read, report = total_bytes([path]), [0], ReadReport()
-    options = SampleOptions(positions=max(1, _POSITIONS // of), per_game=None, max_bytes=_BYTES // of)
+    options = SampleOptions(positions=max(1, _POSITIONS // files), per_game=None, max_bytes=_BYTES // files)
 
     def on_bytes(count: int) -> None:
         read[0] += count

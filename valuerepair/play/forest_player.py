@@ -86,7 +86,7 @@ class CachedEvaluator(LeafEvaluator):
         """The answers for all leaves; evaluates only the rows `new`."""
         fresh: dict[bytes, _Cached] = {}
         if new:
-            part = _rows_of(leaves, list(new.values()))
+            part = leaves.take(list(new.values()))
             fresh = self._store(list(new), self._evaluate(part), part.offsets)
         entries = [entry or fresh[key] for entry, key in zip(cached, keys, strict=True)]
         values = np.array([entry[:3] for entry in entries], np.float32)
@@ -121,13 +121,6 @@ def _keys_of(leaves: Leaves) -> list[bytes]:
         digest.update(b"%d" % round(1000 * clock))
         keys.append(digest.digest())
     return keys
-
-
-def _rows_of(leaves: Leaves, rows: list[int]) -> Leaves:
-    cuts = leaves.offsets
-    counts = np.array([0, *(int(cuts[row + 1] - cuts[row]) for row in rows)], np.int64)
-    indices = np.concatenate([leaves.indices[cuts[row] : cuts[row + 1]] for row in rows])
-    return Leaves(leaves.masks[rows], leaves.rule50[rows], indices, np.cumsum(counts))
 
 
 class Fill(NamedTuple):

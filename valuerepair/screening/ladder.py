@@ -116,7 +116,7 @@ def _move(uci: str | None) -> int:
 
 
 class Ladder:
-    """The ladder of one net and oracle, fitted to sampled positions only, or to those of another population (`of`).
+    """The ladder of one net and oracle, fitted to sampled positions only, or to those of another `population`.
 
     Only the thread that owns the store may use it; searches run elsewhere.
     """
@@ -131,9 +131,9 @@ class Ladder:
         chosen: ScreenOptions,
         seed: int,
         run: Run,
-        of: Population = SAMPLED,
+        population: Population = SAMPLED,
     ) -> None:
-        self._of = of
+        self._population = population
         self._store, self._net_id, self._oracle, self._oracle_id = store, net_id, oracle, oracle_id
         self._question, self._chosen, self._seed, self._run = question, chosen, seed, run
         self._nodes = oracle.identity.limits["nodes"]
@@ -146,14 +146,14 @@ class Ladder:
         # A saved alpha applies to the whole store; without one each screen has its own fit.
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
         self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
-        earlier = rows.screens(store, net_id, oracle_id, of)
+        earlier = rows.screens(store, net_id, oracle_id, population)
         self._own_screens = {facts.model: facts.id for facts in earlier if self._fits(facts)}
         self._is_anew = bool(earlier) and not self._own_screens
-        if self._is_anew and of is SAMPLED:
+        if self._is_anew and population is SAMPLED:
             log.info(self._another(earlier[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
-        self._positions = rows.climbed(store, net_id, oracle_id, list(self._own_screens.values()), of)
+        self._positions = rows.climbed(store, net_id, oracle_id, list(self._own_screens.values()), population)
 
     def _another(self, last: ScreenFacts) -> str:
         """The message for a store that has a ladder for another question."""
@@ -237,12 +237,12 @@ class Ladder:
         for rung, result in zip(self.rungs, climb.results, strict=False):
             self._store.add_deep(position_id, self._oracle_id, result, self._run, str(rung))
         if climb.whole:
-            self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, self._of.stage)
+            self._store.add_deep(position_id, self._oracle_id, climb.results[-1], self._run, self._population.stage)
         cut = ascent.judge.verdict(climb)
         probability = ascent.probability if cut.cut_at is not None else 1.0
         spent = climb.results[-1].nodes
         passage = Passage(position_id, ascent.screen_id, cut.cut_at, cut.chance, spent, climb.whole, probability)
-        rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run, self._of)
+        rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run, self._population)
         return passage
 
     def drop(self, position_id: int) -> None:
@@ -275,7 +275,7 @@ class Ladder:
     def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
         self._store.commit()
         last = self._positions[rests_on - 1] if rests_on else 0
-        climbed = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._of)
+        climbed = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._population)
         alpha = self._alpha(climbed)
         question = replace(self._question, alpha=alpha)
         try:
@@ -286,7 +286,7 @@ class Ladder:
                 log.debug(f"screening: {len(climbed.ids):,} positions searched in full, {least}; nothing is cut yet")
             return None, None
         package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
-        if package is not None and self._of is REACHED:
+        if package is not None and self._population is REACHED:
             package = with_rate(package, question.threshold, _rate_near(own, question.threshold))
         data = own if package is None else joined(own, package)
         if not (self._alike or rests_on) or not enough(data, question.threshold):
@@ -302,7 +302,9 @@ class Ladder:
             facts = ScreenFacts(
                 0, question.threshold, alpha, alpha_given, question.q_from, self._chosen.recall, text, ""
             )
-            self._own_screens[text] = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._of)
+            self._own_screens[text] = rows.add_screen(
+                self._store, self._net_id, self._oracle_id, facts, self._population
+            )
             log.debug(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, self._own_screens[text]
 
@@ -322,7 +324,7 @@ class Ladder:
         if self._question.calibration == "none":
             return None
         pair, q_from = (self._net_id, self._oracle_id), self._question.q_from
-        if self._of is REACHED:
+        if self._population is REACHED:
             scale = values.Alpha(alpha, values.OWN_Q if self._own_q else "")
             return calibrations.used(self._store.connection, *pair, scale, q_from).calibration
         stored = calibrations.stored(self._store.connection, *pair, alpha, q_from, own_q=self._own_q)

@@ -132,11 +132,6 @@ def _log_odds(border: Any, place: Any) -> Any:
     return np.maximum(np.minimum(distance, _FAR), 2 * _FAR * (border <= -1) - _FAR)
 
 
-def is_beyond(net_q: Floats, q: Floats, threshold: float) -> NDArray[np.bool_]:
-    """[n] whether the last rung of `q` [n, k] differs from the net by the threshold: no such position is cut."""
-    return is_candidate(net_q - q[:, -1], threshold)
-
-
 @dataclass(frozen=True)
 class RungModel:
     """A logistic model of one rung, after `nodes` of the oracle, over standardised features.

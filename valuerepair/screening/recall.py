@@ -153,9 +153,9 @@ def one_line(counts: dict[str, Any]) -> str:
         )
     if not counts["cut"]:
         return f"{saving}; {counts['recall_said']}: {since}" if since else f"nothing was cut; {saving}"
-    of = f"{counts['audit_hits']:,} of {counts['audited']:,} cut positions that were searched anyway are candidates"
+    audits = f"{counts['audit_hits']:,} of {counts['audited']:,} cut positions that were searched anyway are candidates"
     cut = f"{counts['cut']:,} of {counts['positions']:,} positions cut; " if counts["recall"] is None else ""
-    return f"{cut}{saving}; {counts['recall_said']}: {of}{since and f'; {since}'}"
+    return f"{cut}{saving}; {counts['recall_said']}: {audits}{since and f'; {since}'}"
 
 
 def lines(counts: dict[str, Any]) -> list[str]:
