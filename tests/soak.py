@@ -22,6 +22,7 @@ from tests.mining_doubles import KeyNet, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.cli import cli
 from valuerepair.engines.kinds import UCI, JudgeSetup
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.engines.uci import EngineSetup
 from valuerepair.oracles.uci_oracle import UciOracle
 from valuerepair.play.pgn import read_written
@@ -57,9 +58,8 @@ def look(started: float) -> Sample:
 def one_round(folder: Path, number: int, net: str) -> int:
     """Mines a new archive with engines of which some crash, and plays; the positions scored or failed."""
     archive = random_games(folder / f"{number}.pgn", 20, seed=number, plies=30)
-    setup = JudgeSetup(
-        UCI, EngineSetup(sys.executable, (FAKE, "play", "crash-on=d7d6")), {"nodes": 9}, 5.0, timeout=2.0
-    )
+    engine = EngineSetup(sys.executable, (FAKE, "play", "crash-on=d7d6"))
+    setup = JudgeSetup(EngineSpec(UCI, {"nodes": 9}, timeout=2.0), engine)
     with Store.open(folder / f"{number}.db", create=True) as store, UciOracle(setup, 2) as oracle:
         options = MineOptions(sample=SampleOptions(per_game=3), screen=None)
         found = mine([str(archive)], options, store, KeyNet(), oracle).report.positions

@@ -14,6 +14,7 @@ from tests.match_doubles import FAKE
 from tests.mining_doubles import KeyNet, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.engines.kinds import UCI, JudgeSetup
+from valuerepair.engines.spec import EngineSpec
 from valuerepair.engines.uci import EngineSetup, UciEngine
 from valuerepair.oracles.uci_oracle import UciOracle
 from valuerepair.runs.mine import mine
@@ -39,7 +40,7 @@ EVIL = [
 def mined(archive: Path, db: Path, *what: str) -> tuple[dict[int, tuple[object, ...]], dict[str, int]]:
     """Scores by key, and failures by reason, of a run with a scripted engine that misbehaves as told."""
     engine = EngineSetup(sys.executable, (FAKE, "play", *what))
-    setup = JudgeSetup(UCI, engine, {"nodes": 50}, first_seconds=5.0, timeout=0.5)
+    setup = JudgeSetup(EngineSpec(UCI, {"nodes": 50}, timeout=0.5), engine)
     with Store.open(db, create=True) as store, UciOracle(setup, 2) as oracle:
         options = MineOptions(sample=SampleOptions(per_game=2), screen=None)
         summary = mine([str(archive)], options, store, KeyNet(), oracle)

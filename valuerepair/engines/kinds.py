@@ -68,20 +68,16 @@ class KnownOracle(Protocol):
 
 @dataclass(frozen=True)
 class JudgeSetup:
-    """How to make a pool of UCI engines that judge; `EngineKind.judge` derives it from a ``--deep``.
+    """How to make a pool of UCI engines that judge; `EngineKind.judge` derives it from the `spec` of a ``--deep``.
 
-    `limits` are those of ``go``: nodes, depth, movetime (ms). `first_seconds` is how long the first searches may take
-    before the engine counts as hung, `timeout` replaces all time limits. `sha256` is the program's. `identity_options`
-    replace the engine's settings of the same name in the identity (a net's hash for its path); None omits one. `plain`
-    are the usual options, which the label omits. `recorded_defaults` are options that the identity includes at their
-    defaults, too. `net` is the name of the net that the engine reads, `net_file` its SHA-256 and path.
+    `sha256` is the program's. `identity_options` replace the engine's settings of the same name in the identity (a
+    net's hash for its path); None omits one. `plain` are the usual options, which the label omits. `recorded_defaults`
+    are options that the identity includes at their defaults, too. `net` is the name of the net that the engine reads,
+    `net_file` its SHA-256 and path.
     """
 
-    kind: EngineKind
+    spec: EngineSpec
     engine: EngineSetup
-    limits: Mapping[str, int]
-    first_seconds: float
-    timeout: float | None = None
     sha256: str = ""
     net: str = ""
     identity_options: Mapping[str, str | None] = field(default_factory=dict)
@@ -250,12 +246,8 @@ class EngineKind:
         program = " ".join(new for new, old in zip(identified, spec.arguments, strict=True) if new != old)
         identity = {"program": program} if program else {}
         setup = self.launch(spec, usual)
-        return self._judge_setup(spec, setup, identity_options=identity, plain={**usual, **identity})
-
-    def _judge_setup(self, spec: EngineSpec, setup: EngineSetup, **more: Any) -> JudgeSetup:
-        """The setup of every judge of this kind; `more` are the other fields of JudgeSetup."""
-        seconds, digest = self.first_seconds(spec.limits), self.digest(spec, setup)
-        return JudgeSetup(self, setup, spec.limits, seconds, spec.timeout, digest, **more)
+        digest = self.digest(spec, setup)
+        return JudgeSetup(spec, setup, digest, identity_options=identity, plain={**usual, **identity})
 
     def gives_q(self, options: Mapping[str, Any]) -> bool:
         """Whether an oracle of this kind, with these options of its identity, gives Q itself."""
@@ -445,10 +437,11 @@ class _Lc0(_WithNet):
             raise UsageError(f"{spec.where}option.VerboseMoveStats has no place here: it is always on")
         setup, weights = self.launch(spec, self.plain, net), f"sha256:{net.sha256}"
         net_path_to_keep = path_to_keep(net.sha256, net.path)
-        return self._judge_setup(
+        return JudgeSetup(
             spec,
             setup,
-            net=net.name,
+            self.digest(spec, setup),
+            net.name,
             identity_options={"WeightsFile": weights, "VerboseMoveStats": None},
             plain={**self.plain, "WeightsFile": weights, "Backend": "eigen", "HistoryFill": "fen_only"},
             recorded_defaults=("Backend", "HistoryFill"),

@@ -37,12 +37,12 @@ class UciOracle(Oracle):
 
     def __init__(self, setup: JudgeSetup, workers: int) -> None:
         """Starts the first engine. Raises ValueRepairError, or UsageError for an option the engine refuses."""
-        self._setup = setup
+        self._setup, self._limits, self._kind = setup, setup.spec.limits, setup.spec.kind
         self._reported_overshoot = False
-        limits = setup.limits
+        limits = self._limits
         limit = TimeLimit(
-            given=setup.timeout,
-            first=setup.first_seconds,
+            given=setup.spec.timeout,
+            first=self._kind.first_seconds(limits),
             nodes=limits.get("nodes"),
             fixed=limits.get("movetime", 0) / 1000,
         )
@@ -54,7 +54,7 @@ class UciOracle(Oracle):
             raise UsageError(f"{path}: the engine {error}") from None
         except EngineFailure as error:
             raise ValueRepairError(f"{path}: the engine {error}") from None
-        self.identity = self._make_identity(path)
+        self.identity = self._make_identity()
 
     @property
     def workers(self) -> int:
@@ -70,8 +70,8 @@ class UciOracle(Oracle):
         board = _board(position)
         if isinstance(board, DeepFailure):
             return finished(board)
-        go, nodes = _go(self._setup.limits), self._setup.limits.get("nodes", 0)
-        plan = partial(single, go, lambda report: self._result(report, board, nodes))
+        nodes = self._limits.get("nodes", 0)
+        plan = partial(single, _go(self._limits), lambda report: self._result(report, board, nodes))
         return self._pool.submit(position.uci, plan, DeepFailure, position.fen)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
@@ -82,14 +82,14 @@ class UciOracle(Oracle):
         return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure, position.fen)
 
     def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
-        limits, whole = self._setup.limits, self._setup.limits["nodes"]
+        whole = self._limits["nodes"]
         results: list[DeepResult] = []
         nodes = time_ms = 0
         for rung in (*rungs, whole):
             # lc0 includes the visits that its tree already has, other engines count the nodes of this search only.
-            node_limit = rung if self._setup.kind.own_q else max(1, rung - nodes)
-            result = self._result((yield _go({**limits, "nodes": node_limit})), board, node_limit)
-            nodes = result.nodes if self._setup.kind.own_q else nodes + result.nodes
+            node_limit = rung if self._kind.own_q else max(1, rung - nodes)
+            result = self._result((yield _go({**self._limits, "nodes": node_limit})), board, node_limit)
+            nodes = result.nodes if self._kind.own_q else nodes + result.nodes
             time_ms += result.time_ms
             results.append(replace(result, nodes=nodes, time_ms=time_ms))
             if rung != whole and not go_on(results):
@@ -114,7 +114,7 @@ class UciOracle(Oracle):
             None if report.mate is not None else report.cp,
             report.mate,
             report.wdl,
-            exact_q(report.notes, best, board) if self._setup.kind.own_q else None,
+            exact_q(report.notes, best, board) if self._kind.own_q else None,
             report.depth,
             report.seldepth,
             report.nodes,
@@ -123,12 +123,12 @@ class UciOracle(Oracle):
             report.pv,
         )
 
-    def _make_identity(self, path: str) -> OracleIdentity:
+    def _make_identity(self) -> OracleIdentity:
         setup, pool = self._setup, self._pool
-        folder = os.path.dirname(path)
+        folder = os.path.dirname(setup.engine.path)
 
         def named_by_content(value: str) -> str:
-            return by_content(value, folder) if setup.kind.here else value
+            return by_content(value, folder) if self._kind.here else value
 
         options: dict[str, str | None] = {name: named_by_content(value) for name, value in pool.settings.items()}
         for offered in pool.offered.values():
@@ -141,7 +141,7 @@ class UciOracle(Oracle):
         options.update(setup.identity_options)
         set_options = {name: value for name, value in sorted(options.items()) if value is not None}
         return OracleIdentity(
-            setup.kind.name, pool.name, setup.sha256, setup.limits, set_options, setup.net, setup.plain, setup.net_file
+            self._kind.name, pool.name, setup.sha256, self._limits, set_options, setup.net, setup.plain, setup.net_file
         )
 
 
