@@ -19,9 +19,9 @@ from valuerepair.mcts.evaluator import Evaluations, Leaves, SplitEvaluator
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import RootMove, Score, SearchResult, score_of
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.uci_info import InfoOptions, info_lines, verbose_lines
+from valuerepair.mcts.uci_info import info_lines, verbose_lines
 from valuerepair.mcts.uci_options import PARAMETER_NAMES, EngineSettings, option_lines, with_option
-from valuerepair.mcts.uci_server import Go, Switch, Thinking, TimeManager, is_settled, moves_left, parse_go
+from valuerepair.mcts.uci_server import Go, OpenedNet, Switch, Thinking, TimeManager, is_settled, moves_left, parse_go
 
 NAN = float("nan")
 
@@ -116,7 +116,8 @@ def test_scores_without_a_wdl_head_mates_and_moves_without_visits() -> None:
 
 def test_info_line() -> None:
     best = move("e2e4", 60, 0.2, 0.5, pv=("e2e4", "c7c5"))
-    assert info_lines(result(best, nodes=250), 0.5, 200, InfoOptions(show_wdl=True, room=1000)) == [
+    settings = EngineSettings(show_wdl=True)
+    assert info_lines(result(best, nodes=250), 0.5, 200, settings, has_wdl=True, room=1000) == [
         "info depth 4 seldepth 9 time 500 nodes 250 score cp 47 wdl 350 500 150 nps 400 hashfull 250 multipv 1 "
         "pv e2e4 c7c5"
     ]
@@ -263,10 +264,11 @@ def test_the_clock_is_not_charged_for_pondering() -> None:
             time.sleep(0.2)
             return super().__call__(leaves)
 
-    search, position, clock = Search(SlowNet()), Position(STARTPOS_FEN), TimeManager()
+    net = OpenedNet(SlowNet(), True, lambda: None)
+    search, position, clock = Search(net.evaluator), Position(STARTPOS_FEN), TimeManager()
     search.set_position(position)
     go = Go(nodes=4, wtime=60_000, btime=60_000, ponder=True)
-    shown = InfoOptions()
-    thinking = Thinking(search, position, go, EngineSettings(), shown, clock, 0, PlayedAtTheEnd(go), lambda line: None)
+    switch = PlayedAtTheEnd(go)
+    thinking = Thinking(net, search, position, go, EngineSettings(), clock, 0, switch, lambda line: None)
     assert thinking.run().startswith("bestmove ")
     assert clock._spared_ms == pytest.approx(1000 * (thinking._clock_budget or 0), abs=300)

@@ -20,13 +20,13 @@ FIRST_ROOM = 10_000  # visits there is room for at first
 class Search:
     """One root. Not to be shared between threads.
 
-    A tree has at most `nodes` visits; its memory grows with it.
+    A tree has at most `room` visits; its memory grows with it.
     """
 
     def __init__(self, evaluator: LeafEvaluator, params: SearchParams | None = None, *, nodes: int = 1_000_000) -> None:
-        """Raises UsageError for parameters that make no sense."""
+        """`nodes` is the room. Raises UsageError for parameters that make no sense."""
         self._forest = Forest(evaluator, params, trees=1, nodes=min(nodes, FIRST_ROOM))
-        self._most = nodes
+        self.room = nodes
         self._slot: int | None = None
         self._position: Position | None = None
         self._restricted = False
@@ -73,7 +73,7 @@ class Search:
         `info_seconds`; only `root_moves` (UCI) are searched, if given; `lines` moves get a principal line. Raises
         UsageError where no position was set, or a root move is not legal.
         """
-        slot = self._begin(self._most if nodes is None else min(nodes, self._most), root_moves)
+        slot = self._begin(self.room if nodes is None else min(nodes, self.room), root_moves)
         started = last_info = time.monotonic()
         while not self._forest.is_done(slot):
             self._forest.play_round()

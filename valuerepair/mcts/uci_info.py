@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import chess
 import numpy as np
@@ -14,29 +13,24 @@ from valuerepair.mcts import fastmath
 from valuerepair.mcts.outcome import unvisited_value
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import RootMove, SearchResult, Value, score_of
+from valuerepair.mcts.uci_options import EngineSettings
 from valuerepair.nets.policy import policy_indices
 
 
-@dataclass(frozen=True)
-class InfoOptions:
-    """What ``info`` shows of a search: `has_wdl` and `moves_left` are heads of the net, `room` the tree's, in nodes."""
+def info_lines(
+    result: SearchResult, seconds: float, new_nodes: int, settings: EngineSettings, *, has_wdl: bool, room: int
+) -> list[str]:
+    """One line for each of the best moves, as many as the settings say.
 
-    multipv: int = 1
-    show_wdl: bool = False
-    has_wdl: bool = True
-    lc0_floats: bool = False
-    room: int = 1_000_000
-    moves_left: bool = False
-
-
-def info_lines(result: SearchResult, seconds: float, new_nodes: int, options: InfoOptions) -> list[str]:
-    """One line for each of the best `multipv` moves; `new_nodes` are the visits of this search, in `seconds`."""
+    `new_nodes` are the visits of this search, in `seconds`; `has_wdl`: the net has a WDL head; `room` is the tree's, in
+    nodes.
+    """
     nps = f"nps {new_nodes / seconds:.0f} " if seconds >= 0.001 else ""
-    full = min(1000, 1000 * result.nodes // options.room)
+    full = min(1000, 1000 * result.nodes // room)
     lines = []
-    for number, move in enumerate(result.moves[: options.multipv], 1):
-        score = score_of(move, result, has_wdl=options.has_wdl, lc0_floats=options.lc0_floats)
-        wdl = "wdl {} {} {} ".format(*score.wdl) if options.show_wdl else ""
+    for number, move in enumerate(result.moves[: settings.multipv], 1):
+        score = score_of(move, result, has_wdl=has_wdl, lc0_floats=settings.params.lc0_floats)
+        wdl = "wdl {} {} {} ".format(*score.wdl) if settings.show_wdl else ""
         lines.append(
             f"info depth {max(result.depth, 1)} seldepth {result.seldepth} time {1000 * seconds:.0f} "
             f"nodes {result.nodes} score {score.text} {wdl}{nps}hashfull {full} "

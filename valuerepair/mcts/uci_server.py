@@ -24,7 +24,7 @@ from valuerepair.mcts.forest import forest_bytes, warm_up
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.uci_info import InfoOptions, info_lines, verbose_lines
+from valuerepair.mcts.uci_info import info_lines, verbose_lines
 from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
 from valuerepair.nets.position_text import read_position
 from valuerepair.version import __version__
@@ -174,8 +174,8 @@ class UciServer:
         self._write(f"info string {shown if len(shown) <= 2 * _SHOWN_TEXT else shown[: 2 * _SHOWN_TEXT] + '...'}")
 
     def _say_error(self, error: Exception) -> None:
-        kind = "" if isinstance(error, ValueRepairError) else f"{type(error).__name__}: "
-        self._say(f"error: {kind}{error}")
+        error_type = "" if isinstance(error, ValueRepairError) else f"{type(error).__name__}: "
+        self._say(f"error: {error_type}{error}")
 
     # -- the worker ---------------------------------------------------------------------------------------------------
 
@@ -215,8 +215,8 @@ class UciServer:
             self._say_error(error)
         self._write("readyok")
 
-    def _load(self) -> tuple[OpenedNet, Search, int]:
-        """The net and the search for the present settings, and the search's room in nodes."""
+    def _load(self) -> tuple[OpenedNet, Search]:
+        """The net and the search for the present settings."""
         settings = self._settings
         net_settings = (settings.weights, settings.device, settings.threads)
         if self._net is None or self._net_settings != net_settings:
@@ -231,7 +231,7 @@ class UciServer:
             warm_up(net.evaluator, params)
             self._search = Search(net.evaluator, params, nodes=room)
             self._search_settings = (params, room)
-        return net, self._search, room
+        return net, self._search
 
     def _think(self, go: Go, switch: Switch) -> None:
         """Answers one ``go``. The search counts as ended before its answer goes out: a command may follow at once."""
@@ -251,14 +251,10 @@ class UciServer:
             self._write(f"info depth 0 score {score}")
             switch.wait_for_leave()
             return "bestmove (none)"
-        net, search, room = self._load()
-        settings = self._settings
+        net, search = self._load()
         search.set_position(position)
-        info = InfoOptions(
-            settings.multipv, settings.show_wdl, net.has_wdl, settings.params.lc0_floats, room, net.evaluator.moves_left
-        )
         go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
-        return Thinking(search, position, go, settings, info, self._clock, self._game, switch, self._write).run()
+        return Thinking(net, search, position, go, self._settings, self._clock, self._game, switch, self._write).run()
 
     def _legal_ones(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
         """The legal moves among `moves`, in plain UCI; reports the others."""
@@ -342,11 +338,11 @@ class Switch:
 class Thinking:
     """One ``go``. `search` has its position set; `game` counts games, so that moves differ; `write` writes a line."""
 
+    net: OpenedNet
     search: Search
     position: Position
     go: Go
     settings: EngineSettings
-    shown: InfoOptions
     clock: TimeManager
     game: int
     switch: Switch
@@ -380,14 +376,15 @@ class Thinking:
             # With a temperature any move may be played, and its line has the move to ponder on.
             lines=_ALL_LINES if params.temperature > 0 else self.settings.multipv,
         )
-        if result.nodes >= self.shown.room and (go.infinite or go.nodes is None or go.nodes > result.nodes):
+        if result.nodes >= self.search.room and (go.infinite or go.nodes is None or go.nodes > result.nodes):
             self.write(f"info string the tree is full at {result.nodes} nodes; raise Hash for more")
         # Before the clock is read: the time of a search that ended while it pondered begins with `ponderhit`.
         self.switch.wait_for_leave()
         thought = time.monotonic() - self.switch.begun
         self._say(result)
         if self.settings.verbose:
-            self._lines(verbose_lines(result, self.position.fen, params, moves_left=self.shown.moves_left))
+            has_left = self.net.evaluator.moves_left
+            self._lines(verbose_lines(result, self.position.fen, params, moves_left=has_left))
         if self._clock_budget is not None and not self.switch.pondering:
             self.clock.spent(self._clock_budget, thought)
         move = choose_move(result, params, self.position.ply, params.seed + self.game)
@@ -421,8 +418,9 @@ class Thinking:
             self._enough |= is_settled(result, new, now - self._begun, self._seconds_left(), factor)
 
     def _say(self, result: SearchResult) -> None:
-        new = result.nodes - self._nodes_before
-        self._lines(info_lines(result, time.monotonic() - self._begun, new, self.shown))
+        new, seconds = result.nodes - self._nodes_before, time.monotonic() - self._begun
+        has_wdl, room = self.net.has_wdl, self.search.room
+        self._lines(info_lines(result, seconds, new, self.settings, has_wdl=has_wdl, room=room))
 
     def _lines(self, lines: list[str]) -> None:
         for line in lines:
