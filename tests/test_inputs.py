@@ -26,7 +26,6 @@ from valuerepair.cluster.connection import parse_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import Split, read_split, write_split
 from valuerepair.nets import canary, onnx_model, session
-from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import open_net
 from valuerepair.nets.position_text import read_position, read_positions
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
@@ -215,11 +214,11 @@ def test_a_batch_size_is_measured_where_its_file_is_none(
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(session.Session, "measure", lambda *given: {32: 1.0})
     path = onnx_net(tmp_path / "good.onnx")
-    session.Session(path, CPU, 1, "0" * 64).tune()
+    session.Session(path, "0" * 64).tune()
     (file,) = (tmp_path / "cache" / "tuning").iterdir()
     for content in (OTHER_FILES[kind], file.read_bytes().replace(b"32,", b"-1,"), file.read_bytes()):
         file.write_bytes(content)
-        own = session.Session(path, CPU, 1, "0" * 64)
+        own = session.Session(path, "0" * 64)
         own.tune()
         assert own.batch_size == 32
 

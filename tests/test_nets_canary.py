@@ -23,6 +23,7 @@ from valuerepair.nets.conversion import VERSION, to_onnx
 from valuerepair.nets.devices import (
     CPU,
     CUDA,
+    ON_CPU,
     TENSORRT,
     Device,
 )
@@ -45,7 +46,7 @@ def games() -> PositionBatch:
 def test_bound_inputs_give_the_same(maia_onnx: Path, maia_file: str, games: PositionBatch) -> None:
     """On the CPU, which runs the same code of ONNX Runtime but for the copies."""
     file = read_net_file(maia_file)
-    session = Session(maia_onnx, CPU, 2, file.sha256)
+    session = Session(maia_onnx, file.sha256, threads=2)
     planes = encode(games.take(np.arange(40)))
     sizes = [*range(1, SHAPES_KEPT + 5), 3, 1, 40, 40]
     expected = [session.run(planes[-n:]) for n in sizes]
@@ -81,10 +82,10 @@ def test_a_session_on_a_gpu_has_bound_inputs(maia_onnx: Path, monkeypatch: pytes
         return Elsewhere(honest(model, options, [CPU]))
 
     monkeypatch.setattr(session_module, "new_session", made)
-    assert isinstance(session_module.load(maia_onnx, CUDA, "ab", "f32"), BoundSession)
+    assert isinstance(session_module.load(maia_onnx, Device(CUDA), "ab"), BoundSession)
     assert asked == [[(CUDA, {"use_tf32": "0"}), CPU]]  # TF32 is no float32
     monkeypatch.undo()
-    assert not isinstance(session_module.load(maia_onnx, CPU, "ab"), BoundSession)
+    assert not isinstance(session_module.load(maia_onnx, Device(CPU), "ab"), BoundSession)
 
 
 def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(
@@ -95,7 +96,7 @@ def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
 
     def settings(precision: Any) -> dict[str, str]:
-        first = provider_list(TENSORRT, "ab" * 32, precision)[0]
+        first = provider_list(Device(TENSORRT, precision), "ab" * 32)[0]
         assert isinstance(first, tuple)
         assert first[0] == TENSORRT
         return first[1]
@@ -118,7 +119,7 @@ def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(
 def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference: Net) -> None:
     """The file that CUDA and TensorRT get at f16, run by the CPU, which rounds each layer's output to float16 too."""
     file = read_net_file(net_file)
-    half = Session(to_onnx(file, half=True), CPU, 1, file.sha256, "-f16", "f16")
+    half = Session(to_onnx(file, half=True), file.sha256, Device(CPU, "f16"), variant="-f16")
     found = canary.apart(half, reference.session, 1)
     assert 1e-5 < found.q <= canary.BOUNDS["f16"].q
     assert found.prior <= canary.BOUNDS["f16"].prior
@@ -171,9 +172,9 @@ def gpu_like(kind: str, monkeypatch: pytest.MonkeyPatch, precision: Any = "f32")
     """A GPU by name: ONNX Runtime's CPU session behind a `NoiseSession`."""
     honest = session_module.load
 
-    def loaded(onnx: Path, provider: str, *others: Any) -> Any:
-        inner = honest(onnx, CPU, *others[:1])
-        return inner if provider == CPU else NoiseSession(inner, kind)
+    def loaded(onnx: Path, device: Device, sha256: str) -> Any:
+        inner = honest(onnx, ON_CPU, sha256)
+        return inner if device.provider == CPU else NoiseSession(inner, kind)
 
     monkeypatch.setattr(session_module, "load", loaded)
     monkeypatch.setattr(net_module, "choose_device", lambda word: Device(CPU if word == "cpu" else CUDA, precision))
@@ -210,7 +211,7 @@ def test_bitboards_are_checked_and_kept_by_variant(maia_file: str, monkeypatch: 
     gpu_like("honest", monkeypatch, "f16")
     with open_net(maia_file, device="cuda:f16") as net:
         monkeypatch.undo()
-        monkeypatch.setattr(net.session, "provider", CPU)
+        monkeypatch.setattr(net.session, "device", Device(CPU, "f16"))
         compact = CompactSession(net.session)
         raw = compact.run(np.zeros((2, 112), np.uint64), np.zeros(2, np.float32), np.zeros((2, 32), np.int32))
         assert isinstance(raw, RawOutputs)
@@ -222,7 +223,7 @@ def test_how_far_q_may_be_from_the_cpus(off: float, refused: bool, monkeypatch: 
     """W as the CPU says it and L other by `off`: Q, which is W - L, is other by that."""
 
     class Fixed:
-        onnx, sha256, precision, device = Path("net.onnx"), "", "f32", Device(CPU)
+        onnx, sha256, device = Path("net.onnx"), "", ON_CPU
 
         def __init__(self, loss: float) -> None:
             self.loss = loss

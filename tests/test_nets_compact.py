@@ -151,7 +151,7 @@ def test_a_gpu_gets_bitboards_unless_that_fails(
 
 def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = read_net_file(shared_data / "nets" / "maia-1900.pb.gz")
-    session = Session(to_onnx(net), devices.CPU, 1, net.sha256)
+    session = Session(to_onnx(net), net.sha256)
     compact = CompactSession(session)
     assert [compact.rows(n) for n in (1, 64, 100, 500)] == [1, 64, 100, 500]
     assert [compact.width(k) for k in (0, 1, 32, 33, 218)] == [32, 32, 32, 64, 224]

@@ -236,7 +236,7 @@ def test_wdl_that_is_none_is_refused(maia_onnx: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Session, "run", logits)
     with pytest.raises(ValueRepairError, match="output /output/wdl gives no probabilities"):
-        Session(maia_onnx, devices.CPU, 1, "0" * 64)
+        Session(maia_onnx, "0" * 64)
 
 
 def test_best_batch_is_measured_once(
@@ -251,23 +251,23 @@ def test_best_batch_is_measured_once(
 
     monkeypatch.setattr(Session, "measure", measured)
     for _ in range(2):
-        session = Session(maia_onnx, devices.CPU, 2, "ab" * 32)
+        session = Session(maia_onnx, "ab" * 32, threads=2)
         session.tune()
         assert session.batch_size == 128  # the largest that is as good as the best
     assert calls == [CPU_BATCHES]
     assert said == ["measuring the best batch size; this is done once for this net and device"]
-    other = Session(maia_onnx, devices.CPU, 1, "ab" * 32)
+    other = Session(maia_onnx, "ab" * 32)
     other.tune()
     assert len(calls) == 2  # other threads, other answer
     (path,) = (tmp_path / "tuning").glob("*-2.json")
     path.write_text(json.dumps({"batch": "?", "onnxruntime": "0.1"}))
-    Session(maia_onnx, devices.CPU, 2, "ab" * 32).tune()
+    Session(maia_onnx, "ab" * 32, threads=2).tune()
     assert len(calls) == 3  # by another version, so measured again
 
 
 def test_measuring_gives_rates(maia_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("valuerepair.nets.session.TUNE_S", 0.02)
-    rates = Session(maia_onnx, devices.CPU, 2, "0" * 64).measure((1, 16))
+    rates = Session(maia_onnx, "0" * 64, threads=2).measure((1, 16))
     assert set(rates) == {1, 16}
     assert min(rates.values()) > 1
 
@@ -312,7 +312,7 @@ def test_a_session_that_falls_back_is_an_error(maia_onnx: Path) -> None:
     with pytest.raises(
         ValueRepairError, match=r"was to run on CUDA but ONNX Runtime fell back to CPU; see `vr doctor`"
     ):
-        Session(maia_onnx, devices.CUDA, 1, "0" * 64)
+        Session(maia_onnx, "0" * 64, devices.Device(devices.CUDA))
 
 
 def test_wrong_arguments(maia_file: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_batch_too_large_for_one_stream_is_left_out(
     short: int, maia_onnx: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other streams wait for no one, and the smallest size says what is wrong."""
-    session = Session(maia_onnx, devices.CPU, 2, "ab" * 32)
+    session = Session(maia_onnx, "ab" * 32, threads=2)
     streams: list[int] = []
 
     def run(planes: Any) -> None:

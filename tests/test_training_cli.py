@@ -32,7 +32,6 @@ from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.devices import CPU
 from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import unpack_masks
 from valuerepair.nets.session import Session
@@ -235,7 +234,7 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
     found = learner.evaluate({name: net.parameters[name] for name in learner.trained}, other.batch()).q
     planes = np.empty((64, 112, 8, 8), np.float32)
     unpack_masks(other.masks, other.rule50, planes)
-    expected = Session(to_onnx(file), CPU, 1, file.sha256).run(planes).q
+    expected = Session(to_onnx(file), file.sha256).run(planes).q
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.std(expected) > 1e-4
 

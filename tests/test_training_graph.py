@@ -17,7 +17,6 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError
 from valuerepair.nets import conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
-from valuerepair.nets.devices import CPU
 from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import RawOutputs, Session
@@ -69,7 +68,7 @@ def q_of(heads: HeadOutputs) -> Any:
 
 def by_onnx_runtime(path: Path, planes: Any) -> RawOutputs:
     file = read_net_file(path)
-    return Session(to_onnx(file), CPU, 1, file.sha256).run(planes)
+    return Session(to_onnx(file), file.sha256).run(planes)
 
 
 def test_it_computes_what_onnx_runtime_and_lc0_compute(path: Path, positions: PositionBatch) -> None:

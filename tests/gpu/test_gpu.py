@@ -53,16 +53,16 @@ def games(net: Net) -> PositionBatch:
 def test_values_stay_within_the_bound(net: Net, net_file: str, games: PositionBatch) -> None:
     with open_net(net_file, device="cpu", batch=64) as reference:
         found = differences(net.evaluate_with_priors(games), reference.evaluate_with_priors(games))
-    bound = canary.BOUNDS[net.session.precision]
+    bound = canary.BOUNDS[net.session.device.precision]
     assert found.largest <= bound.q
     assert found.prior <= bound.prior
     # Half precision that changes nothing would be float32 under another name, and slower.
-    assert (found.mean > 1e-5) == (net.session.precision == "f16")
+    assert (found.mean > 1e-5) == (net.session.device.precision == "f16")
 
 
 def test_any_batch_gives_the_same(net: Net, games: PositionBatch) -> None:
     whole = net.evaluate(games.take(np.arange(64))).q
-    most = canary.BOUNDS[net.session.precision].q
+    most = canary.BOUNDS[net.session.device.precision].q
     for n in (1, 2, 3, 7, 8, 9, 31, 63):
         assert np.abs(net.evaluate(games.take(np.arange(n))).q - whole[:n]).max() <= most
 
@@ -73,7 +73,7 @@ def test_a_search_gives_it_bitboards(net: Net, games: PositionBatch, said: list[
     assert evaluator.compact, said
     assert isinstance(net.session._session, BoundSession)
     planes = NetEvaluator(net, compact=False)
-    most = 2 * canary.BOUNDS[net.session.precision].q
+    most = 2 * canary.BOUNDS[net.session.device.precision].q
     for n in (1, 8, 300):
         some = first_rows(leaves, n)
         assert np.abs(evaluator(some).q - planes(some).q).max() <= most
@@ -83,5 +83,5 @@ def test_engines_of_tensorrt_are_kept(net: Net, games: PositionBatch) -> None:
     if net.provider != TENSORRT:
         pytest.skip(f"only TensorRT keeps engines, and this is {net.provider}")
     net.evaluate(games.take(np.arange(16)))
-    folder = cache_folder("tensorrt") / engine_key(net.identity.sha256, net.session.precision)
+    folder = cache_folder("tensorrt") / engine_key(net.identity.sha256, net.session.device.precision)
     assert list(folder.glob("*.engine"))

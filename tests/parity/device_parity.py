@@ -23,7 +23,7 @@ from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.cores import usable_cores
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.devices import CPU, DEVICES
+from valuerepair.nets.devices import CPU, DEVICES, Device
 from valuerepair.nets.net import Net, NetIdentity, NetValues, Priors, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import Session
@@ -95,7 +95,7 @@ def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
 def on_the_cpu(name: str) -> Net:
     """The file that GPUs get at f16, run by the CPU: weights and the output of every layer are float16 there, too."""
     file = read_net_file(locate(name))
-    session = Session(to_onnx(file, half=True), CPU, usable_cores(), file.sha256, "-f16", "f16")
+    session = Session(to_onnx(file, half=True), file.sha256, Device(CPU, "f16"), usable_cores(), "-f16")
     session.set_batch(64)
     input_format = file.header.input_format if file.header else 1
     identity = NetIdentity(f"{file.name}-f16", file.sha256, "wdl", input_format, file.size, "-f16")

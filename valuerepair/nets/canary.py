@@ -13,7 +13,7 @@ import numpy as np
 
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.devices import CPU, Precision
+from valuerepair.nets.devices import Precision
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.position_text import read_position
@@ -70,9 +70,9 @@ def check(session: Session, reference: Path, input_format: int) -> None:
     """
     from valuerepair.nets.session import Session
 
-    bound, name = BOUNDS[session.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
+    bound, name = BOUNDS[session.device.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
     try:
-        apart_by = apart(session, Session(reference, CPU, 1, session.sha256), input_format)
+        apart_by = apart(session, Session(reference, session.sha256), input_format)
     except ValueRepairError as error:  # not a number, or another shape
         raise ValueRepairError(f"{name}: {error}; use --device cpu") from None
     if not (apart_by.q <= bound.q and apart_by.prior <= bound.prior):  # NaN fails too

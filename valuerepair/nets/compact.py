@@ -122,14 +122,13 @@ class CompactSession:
 
     def __init__(self, session: Session) -> None:
         self._plain = session
-        onnx, device = compact_file(session), session.device
-        self._session = load(onnx, device.provider, session.sha256, device.precision)
+        self._session = load(compact_file(session), session.device, session.sha256)
         self._wanted = [LOGITS if name == session.tensors.policy else name for name in session.wanted]
 
     def width(self, moves: int) -> int:
         """The number of legal moves to which to pad rows of at most `moves`, so that there are few different shapes."""
         # TensorRT builds an engine for each new shape.
-        return MOVES_MOST if self._plain.provider == TENSORRT else max(1, -(-moves // MOVES_STEP)) * MOVES_STEP
+        return MOVES_MOST if self._plain.device.provider == TENSORRT else max(1, -(-moves // MOVES_STEP)) * MOVES_STEP
 
     def run(self, masks: NDArray[np.uint64], rule50: NDArray[np.float32], moves: NDArray[np.int32]) -> RawOutputs:
         """`Session.run` for bitboards uint64[n, 112] and plane 109 float32[n], with the legal moves' logits for policy.
@@ -149,7 +148,7 @@ class CompactSession:
 
     def rows(self, n: int) -> int:
         """The rows to run for n rows. On CUDA few different numbers: cuDNN tries its algorithms for each new one."""
-        if self._plain.provider != CUDA or self._plain.tensors.fixed_batch:
+        if self._plain.device.provider != CUDA or self._plain.tensors.fixed_batch:
             return self._plain.full_rows(n)
         step = max(ROWS_STEP, (1 << (n - 1).bit_length()) // 16)
         return -(-n // step) * step

@@ -25,7 +25,6 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import canary
 from valuerepair.nets import onnx_model as om
-from valuerepair.nets.devices import CPU
 from valuerepair.nets.heads import DEFAULT_HEADS, Heads
 from valuerepair.nets.planes import INPUT_FORMATS, encode
 from valuerepair.nets.session import Session
@@ -185,7 +184,7 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
     except ValueRepairError as error:
         log.info(f"{net.path.name}: its conversion is not checked: {error}")
         return
-    q = Session(onnx, CPU, 1, net.sha256).run(planes).q
+    q = Session(onnx, net.sha256).run(planes).q
     worst = int(np.abs(q - expected).argmax())
     if not np.abs(q - expected).max() <= MOST_APART:  # NaN fails too
         raise ValueRepairError(

@@ -40,8 +40,9 @@ class Device:
         return NAMES[self.provider] + ("" if self.precision == "f32" else f" at {self.precision}")
 
 
+ON_CPU = Device(CPU)
 BY_WORD = {
-    "cpu": Device(CPU),
+    "cpu": ON_CPU,
     "cuda": Device(CUDA),
     "cuda:f16": Device(CUDA, "f16"),
     "tensorrt": Device(TENSORRT),

@@ -17,7 +17,7 @@ from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.devices import CPU, Device
+from valuerepair.nets.devices import CPU, ON_CPU, Device
 from valuerepair.nets.heads import DEFAULT_HEADS, Heads
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, PLANES_SHAPE, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
@@ -123,7 +123,7 @@ class Net:
     @property
     def provider(self) -> str:
         """The ONNX Runtime provider that runs it (``CPUExecutionProvider`` ...)."""
-        return self.session.provider
+        return self.session.device.provider
 
     @property
     def on_cpu(self) -> bool:
@@ -263,7 +263,7 @@ def open_net(
         if device != "auto" or chosen.provider == CPU:
             raise
         log.info(f"{error}; so the CPU runs it")
-        session = _open_session(file, Device(CPU), count, input_format, heads)
+        session = _open_session(file, ON_CPU, count, input_format, heads)
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
@@ -276,8 +276,7 @@ def _open_session(file: NetFile, device: Device, threads: int, input_format: int
     """A session that computes the net as the CPU does. Raises ValueRepairError."""
     plain = to_onnx(file, heads=heads)
     onnx = to_onnx(file, half=True, heads=heads) if device.precision == "f16" else plain
-    variant = heads.variant + device.variant
-    session = Session(onnx, device.provider, threads, file.sha256, variant, device.precision)
+    session = Session(onnx, file.sha256, device, threads, heads.variant + device.variant)
     if device.provider != CPU:
         canary.check(session, plain, input_format)
     return session
@@ -347,7 +346,7 @@ def describe_net(net: str | None = None) -> NetDescription:
             "min_lc0": header.min_version,
         }
     else:
-        tensors = Session(file.path, CPU, 1, file.sha256).tensors
+        tensors = Session(file.path, file.sha256).tensors
         facts |= {
             "read_from": "tensors",
             "input": tensors.planes,

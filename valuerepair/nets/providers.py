@@ -186,23 +186,21 @@ def run_options() -> Any:
     return options
 
 
-def provider_list(
-    provider: str, sha256: str, precision: Precision = "f32"
-) -> Sequence[str | tuple[str, dict[str, str]]]:
-    """The providers for a session: the chosen one, and those that may compute operators it does not support."""
-    if provider == CPU:
+def provider_list(device: Device, sha256: str) -> Sequence[str | tuple[str, dict[str, str]]]:
+    """The providers for a session: the device's, and those that may compute operators it does not support."""
+    if device.provider == CPU:
         return [CPU]
     # Otherwise cards since Ampere round the inputs of float32 products to 10 bits (TF32).
     cuda = (CUDA, {"use_tf32": "0"})
-    if provider == CUDA:
+    if device.provider == CUDA:
         return [cuda, CPU]
-    folder = str(cache_folder("tensorrt") / engine_key(sha256, precision))
+    folder = str(cache_folder("tensorrt") / engine_key(sha256, device.precision))
     engines = {
         "trt_engine_cache_enable": "1",
         "trt_engine_cache_path": folder,
         "trt_timing_cache_enable": "1",
         "trt_timing_cache_path": folder,
-        "trt_fp16_enable": "1" if precision == "f16" else "0",
+        "trt_fp16_enable": "1" if device.precision == "f16" else "0",
     }
     return [(TENSORRT, engines), cuda, CPU]
 

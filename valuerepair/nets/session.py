@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.inputs import Record, read_json
-from valuerepair.nets.devices import CPU, CUDA, NAMES, TENSORRT, Device, Precision
+from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, TENSORRT, Device
 from valuerepair.nets.planes import PLANES_SHAPE
 from valuerepair.nets.policy import POLICY_SIZE
 from valuerepair.nets.providers import (
@@ -79,14 +79,15 @@ class RawOutputs:
         return self.value
 
 
-def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32") -> Any:
-    """An onnxruntime.InferenceSession of the file that really runs on the provider; on a GPU its inputs are bound.
+def load(onnx: Path, device: Device, sha256: str) -> Any:
+    """An onnxruntime.InferenceSession of the file that really runs on the device; on a GPU its inputs are bound.
 
     Raises ValueRepairError.
     """
+    provider = device.provider
     preload_libraries(provider)
     try:
-        session = new_session(str(onnx), quiet_options(1), provider_list(provider, sha256, precision))
+        session = new_session(str(onnx), quiet_options(1), provider_list(device, sha256))
     except Exception as error:  # ONNX Runtime raises a dozen classes for this
         raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
     if (first := session.get_providers()[0]) != provider:
@@ -98,31 +99,23 @@ def load(onnx: Path, provider: str, sha256: str, precision: Precision = "f32") -
 
 
 class Session:
-    """A net ready to run on one provider. `run` may be called from several threads at once."""
+    """A net ready to run on one device. `run` may be called from several threads at once."""
 
-    def __init__(
-        self, onnx: Path, provider: str, threads: int, sha256: str, variant: str = "", precision: Precision = "f32"
-    ) -> None:
-        """`variant` is that of the net's heads and device: see `net.NetIdentity`."""
-        self.onnx, self.provider, self.threads, self.sha256, self.variant = onnx, provider, threads, sha256, variant
-        self.precision: Precision = precision
+    def __init__(self, onnx: Path, sha256: str, device: Device = ON_CPU, threads: int = 1, variant: str = "") -> None:
+        """`sha256` is that of the net's file, `variant` that of its heads and device: see `net.NetIdentity`."""
+        self.onnx, self.sha256, self.device, self.threads, self.variant = onnx, sha256, device, threads, variant
         self._batch: int | None = None
         self.streams = threads if self.on_cpu else min(threads, GPU_STREAMS)
-        self._session = load(onnx, provider, sha256, precision)
-        log.debug("%s on %s, threads %d, streams %d", onnx, provider, threads, self.streams)
+        self._session = load(onnx, device, sha256)
+        log.debug("%s on %s, threads %d, streams %d", onnx, device.provider, threads, self.streams)
         self.tensors = find_tensors(self._session, onnx)
         self.wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
-        self._check_answer(onnx)
-
-    @property
-    def device(self) -> Device:
-        """What computes the net."""
-        return Device(self.provider, self.precision)
+        self._check_answer()
 
     @property
     def on_cpu(self) -> bool:
         """Whether the CPU computes the net, so that each stream keeps a core busy."""
-        return self.provider == CPU
+        return self.device.provider == CPU
 
     def run(self, planes: NDArray[np.float32], options: Any = None) -> RawOutputs:
         """One batch through the net; planes float32[n, 112, 8, 8], `options` as of `run_options`."""
@@ -136,7 +129,7 @@ class Session:
         """The rows to run for n rows: some files fix the number, and TensorRT builds an engine for each new one."""
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
-        return self.batch_size if self.provider == TENSORRT else n
+        return self.batch_size if self.device.provider == TENSORRT else n
 
     def read(self, answers: Sequence[Any], n: int, moves: int = POLICY_SIZE) -> RawOutputs:
         """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`; the policy is of `moves`.
@@ -162,7 +155,7 @@ class Session:
             None if moves_left is None else moves_left[:, 0],
         )
 
-    def _check_answer(self, onnx: Path) -> None:
+    def _check_answer(self) -> None:
         """Runs the net once on an empty board: wrong heads show as impossible sums or ranges.
 
         Ends the run after `FIRST_ANSWER_S`, because a file may have an endless loop.
@@ -177,16 +170,16 @@ class Session:
             raise
         except Exception as error:  # see above
             reason = f"gives no answer in {FIRST_ANSWER_S:g} s" if options.terminate else first_line(error)
-            raise ValueRepairError(f"{onnx}: ONNX Runtime cannot run it: {reason}") from None
+            raise ValueRepairError(f"{self.onnx}: ONNX Runtime cannot run it: {reason}") from None
         finally:
             timer.cancel()
         wdl, value = answer.wdl, answer.value
         if wdl is not None and not (np.all(wdl >= -1e-3) and abs(float(wdl.sum()) - 1) < 1e-2):
             raise ValueRepairError(
-                f"{onnx}: output {self.tensors.wdl} gives no probabilities (they sum to {wdl.sum():.3g})"
+                f"{self.onnx}: output {self.tensors.wdl} gives no probabilities (they sum to {wdl.sum():.3g})"
             )
         if value is not None and not abs(float(value[0])) <= 1.001:
-            raise ValueRepairError(f"{onnx}: output {self.tensors.value} is no value in [-1, 1] ({value[0]:.3g})")
+            raise ValueRepairError(f"{self.onnx}: output {self.tensors.value} is no value in [-1, 1] ({value[0]:.3g})")
 
     @property
     def batch_size(self) -> int:

@@ -140,8 +140,8 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     if params.syzygy:
         options["syzygy"] = _tables(params.syzygy)
     options["device"] = NAMES[net.provider]
-    if net.session.precision != "f32":
-        options["precision"] = net.session.precision
+    if (precision := net.session.device.precision) != "f32":
+        options["precision"] = precision
     if net.session.tensors.mlh is not None and params.moves_left_max_effect > 0:
         options["moves_left"] = "1"  # versions without it gave other values
     if heads := heads_of(net.identity.variant).variant:

@@ -430,7 +430,6 @@ def check_written(
     import jax
 
     from valuerepair.nets.conversion import lc0_q, to_onnx
-    from valuerepair.nets.devices import CPU
     from valuerepair.nets.session import Session
 
     file = read_net_file(Path(path))
@@ -440,7 +439,7 @@ def check_written(
     else:
         wdl = np.asarray(jax.nn.softmax(trained.wdl))
         q = wdl[:, 0] - wdl[:, 2]
-    written = Session(to_onnx(file, heads=graph.heads), CPU, 1, file.sha256, graph.heads.variant).run(planes)
+    written = Session(to_onnx(file, heads=graph.heads), file.sha256, variant=graph.heads.variant).run(planes)
     dq = [np.abs(written.q - q).max()]
     with suppress(ValueRepairError):  # `to_onnx` has logged why lc0's backend cannot run
         dq.append(np.abs(lc0_q(file.path, planes, graph.heads) - q).max())
