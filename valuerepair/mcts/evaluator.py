@@ -180,12 +180,10 @@ def example(input_format: int) -> Leaves:
 
 
 def write_values(raw: RawOutputs, answer: Evaluations, rows: slice) -> None:
-    """Writes Q = W - L (lc0 src/neural/backend.h) or the scalar head, D and the plies left into rows of the answer."""
+    """Writes Q, D and the plies left into rows of the answer."""
+    answer.q[rows] = raw.q
     if raw.wdl is not None:
-        np.subtract(raw.wdl[:, 0], raw.wdl[:, 2], out=answer.q[rows])
         answer.d[rows] = raw.wdl[:, 1]
-    elif raw.value is not None:
-        answer.q[rows] = raw.value
     if raw.mlh is not None:
         answer.m[rows] = raw.mlh
 

@@ -49,9 +49,8 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
     opset = max((int(o.get(2, 0)) for o in opsets if not o.get(1)), default=0)
     if opset < MIN_OPSET:
         raise ValueError(f"its opset {opset} is older than {MIN_OPSET}")
-    other_parts = ((at, part) for at, part in model if at != om.GRAPH_FIELD)
-    unchanged = (om.number(at, part) if isinstance(part, int) else om.field(at, part) for at, part in other_parts)
-    return b"".join([*unchanged, om.field(om.GRAPH_FIELD, inside)])
+    unchanged = [(at, part) for at, part in model if at != om.GRAPH_FIELD]
+    return om.message([*unchanged, (om.GRAPH_FIELD, inside)])
 
 
 def _wrapped(graph: bytes, tensors: Tensors) -> bytes:

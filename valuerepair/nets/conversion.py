@@ -139,7 +139,7 @@ def with_one_activation(model: bytes) -> bytes:
     if (mended := _one_activation(graph)) is None:
         return model
     parts[at] = om.GRAPH_FIELD, mended
-    return b"".join(om.number(n, part) if isinstance(part, int) else om.field(n, part) for n, part in parts)
+    return om.message(parts)
 
 
 def _one_activation(graph: bytes) -> bytes | None:

@@ -6,13 +6,13 @@ They serve as canaries for providers, and as nodes added around a net. Field num
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.nets.weights import fields, read_varint
+from valuerepair.nets.weights import Field, fields, read_varint
 
 IR_VERSION, OPSET = 8, 17
 IR_FIELD, GRAPH_FIELD, OPSET_FIELD = 1, 7, 8  # of ModelProto
@@ -62,13 +62,11 @@ def node_inputs(part: bytes) -> list[str]:
 
 def renamed(part: bytes, old: str, new: str) -> bytes:
     """A NodeProto with `new` for `old` at the beginning of its name and the names of inputs and outputs."""
-    begin = old.encode()
-    return b"".join(
-        number(at, text)
-        if isinstance(text, int)
-        else field(at, new.encode() + text[len(begin) :] if at in (1, 2, 3) and text.startswith(begin) else text)
-        for at, text in fields(part)
-    )
+    begin, parts = old.encode(), list(fields(part))
+    for i, (at, text) in enumerate(parts):
+        if at in (1, 2, 3) and isinstance(text, bytes) and text.startswith(begin):
+            parts[i] = at, new.encode() + text[len(begin) :]
+    return message(parts)
 
 
 def weight(name: str, array: NDArray[Any]) -> bytes:
@@ -84,6 +82,11 @@ def value(name: str, shape: Shape, element: str = "float32") -> bytes:
     sizes = (field(2, size.encode()) if isinstance(size, str) else number(1, size) for size in shape)
     tensor = number(1, ELEMENTS[element]) + field(2, b"".join(field(1, size) for size in sizes))
     return field(1, name.encode()) + field(2, field(1, tensor))
+
+
+def message(parts: Iterable[Field]) -> bytes:
+    """A protobuf message of these fields; the inverse of `weights.fields`."""
+    return b"".join(number(at, part) if isinstance(part, int) else field(at, part) for at, part in parts)
 
 
 def field(at: int, content: bytes) -> bytes:

@@ -23,7 +23,7 @@ from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
 if TYPE_CHECKING:
@@ -125,10 +125,7 @@ def cannot_be_searched(position: Position) -> str | None:
     """Why a position cannot be searched: it is not legal, or has no legal move; else None."""
     if reason := status_error(position.fen):
         return reason if reason.startswith("not a legal") else f"not a legal FEN: {reason}"
-    board = chess.Board(position.fen)
-    if any(board.generate_legal_moves()):
-        return None
-    return "game over: " + ("checkmate" if board.is_check() else "stalemate")
+    return game_over(chess.Board(position.fen))
 
 
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeAlias, TypeVar
 
+import chess
+
 from valuerepair.chess.positions import Position
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
@@ -39,6 +41,13 @@ GoOn: TypeAlias = Callable[[Sequence[DeepResult]], bool]
 
 T = TypeVar("T")
 Self = TypeVar("Self", bound="Oracle")
+
+
+def game_over(board: chess.Board) -> str | None:
+    """Why a position without a legal move cannot be searched; None if there is one."""
+    if any(board.generate_legal_moves()):
+        return None
+    return "game over: " + ("checkmate" if board.is_check() else "stalemate")
 
 
 def finished(outcome: T) -> Future[T]:

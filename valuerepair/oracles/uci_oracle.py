@@ -18,7 +18,7 @@ from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, Ti
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished
+from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
 log = logging.getLogger(__name__)
@@ -158,9 +158,8 @@ def _board(position: Position) -> chess.Board | DeepFailure:
         board = chess.Board(position.fen)
     except ValueError as error:
         return DeepFailure(f"not a legal FEN: {error}")
-    if any(board.legal_moves):
-        return board
-    return DeepFailure("game over: " + ("checkmate" if board.is_check() else "stalemate"))
+    reason = game_over(board)
+    return board if reason is None else DeepFailure(reason)
 
 
 def exact_q(notes: Sequence[str], move: str, board: chess.Board) -> float | None:
