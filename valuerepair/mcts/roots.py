@@ -50,8 +50,7 @@ from valuerepair.mcts.tree import (
     SearchRules,
     Trees,
 )
-
-SEEN_BY_NET = 8
+from valuerepair.nets.planes import HISTORY
 
 
 @allocating_kernel
@@ -69,7 +68,7 @@ def play_game(start: Boards, moves: Moves) -> Boards:
 def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial: bool) -> None:
     """Copies the end of a game before the line of a tree: positions that the net sees and that may be repeated."""
     last = len(game) - 1
-    kept = min(max(clock(game, last), SEEN_BY_NET), HISTORY_ROWS - 1, last)
+    kept = min(max(clock(game, last), HISTORY), HISTORY_ROWS - 1, last)
     base = tree * rules.row_room
     for i in range(kept + 1):
         copy_row(game, last - kept + i, trees.rows, base + i)

@@ -53,7 +53,7 @@ from valuerepair.mcts.tree import (
     SearchRules,
     Trees,
 )
-from valuerepair.nets.planes import CANONICAL, canonical_transform, write_masks
+from valuerepair.nets.planes import CANONICAL, PLANES, canonical_transform, write_masks
 from valuerepair.nets.policy import policy_index
 
 LONGEST_CHAIN = 32  # forced moves in a row that are one state
@@ -72,7 +72,7 @@ class RoundLeaves(NamedTuple):
 def room_to_ask(rows: int) -> RoundLeaves:
     """Memory for the leaves of a round."""
     return RoundLeaves(
-        np.zeros((rows, 112), np.uint64),
+        np.zeros((rows, PLANES), np.uint64),
         np.zeros(rows, np.float32),
         np.zeros(rows * MAX_MOVES, np.uint16),
         np.zeros(rows + 1, np.int64),

@@ -24,6 +24,7 @@ from valuerepair.mcts.forest import forest_bytes, warm_up
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
+from valuerepair.mcts.tree import MOST_MOVES
 from valuerepair.mcts.uci_info import info_lines, verbose_lines
 from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
 from valuerepair.nets.position_text import read_position
@@ -298,7 +299,6 @@ def room_of(hash_mb: int) -> int:
 
 
 _LOOK_S = 0.05  # between two checks of the search
-_ALL_LINES = 256
 _SAY_S = 1.0  # between two `info` lines in which only the number of nodes is new
 
 
@@ -374,7 +374,7 @@ class Thinking:
             info_seconds=_LOOK_S,
             root_moves=go.searchmoves,
             # With a temperature any move may be played, and its line has the move to ponder on.
-            lines=_ALL_LINES if params.temperature > 0 else self.settings.multipv,
+            lines=MOST_MOVES if params.temperature > 0 else self.settings.multipv,
         )
         if result.nodes >= self.search.room and (go.infinite or go.nodes is None or go.nodes > result.nodes):
             self.write(f"info string the tree is full at {result.nodes} nodes; raise Hash for more")

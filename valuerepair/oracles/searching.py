@@ -20,6 +20,7 @@ from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.snapshot import Snapshot
+from valuerepair.mcts.tree import MOST_MOVES
 from valuerepair.nets.net import Net, NetIdentity
 from valuerepair.oracles import search_table
 from valuerepair.oracles.mcts_oracle import available_memory, cannot_be_searched
@@ -27,7 +28,6 @@ from valuerepair.oracles.oracle import finished
 
 log = logging.getLogger(__name__)
 
-_ALL_LINES = 256
 _TREES_BYTES = 1 << 31
 # The nodes that a search by the clock always has room for, and the share of the free memory that it may take: a tree
 # of positions with many moves grows, and for a moment there are two copies of it.
@@ -102,7 +102,7 @@ def _one_by_one(
         search = Search(split, params, nodes=room)
         search.set_position(position)
         begun = time.perf_counter()
-        result = search.run(nodes=nodes, seconds=seconds, lines=_ALL_LINES)
+        result = search.run(nodes=nodes, seconds=seconds, lines=MOST_MOVES)
         spent = time.perf_counter() - begun
         if nodes is None and result.nodes >= room:
             log.info(f"{position.fen}: ended at {room:,} nodes, after {spent:.1f} s: there is no memory for more")
@@ -119,7 +119,7 @@ def _many_at_once(
     net: Net, evaluator: NetEvaluator, params: SearchParams, positions: Iterable[Position], nodes: int
 ) -> Iterator[Searched]:
     trees = max(1, min(net.batch_size, _TREES_BYTES // evaluator.streams // forest_bytes(1, nodes, params)))
-    forests = [Forest(evaluator, params, trees=trees, nodes=nodes, lines=_ALL_LINES) for _ in range(evaluator.streams)]
+    forests = [Forest(evaluator, params, trees=trees, nodes=nodes, lines=MOST_MOVES) for _ in range(evaluator.streams)]
     pool = ForestPool(forests)
     ahead: deque[Future[Searched]] = deque()
     is_complete = False
