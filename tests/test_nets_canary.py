@@ -232,7 +232,7 @@ def test_how_far_q_may_be_from_the_cpus(off: float, refused: bool, monkeypatch: 
             wdl = np.tile(np.array([0.5, 0.5 - self.loss, self.loss], np.float32), (len(planes), 1))
             return RawOutputs(np.zeros((len(planes), 1858), np.float32), wdl, None, None)
 
-    monkeypatch.setattr("valuerepair.nets.session.Session", lambda *given: Fixed(0.25))
+    monkeypatch.setattr(canary, "Session", lambda *given: Fixed(0.25))
     session: Any = Fixed(0.25 + off)
     if not refused:
         canary.check(session, Path("net.onnx"), 1)

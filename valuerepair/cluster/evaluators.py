@@ -18,10 +18,12 @@ from valuerepair.chess.positions import Moves, Position, PositionBatch
 from valuerepair.chess.progress import without_remarks
 from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
+from valuerepair.engines.kinds import chosen_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
+from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.runs.evaluators import Opened
 from valuerepair.runs.workers import Answer
@@ -48,8 +50,6 @@ def open_on_cluster(
     threads. Workers must have the engine of this machine; if it has none, the one that most of them have. Raises
     UsageError and ValueRepairError.
     """
-    from valuerepair.engines.kinds import chosen_spec
-
     spec = chosen_spec(deep)
     if not spec.kind.searches:
         raise UsageError(
@@ -94,8 +94,6 @@ def _net_file(net: str | None) -> NetFile:
 
 def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
     """The engine of this machine, which all workers must then have; empty if this machine cannot open it."""
-    from valuerepair.oracles.open import open_oracle
-
     if assignment.deep.kind.built_in:
         return {}  # its identity names the kind of device, which may differ here
     try:

@@ -10,20 +10,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distributed import WorkerPlugin, get_worker
 
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, reason_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
+from valuerepair.nets.devices import CPU
+from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import NetFile
+from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
+from valuerepair.runs.beside import searched_lines
 from valuerepair.version import __version__
-
-if TYPE_CHECKING:
-    from valuerepair.chess.positions import PositionBatch
-    from valuerepair.nets.net import Net
 
 # A driver that was killed cannot call `leave`.
 IDLE_S = 900.0
@@ -83,9 +84,6 @@ class WorkerEvaluators(WorkerPlugin):
             return reason_of(error)
 
     def _open_net(self) -> Net:
-        from valuerepair.nets.devices import CPU
-        from valuerepair.nets.net import open_net
-
         options = {"threads": self._cores, **self._assignment.net_options}
         with self._opening:
             self._check_driver()
@@ -98,8 +96,6 @@ class WorkerEvaluators(WorkerPlugin):
             return self._net
 
     def _open_oracle(self) -> Oracle:
-        from valuerepair.oracles.open import open_oracle
-
         assignment, spec = self._assignment, self._assignment.deep
         with self._opening:
             self._check_driver()
@@ -135,8 +131,6 @@ class WorkerEvaluators(WorkerPlugin):
 
 def _call_net(net: Net, method: str, batch: PositionBatch, *arguments: Any) -> Any:
     """The result of a method of `ClusterNet`, by the net of this worker."""
-    from valuerepair.runs.beside import searched_lines
-
     if method == "search_lines":
         return searched_lines(net, batch, *arguments)
     return (net.evaluate(batch), {}) if method == "evaluate" else net.priors(batch)

@@ -37,7 +37,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.mcts.uci_options import PARAMETER_NAMES
-from valuerepair.nets.weights import NetFile
+from valuerepair.nets.weights import NetFile, read_net_file
 
 log = logging.getLogger(__name__)
 
@@ -381,7 +381,6 @@ class _WithNet(EngineKind):
 
     def net(self, spec: EngineSpec, net_path: str | None) -> NetFile | None:
         from valuerepair.nets.registry import locate
-        from valuerepair.nets.weights import read_net_file
 
         if (net_name := spec.weights or net_path) is None:
             raise UsageError(f"{spec.where}needs a net: {self}:nodes={self.default_nodes},weights=FILE.pb.gz")

@@ -7,12 +7,11 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import chess
+import chess.syzygy
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-
-if TYPE_CHECKING:
-    import chess
 
 # DTZ before a zeroing move (a capture or a pawn move) by the WDL after it, as in lc0 (dtz_before_zeroing): win, cursed
 # win, draw, blessed loss, loss.
@@ -28,8 +27,6 @@ class Tables:
         folders = [Path(folder).expanduser() for folder in path.split(os.pathsep) if folder]
         if not folders:
             return
-        import chess.syzygy
-
         self._tables = chess.syzygy.Tablebase()
         for folder in folders:
             if not folder.is_dir():
@@ -46,8 +43,6 @@ class Tables:
         Cursed wins and blessed losses, which the 50-move rule turns into draws, are draws as in lc0. Raises
         ValueRepairError for a damaged table.
         """
-        import chess
-
         with _damage_reported(fen):
             wdl = self._tables.get_wdl(chess.Board(fen))
         if wdl is None:
@@ -56,8 +51,6 @@ class Tables:
 
     def may_have(self, fen: str) -> bool:
         """Whether a table may have this position: few enough men, and no castling rights."""
-        import chess
-
         if not self.men or sum(letter.isalpha() for letter in fen.split(" ", 1)[0]) > self.men:
             return False
         return not chess.Board(fen).castling_rights
@@ -70,9 +63,6 @@ class Tables:
         positions: all moves, or those with the longest distance if the 50-move rule may save the game. Without DTZ
         tables (.rtbz): all moves that keep the win, draw or loss.
         """
-        import chess
-        import chess.syzygy
-
         board = chess.Board(fen)
         with _damage_reported(fen):
             for rank_move, by_dtz in ((self._rank_by_dtz, True), (self._rank_by_wdl, False)):

@@ -7,7 +7,8 @@ another card, or an operator that overflows in half precision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +18,7 @@ from valuerepair.nets.devices import Precision
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.position_text import read_position
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from valuerepair.nets.session import Session
+from valuerepair.nets.session import Session
 
 
 class Bound(NamedTuple):
@@ -68,8 +65,6 @@ def check(session: Session, reference: Path, input_format: int) -> None:
 
     Raises ValueRepairError if the differences exceed `BOUNDS`.
     """
-    from valuerepair.nets.session import Session
-
     bound, name = BOUNDS[session.device.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
     try:
         apart_by = apart(session, Session(reference, session.sha256), input_format)

@@ -23,6 +23,8 @@ from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
+from valuerepair.nets.devices import NAMES
+from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
@@ -130,9 +132,6 @@ def cannot_be_searched(position: Position) -> str | None:
 
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     """What the values depend on: the net, the nodes, every parameter that differs from its default, and the device."""
-    from valuerepair.nets.devices import NAMES
-    from valuerepair.nets.heads import heads_of
-
     options = {k: v for k, v in params.changes().items() if not k.startswith(_WITHOUT_EFFECT)}
     if params.syzygy:
         options["syzygy"] = _tables(params.syzygy)
