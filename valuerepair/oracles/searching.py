@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -93,21 +94,21 @@ def _one_by_one(
     seconds: float | None,
     tree_nodes: int,
 ) -> Iterator[Searched]:
-    split = SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)
     room = nodes or _room(params)
-    for position in positions:
-        if reason := cannot_be_searched(position):
-            yield Searched(position, net.identity, None, reason)
-            continue
-        search = Search(split, params, nodes=room)
-        search.set_position(position)
-        begun = time.perf_counter()
-        result = search.run(nodes=nodes, seconds=seconds, lines=MOST_MOVES)
-        spent = time.perf_counter() - begun
-        if nodes is None and result.nodes >= room:
-            log.info(f"{position.fen}: ended at {room:,} nodes, after {spent:.1f} s: there is no memory for more")
-        tree = search.snapshot(tree_nodes) if tree_nodes else None
-        yield Searched(position, net.identity, result, seconds=spent, tree=tree)
+    with closing(SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)) as split:
+        for position in positions:
+            if reason := cannot_be_searched(position):
+                yield Searched(position, net.identity, None, reason)
+                continue
+            search = Search(split, params, nodes=room)
+            search.set_position(position)
+            begun = time.perf_counter()
+            result = search.run(nodes=nodes, seconds=seconds, lines=MOST_MOVES)
+            spent = time.perf_counter() - begun
+            if nodes is None and result.nodes >= room:
+                log.info(f"{position.fen}: ended at {room:,} nodes, after {spent:.1f} s: there is no memory for more")
+            tree = search.snapshot(tree_nodes) if tree_nodes else None
+            yield Searched(position, net.identity, result, seconds=spent, tree=tree)
 
 
 def _room(params: SearchParams) -> int:
