@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 
 from benchmarks.comparison import BenchData, Comparison, Work, compare, sampled
 from valuerepair.archives.options import SampleOptions
+from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.cores import usable_cores
 from valuerepair.engines.find import find_engine
@@ -71,7 +72,7 @@ def two_workers(data: BenchData) -> Comparison:
     options = MineOptions(sample=SampleOptions(per_game=None, positions=count))
     what = f"stockfish:nodes={CLUSTER_NODES}", data.net
     cluster: AbstractContextManager[Opened] = open_on_cluster(
-        f"local:{CLUSTER_WORKERS}", *what, threads=1, device="cpu"
+        parse_cluster(f"local:{CLUSTER_WORKERS}"), *what, threads=1, device="cpu"
     )
     local = open_evaluators(*what, CLUSTER_WORKERS, device="cpu", threads=CLUSTER_WORKERS)
     with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder, cluster as there, local as here:

@@ -289,6 +289,14 @@ def test_a_screen_for_candidates_beyond_scale_keeps_its_curve(calibration: Ladde
     assert not is_calibrated('{"threshold": 0.55, "rungs": []}')
 
 
+def test_a_feature_left_out_has_no_say(calibration: LadderRows) -> None:
+    models, _ = learn(calibration, 0.55, without=("slope", "margin"))
+    assert len(models) == len(RUNGS)
+    for model in models:
+        for name in ("slope", "margin"):
+            assert model.coefficients[1 + FEATURES.index(name)] == pytest.approx(0, abs=1e-8)
+
+
 def test_too_little_is_not_enough() -> None:
     data = latent_walk(60, 3)
     assert enough(data, 0.55)

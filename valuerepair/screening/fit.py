@@ -129,18 +129,18 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
     )
 
 
-def learn(climbed: LadderRows, threshold: float) -> tuple[list[RungModel], Floats]:
+def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) -> tuple[list[RungModel], Floats]:
     """The models of all rungs, without cuts yet, and [n, k] the chances at each rung, with caution added.
 
     The chances of a row come from models fitted to the other folds. They are 1 where a position is already over the
-    threshold: it is not cut there.
+    threshold: it is not cut there. Leaves out the features `without`.
     """
     fold = np.random.default_rng(0).permutation(np.arange(len(climbed)) % FOLDS)
     models = []
     chances = np.ones((len(climbed), len(climbed.rungs)))
     with threadpool_limits(limits=1, user_api="blas"):  # threads would compete with engines, for small products
         for k in range(1, len(climbed.rungs) + 1):
-            learner = _Rung(climbed, k, threshold)
+            learner = _Rung(climbed, k, threshold, without)
             model = learner.fit()
             models.append(model)
             open_rows = climbed.open(k, threshold)
@@ -155,7 +155,7 @@ def learn(climbed: LadderRows, threshold: float) -> tuple[list[RungModel], Float
 class _Rung:
     """The rows for the model of one rung: positions times thresholds that the search has not crossed yet."""
 
-    def __init__(self, climbed: LadderRows, k: int, threshold: float) -> None:
+    def __init__(self, climbed: LadderRows, k: int, threshold: float, without: Sequence[str]) -> None:
         borders = np.array([share * threshold for share in _SPREAD if share * threshold < 2])
         ahead = ~is_candidate((climbed.net_q - climbed.q[:, k - 1])[:, None], borders)
         self._position, which = np.nonzero(ahead)
@@ -164,7 +164,8 @@ class _Rung:
         self._y = is_candidate(rows.disagreement, borders[which]).astype(np.float64)
         self._weights = _ROW_WEIGHT * np.minimum(rows.weights, LARGEST_WEIGHT)
         centre, scale = values.mean(0), values.std(0)
-        scale[scale < 1e-9] = np.inf  # a constant column becomes 0, and so does its coefficient
+        # A constant or excluded column becomes 0, and so does its coefficient.
+        scale[(scale < 1e-9) | [name in without for name in FEATURES]] = np.inf
         size = 1 + len(FEATURES)
         nothing = np.zeros((size, size))
         self._model = RungModel(climbed.rungs[k - 1], centre, scale, np.zeros(size), nothing, 0.0)
@@ -276,14 +277,20 @@ class CurvePoint:
     positives: int
 
 
-def curve(own: LadderRows, package: LadderRows | None, threshold: float, recalls: Sequence[float]) -> list[CurvePoint]:
+def curve(
+    own: LadderRows,
+    package: LadderRows | None,
+    threshold: float,
+    recalls: Sequence[float],
+    without: Sequence[str] = (),
+) -> list[CurvePoint]:
     """Nodes against recall of the positions `own`, with models and cuts both out of sample.
 
     The chances of a fold come from models of the other folds, and the chances of the other folds choose its cuts. The
-    positions of the `package` are used for fitting only.
+    positions of the `package` are used for fitting only. Leaves out the features `without`.
     """
     data = own if package is None else joined(own, package)
-    _, chances = learn(data, threshold)
+    _, chances = learn(data, threshold, without)
     is_own = np.arange(len(data)) < len(own)
     fold = np.random.default_rng(1).permutation(np.arange(len(data)) % FOLDS)
     positive = is_candidate(own.disagreement, threshold)
