@@ -117,7 +117,7 @@ def test_a_gpu_gets_bitboards_unless_that_fails(
     expected = NetEvaluator(net)(some)
     cpu = net.session
     compact = CompactSession(cpu)
-    monkeypatch.setattr(cpu, "provider", devices.CUDA)
+    monkeypatch.setattr(cpu, "device", devices.Device(devices.CUDA))
     monkeypatch.setattr(evaluator_module, "CompactSession", lambda session: compact)
     evaluator = NetEvaluator(net)
     assert evaluator.compact
@@ -155,7 +155,7 @@ def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPat
     compact = CompactSession(session)
     assert [compact.rows(n) for n in (1, 64, 100, 500)] == [1, 64, 100, 500]
     assert [compact.width(k) for k in (0, 1, 32, 33, 218)] == [32, 32, 32, 64, 224]
-    monkeypatch.setattr(session, "provider", devices.CUDA)
+    monkeypatch.setattr(session, "device", devices.Device(devices.CUDA))
     assert [compact.rows(n) for n in (1, 8, 64, 100, 128, 129, 256, 500, 512)] == [
         8,
         8,
@@ -168,7 +168,7 @@ def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPat
         512,
     ]
     assert len({compact.rows(n) for n in range(1, 513)}) == 32
-    monkeypatch.setattr(session, "provider", devices.TENSORRT)
+    monkeypatch.setattr(session, "device", devices.Device(devices.TENSORRT))
     session.set_batch(256)
     assert {compact.rows(n) for n in range(1, 257)} == {256}
     assert {compact.width(k) for k in range(219)} == {224}
