@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-import chess
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
+from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.books.options import BookOptions
-from valuerepair.chess.board import has_legal_move, insufficient_material, keys, parse_fens
+from valuerepair.chess.positions import encode_moves
+from valuerepair.chess.reached import reached
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
-from valuerepair.judge.openings import plies
 from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.judge.verdict import evidence
 from valuerepair.store.queries import header_of_games
@@ -41,61 +41,21 @@ def file_name(source: object) -> str:
 
 
 def playable(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Whether lc0 would play on: no end of the game, no third repetition, not beyond its limit of game plies."""
+    """`can_go_on` of each row."""
     fens, starts, moves = (rows[name].tolist() for name in ("fen", "start_fen", "moves"))
-    mask: pd.Series[bool] = pd.Series(go_on(fens, starts, moves), rows.index, dtype=bool)
+    mask: pd.Series[bool] = pd.Series(can_go_on(fens, starts, moves), rows.index, dtype=bool)
     return mask
 
 
-def go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[bool]:
-    """`can_go_on` of each line: whether a game can be played from its end."""
-    return [
-        sure or can_go_on(fen, start, line)
-        for sure, fen, start, line in zip(_surely_go_on(fens, starts, moves), fens, starts, moves, strict=True)
-    ]
+def can_go_on(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str]) -> NDArray[np.bool_]:
+    """[n] whether lc0 plays a game from each of `fens`, reached from `starts` by `moves` (UCI, joined by blanks).
 
-
-def _surely_go_on(fens: list[str], starts: list[str], moves: list[str]) -> list[bool]:
-    """True where the compiled rules show `can_go_on`; the caller checks the other lines one by one."""
-    try:
-        boards = parse_fens(fens)
-        clocks, numbers = (np.array([int(fen.split()[i]) for fen in fens], np.int64) for i in (4, 5))
-    except (ValueError, IndexError):
-        return [False] * len(fens)
-    sure = has_legal_move(boards) & ~insufficient_material(boards) & (clocks < 100) & (numbers < GAME_PLY_LIMIT)
-    at = np.flatnonzero(sure & (clocks >= 8))
-    if len(at):
-        lines = [moves[i].split() for i in at.tolist()]
-        sure[at] = _not_repeated([starts[i] for i in at.tolist()], lines, keys(boards[at]))
-    going_on: list[bool] = sure.tolist()
-    return going_on
-
-
-def _not_repeated(starts: list[str], lines: list[list[str]], last: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """[n] whether each line leads to the position `last` (keys [n]), which occurs at most twice in it."""
-    lengths = np.array([len(line) for line in lines])
-    times, is_last = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.bool_)
-    try:
-        for ply, (rows, boards) in enumerate(plies(starts, lines)):
-            met = keys(boards) == last[rows]
-            times[rows] += met
-            is_last[rows] = met & (lengths[rows] == ply)
-    except ValueError:
-        return np.zeros(len(lines), np.bool_)
-    return np.asarray((is_last & (times < 3)) | (lengths == 0))
-
-
-def can_go_on(fen: str, start_fen: str, moves: str) -> bool:
-    """Whether lc0 plays a game from `fen`, reached from `start_fen` by `moves` (UCI, joined by blanks)."""
-    halfmoves, number = (int(x) for x in fen.split()[4:6])
-    if number >= GAME_PLY_LIMIT:
-        return False
-    if halfmoves < 8 or not moves:
-        return no_game(chess.Board(fen), number) is None
-    board = chess.Board(start_fen)
-    for move in moves.split():
-        board.push_uci(move)
-    return no_game(board, number) is None
+    False at the end of a game, at a third repetition, and beyond lc0's limit of game plies.
+    """
+    begins = [start if line else fen for fen, start, line in zip(fens, starts, moves, strict=True)]
+    _, over = reached(begins, [encode_moves(line.split()) for line in moves])
+    game_plies = np.array([int(fen.split()[5]) for fen in fens], np.int64)
+    return ~over & (game_plies < GAME_PLY_LIMIT)
 
 
 def add_knowledge(

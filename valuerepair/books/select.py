@@ -261,7 +261,7 @@ class _ParentAdder:
             return HELD_FAMILY
         if self._near_held and near_keys([row["fen"]])[0] in self._near_held:
             return NEAR_HELD
-        return "" if can_go_on(row["fen"], row["start_fen"], row["moves"]) else OVER
+        return "" if can_go_on([row["fen"]], [row["start_fen"]], [row["moves"]])[0] else OVER
 
 
 def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: str) -> dict[Hashable, Any]:
