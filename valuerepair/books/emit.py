@@ -8,7 +8,6 @@ capture (`Nd6` after `d7d5` beside a pawn on e5: lc0 0.32.1 throws).
 
 from __future__ import annotations
 
-import math
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -49,10 +48,6 @@ class BookLine:
     start_fen: str
     sans: tuple[str, ...]
     fen: str
-
-    @property
-    def needs_fen(self) -> bool:
-        return self.start_fen != STARTPOS_FEN
 
 
 class LineWriter:
@@ -155,10 +150,13 @@ def pgn_entry(line: BookLine, tags: Mapping[str, str]) -> str:
 
     Result is always ``*``: the game that follows is not yet played. Moves are wrapped, tags never.
     """
+    return "\n".join([*tag_lines(tags, line.start_fen), "", *_movetext(line), "", ""])
+
+
+def tag_lines(tags: Mapping[str, str], start_fen: str = STARTPOS_FEN) -> list[str]:
+    """The lines of PGN tags; with the tags of the start if it is not the initial position."""
     lines = [f'[{name} "{tag_value(text)}"]' for name, text in tags.items()]
-    if line.needs_fen:
-        lines += ['[SetUp "1"]', f'[FEN "{line.start_fen}"]']
-    return "\n".join([*lines, "", *_movetext(line), "", ""])
+    return lines if start_fen == STARTPOS_FEN else [*lines, '[SetUp "1"]', f'[FEN "{start_fen}"]']
 
 
 def _movetext(line: BookLine) -> list[str]:
@@ -203,11 +201,6 @@ def _operand(value: str | int) -> str:
 def epd_text(text: str, most: int = MAX_TAG_LENGTH) -> str:
     """`text` for the quotes of an EPD operand, cut to the given number of characters."""
     return _one_line(text)[:most].replace('"', "'").replace(";", ",").replace("\\", "/")
-
-
-def signed(value: float) -> str:
-    """A Q with its sign and three decimals; ``?`` for a missing one."""
-    return "?" if math.isnan(value) else f"{value:+.3f}"
 
 
 Ints = NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
@@ -38,6 +38,11 @@ def games_of(rows: pd.DataFrame) -> pd.Series[str]:
 def file_name(source: object) -> str:
     """A file's name without its folder."""
     return PurePath(str(source)).name
+
+
+def game_name(row: Mapping[Any, Any]) -> str:
+    """A row's file and the number of the game in it; without the folder, because a book may be published."""
+    return f"{file_name(row['source'])}#{row['game']}"
 
 
 def playable(rows: pd.DataFrame) -> pd.Series[bool]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import NEAR_HELD, can_go_on, games_of, playable, sides
+from valuerepair.books.rows import NEAR_HELD, can_go_on, game_name, games_of, playable, sides
 from valuerepair.chess.board import fens, keys, parse_fens, replay
 from valuerepair.chess.positions import cuts_of, encode_moves
 from valuerepair.chess.rows import Boards
@@ -273,8 +272,7 @@ def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: 
 
 
 def _origin(parent: Parent, candidate: dict[Hashable, Any]) -> str:
-    name = PurePath(str(candidate["source"])).name
-    return f"{quantity(parent.plies_before, 'ply')} before {name}#{candidate['game']} ply {candidate['ply']}"
+    return f"{quantity(parent.plies_before, 'ply')} before {game_name(candidate)} ply {candidate['ply']}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from valuerepair.archives.epd import CE_MATE, CE_MOST, LineSplitter
 from valuerepair.archives.open import Stream, find_sources, read_text
 from valuerepair.archives.options import EPD, RecordedOptions, SampleOptions
 from valuerepair.books.emit import epd_text
-from valuerepair.books.rows import file_name
+from valuerepair.books.rows import game_name
 from valuerepair.chess import values
 from valuerepair.chess.board import keys, parse_fens, replay
 from valuerepair.chess.positions import PositionBatch, encode_moves, history_comment
@@ -139,7 +139,7 @@ def _line(
     net, alpha = attrs["net"], attrs["alpha"]
     scale = "W/D/L" if attrs["q_from"] == "wdl" else _OWN_SCALES.get(alpha["origin"], f"alpha {alpha['value']:g}")
     operations: dict[str, str | int] = {
-        "id": f"{file_name(row['source'])}#{row['game']} ply {row['ply']}",
+        "id": f"{game_name(row)} ply {row['ply']}",
         "c0": f"net Q {row['net_q']:+.5f}, sha256 {net['sha256'][:12]}, {net['name']}",
         "c1": f"judge Q {row['deep_q']:+.5f}, {scale}, threshold {threshold:g}, {attrs['oracle']['label']}",
         **_score(row, alpha),

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,9 +17,9 @@ import msgspec
 import pandas as pd
 
 from valuerepair import outputs
-from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, plain_lines, signed
+from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, plain_lines
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import add_knowledge, file_name, games_of
+from valuerepair.books.rows import add_knowledge, game_name, games_of
 from valuerepair.books.select import Selection, choose_rows, parent_weight
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
@@ -35,7 +35,7 @@ from valuerepair.runs.summary import next_command
 from valuerepair.store import db_option
 from valuerepair.store.files import net_option, reason_missing
 from valuerepair.store.rows import ENGINE_FILL
-from valuerepair.text import positions_of_games, quantity
+from valuerepair.text import formatted, positions_of_games, quantity
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None
     return [line for line in lines if line is not None]
 
 
-def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
-    """The seven standard tags, then the origin of the position, its values and its weight."""
-    tags = {
+def game_tags(row: Mapping[Any, Any]) -> dict[str, str]:
+    """The tags that all positions of a game share: the seven standard ones, and its archive and number."""
+    return {
         "Event": _text(row, "event"),
         "Site": "?",
         "Date": _text(row, "date", "????.??.??"),
@@ -170,15 +170,17 @@ def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
         "White": _text(row, "white"),
         "Black": _text(row, "black"),
         "Result": "*",
-        "Source": _source(row),
+        "Source": game_name(row),
     }
+
+
+def pgn_tags(row: Mapping[Any, Any]) -> dict[str, str]:
+    """The tags of the game, then the position's values, its weight, the candidates that it is a parent of, and the part
+    of the split that holds it out."""
+    tags = game_tags(row)
+    names = {"NetQ": "net_q", "CalibratedQ": "calibrated_q", "DeepQ": "deep_q", "Disagreement": "disagreement"}
     if not row["plies_before"]:
-        tags |= {
-            "NetQ": signed(row["net_q"]),
-            **({"CalibratedQ": signed(row["calibrated_q"])} if "calibrated_q" in row else {}),
-            "DeepQ": signed(row["deep_q"]),
-            "Disagreement": signed(row["disagreement"]),
-        }
+        tags |= {tag: formatted(row[name], "+.3f") for tag, name in names.items() if name in row}
     tags["Weight"] = _weight(row)
     if row["parent_of"]:
         tags["ParentOf"] = _origins(row)
@@ -187,21 +189,21 @@ def pgn_tags(row: dict[Hashable, Any]) -> dict[str, str]:
     return tags
 
 
-def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
+def epd_operations(row: Mapping[Any, Any]) -> dict[str, str | int]:
     """`id`; comments `c0` (the values), `c1` (the weight), `c2` (the candidates that it is a parent of) and `c3` (the
     part of the split, if held out); `ce` or `dm` of the oracle.
 
     `ce` is in centipawns; `dm` is written if the side to move mates. A parent has no values.
     """
-    operations: dict[str, str | int] = {"id": f"{_source(row)} ply {row['ply']}", "c1": f"weight {_weight(row)}"}
+    operations: dict[str, str | int] = {"id": f"{game_name(row)} ply {row['ply']}", "c1": f"weight {_weight(row)}"}
     if row["parent_of"]:
         operations["c2"] = _origins(row)
     if _of_held_part(row):
         operations["c3"] = f"part {row['part']}"
     if row["plies_before"]:
         return operations
-    names = {"net_q": "net_q", "calibrated_q": "calibrated_q", "deep_q": "deep_q", "disagreement": "difference"}
-    operations["c0"] = " ".join(f"{label} {signed(row[name])}" for name, label in names.items() if name in row)
+    names = {"net_q": "net_q", "calibrated_q": "calibrated_q", "deep_q": "deep_q", "difference": "disagreement"}
+    operations["c0"] = " ".join(f"{word} {formatted(row[name], '+.3f')}" for word, name in names.items() if name in row)
     if pd.notna(row.get("cp")):
         operations["ce"] = int(row["cp"])
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
@@ -209,16 +211,16 @@ def epd_operations(row: dict[Hashable, Any]) -> dict[str, str | int]:
     return operations
 
 
-def _of_held_part(row: dict[Hashable, Any]) -> bool:
+def _of_held_part(row: Mapping[Any, Any]) -> bool:
     """Whether the split holds the row out; a parent has no part."""
     return isinstance(row.get("part"), str) and row["part"] != PARTS[TRAIN]
 
 
-def _weight(row: dict[Hashable, Any]) -> str:
+def _weight(row: Mapping[Any, Any]) -> str:
     return f"{row['book_weight']:.4f}"
 
 
-def _origins(row: dict[Hashable, Any]) -> str:
+def _origins(row: Mapping[Any, Any]) -> str:
     """The candidates whose parent a position is: those that fit into a tag, and the number of others."""
     origins = row["parent_of"].split(", ")
     shown = ", ".join(origins[:_ORIGINS_SHOWN])
@@ -226,12 +228,7 @@ def _origins(row: dict[Hashable, Any]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _source(row: dict[Hashable, Any]) -> str:
-    """File and game number, without the folder: a book may be published."""
-    return f"{file_name(row['source'])}#{row['game']}"
-
-
-def _text(row: dict[Hashable, Any], name: str, missing: str = "?") -> str:
+def _text(row: Mapping[Any, Any], name: str, missing: str = "?") -> str:
     value = row.get(name)
     return value if isinstance(value, str) and value.strip() else missing
 
@@ -494,5 +491,5 @@ def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int
         black_to_move=black,
         plies=(min(plies), float(median(plies)), max(plies)),
         with_moves=sum(bool(line.sans) for line in lines),
-        from_fen=sum(line.needs_fen for line in lines),
+        from_fen=sum(line.start_fen != STARTPOS_FEN for line in lines),
     )

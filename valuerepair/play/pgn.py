@@ -13,8 +13,7 @@ from pathlib import Path
 import chess
 
 from valuerepair import outputs
-from valuerepair.books.emit import tag_value
-from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.books.emit import tag_lines
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import HeldError, claimed
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, RULES, STOPPED, TOO_LONG, GameRecord, Thought
@@ -68,10 +67,7 @@ def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False)
     }
     if game.would_resign is not None:
         all_tags["WouldResign"] = "{} {}".format(*game.would_resign)
-    lines = [f'[{name} "{tag_value(text)}"]' for name, text in all_tags.items()]
-    if game.start_fen != STARTPOS_FEN:
-        lines += ['[SetUp "1"]', f'[FEN "{game.start_fen}"]']
-    return "\n".join([*lines, "", *_movetext(game, timed), "", ""])
+    return "\n".join([*tag_lines(all_tags, game.start_fen), "", *_movetext(game, timed), "", ""])
 
 
 def _movetext(game: GameRecord, timed: bool) -> list[str]:

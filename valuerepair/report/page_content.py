@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry, tag_value
-from valuerepair.books.rows import playable
-from valuerepair.books.write import pgn_tags
+from valuerepair.books.emit import LineWriter, epd_text, pgn_entry, tag_lines
+from valuerepair.books.rows import file_name, game_name, playable
+from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
 from valuerepair.chess.positions import PHASES, STARTPOS_FEN, cuts_of, decode_move, decode_moves, encode_moves
 from valuerepair.chess.values import Alpha
@@ -28,8 +26,6 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.report import stats
 from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.lowess import lowess_line
-from valuerepair.report.stats import stats_lines as statistics_lines
-from valuerepair.report.stats import store_figures
 from valuerepair.store import families
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import is_value
@@ -161,10 +157,13 @@ def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
 
 def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
     """The data of the page's books and games."""
-    games = [
-        {**game, "source": PurePath(str(game["source"])).name, "tags": game_tags(game), "operand": game_operand(game)}
-        for game in rows.games
-    ]
+    games = []
+    for game in rows.games:
+        row = {**game, "game": game["number"]}
+        tags = "".join(f"{line}\n" for line in tag_lines(game_tags(row)))
+        # An operand is cut to its length here; the page cuts the complete one in the same way.
+        operand = epd_text(game_name(row))
+        games.append({**game, "source": file_name(game["source"]), "tags": tags, "operand": operand})
     return {
         "fens": entries.fens,
         "weight_steps": WEIGHT_STEPS,
@@ -217,7 +216,7 @@ def figures_of(
     """
     attrs = scored.attrs
     question = Question.answered_by(attrs, threshold)
-    figures = store_figures(store, question)
+    figures = {**stats.store_figures(store, question), "store": file_name(store.path)}
     figures["scored"]["alpha"] = dict(attrs["alpha"])  # with its origin; the question's number alone would be "given"
     figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
     size = rows["disagreement"].abs().to_numpy(np.float64)
@@ -228,9 +227,9 @@ def figures_of(
     else:
         sections = stats.sections(store, store.candidates(question), threshold)
     return {
-        "stats": {**figures, **sections, "store": PurePath(store.path).name},
+        "stats": {**figures, **sections},
         "headline": stats.headline(figures),
-        "lines": [*statistics_lines({**figures, "store": PurePath(store.path).name}), *stats.section_lines(sections)],
+        "lines": [*stats.stats_lines(figures), *stats.section_lines(sections)],
         "sources": _sources(store),
     }
 
@@ -243,7 +242,7 @@ def _sources(store: Store) -> list[dict[str, Any]]:
         GROUP BY g.source ORDER BY count(*) DESC
     """
     return [
-        {"name": PurePath(source).name, "games": games, "positions": positions}
+        {"name": file_name(source), "games": games, "positions": positions}
         for source, games, positions in store.connection.execute(query)
     ]
 
@@ -331,26 +330,6 @@ def entries_of(rows: PageRows, threshold: float) -> BookEntries:
         going,
         _movetexts(frame),
     )
-
-
-def game_tags(game: Mapping[str, Any]) -> str:
-    """The first tags, which all positions of a game (of `PageRows.games`) share."""
-    values: dict[Hashable, Any] = {"net_q": np.nan, "deep_q": np.nan, "disagreement": np.nan, "book_weight": 0.0}
-    row: dict[Hashable, Any] = {"game": game["number"], **values, "plies_before": 0, "parent_of": ""}
-    tags = pgn_tags(row | dict(game))
-    return "".join(_tag(name, tags[name]) for name in list(tags)[: list(tags).index("NetQ")])
-
-
-def game_operand(game: Mapping[str, Any]) -> str:
-    """The beginning of the operand of the EPD operation ``id`` for all positions of a game."""
-    name = f"{PurePath(str(game['source'])).name}#{game['number']}"
-    # This cuts it to an operand's length; the page cuts the complete operand in the same way.
-    return epd_entry(STARTPOS_FEN, {"id": name}).partition(' id "')[2].removesuffix('";')
-
-
-@lru_cache(65_536)  # players and events recur
-def _tag(name: str, text: str) -> str:
-    return f'[{name} "{tag_value(text)}"]\n'
 
 
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
