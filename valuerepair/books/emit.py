@@ -35,7 +35,6 @@ from valuerepair.chess.rows import (
     Boards,
     Moves,
 )
-from valuerepair.errors import ValueRepairError
 
 WRAP_COLUMNS = 79
 MAX_TAG_LENGTH = 200
@@ -54,35 +53,28 @@ class LineWriter:
     """Turns moves into SAN lines. Consecutive lines reuse their common beginning, so pass them in sorted order."""
 
     def __init__(self) -> None:
-        self._start_given = ""  # the start as passed, and as python-chess writes it
-        self._start = ""
+        self._start_fen = ""
         self._board = chess.Board()
         self._moves: list[str] = []
         self._sans: list[str] = []
         self._first: list[int] = [0]  # after n moves: the ply from which lc0 reads all of them correctly
 
-    def line(self, start_fen: str, moves: list[str], fen: str, *, with_moves: bool = True) -> BookLine:
-        """The entry for `fen`, reached from `start_fen` by `moves` (UCI).
-
-        Raises ValueRepairError when the moves are illegal or lead elsewhere.
-        """
-        if not with_moves or not moves:
-            board = _board(fen)
-            return BookLine(board.fen(), (), board.fen())
+    def line(self, start_fen: str, moves: list[str], fen: str) -> BookLine:
+        """The entry for `fen`, reached from `start_fen` by `moves` (UCI), which must lead there: the store checks the
+        histories that it reads."""
+        if not moves:
+            position = chess.Board(fen).fen()
+            return BookLine(position, (), position)
         self._go_to(start_fen, moves)
-        final = self._board.fen()
-        if final != fen and _placement(final) != _placement(_board(fen).fen()):
-            raise ValueRepairError(f"the moves recorded for {fen} lead to {final}; mine its game again")
-        first = self._first[-1]
+        position, first = self._board.fen(), self._first[-1]
         start = self._fen_after(first)
         if first >= len(moves) or _move_number(start) + len(moves) - first >= GAME_PLY_LIMIT:
-            return BookLine(final, (), final)
-        return BookLine(start, tuple(self._sans[first:]), final)
+            return BookLine(position, (), position)
+        return BookLine(start, tuple(self._sans[first:]), position)
 
     def _go_to(self, start_fen: str, moves: list[str]) -> None:
-        if start_fen != self._start_given:
-            self._start_given, self._board = start_fen, _board(start_fen)
-            self._start = self._board.fen()
+        if start_fen != self._start_fen:
+            self._start_fen, self._board = start_fen, chess.Board(start_fen)
             self._moves, self._sans = [], []
             self._first = [0 if self._board.turn == chess.WHITE else 1]
         common = 0
@@ -97,27 +89,19 @@ class LineWriter:
             self._push(move)
 
     def _push(self, uci: str) -> None:
-        board = self._board
-        try:
-            move = board.parse_uci(uci)
-            san = board.san(move)
-        except ValueError as error:
-            raise ValueRepairError(f"a recorded move cannot be played: {error}; mine its game again") from None
-        first = self._first[-1]
+        board, move, first = self._board, chess.Move.from_uci(uci), self._first[-1]
+        self._moves.append(uci)
+        self._sans.append(board.san(move))
         if _unreadable(board, move):
             # lc0 can read on from the next position with White to move.
-            first = len(self._moves) + (1 if board.turn == chess.BLACK else 2)
-        board.push(move)
-        self._moves.append(uci)
-        self._sans.append(san)
+            first = len(board.move_stack) + (1 if board.turn == chess.BLACK else 2)
         self._first.append(first)
+        board.push(move)
 
     def _fen_after(self, plies: int) -> str:
-        if plies == 0:
-            return self._start
-        board = self._board.copy()
-        while len(board.move_stack) > plies:
-            board.pop()
+        board = self._board.root()
+        for move in self._board.move_stack[:plies]:
+            board.push(move)
         return board.fen()
 
 
@@ -128,17 +112,6 @@ def _unreadable(board: chess.Board, move: chess.Move) -> bool:
         and board.piece_type_at(move.from_square) != chess.PAWN
         and board.has_pseudo_legal_en_passant()
     )
-
-
-def _board(fen: str) -> chess.Board:
-    try:
-        return chess.Board(fen)
-    except ValueError as error:
-        raise ValueRepairError(f"bad FEN in the store: {fen}: {error}") from None
-
-
-def _placement(fen: str) -> list[str]:
-    return fen.split()[:4]
 
 
 def _move_number(fen: str) -> int:

@@ -13,7 +13,6 @@ from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import NEAR_HELD, can_go_on, game_name, games_of, playable, sides
 from valuerepair.chess.board import fens, keys, parse_fens, replay
 from valuerepair.chess.positions import cuts_of, encode_moves
-from valuerepair.chess.rows import Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import add_families, material_family
@@ -226,10 +225,10 @@ class _ParentAdder:
         self._options, self._count = options, count
         self._held_materials = set(split.materials if split is not None else ())
         held_fens = holdout["fen"].tolist()
-        self._held_keys = set(same_positions(held_fens))
+        self._held_keys = set(keys(parse_fens(held_fens)).tolist())
         self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held_fens))
-        keys = same_positions([row["fen"] for row in candidates])
-        self._by_key = dict(zip(keys, candidates, strict=True))
+        of_candidates = keys(parse_fens([row["fen"] for row in candidates])).tolist()
+        self._by_key = dict(zip(of_candidates, candidates, strict=True))
 
     def add(self, row: dict[Hashable, Any], weight: float, parents: list[Parent]) -> None:
         """Adds a candidate and its parents, which get their shares of `weight`."""
@@ -279,8 +278,7 @@ def _origin(parent: Parent, candidate: dict[Hashable, Any]) -> str:
 class Parent:
     """A position `plies_before` plies before a candidate; `moves` (UCI) lead there from the candidate's `start_fen`.
 
-    `ply` counts half-moves since move 1 by the FEN's full-move number, like `Position.ply`; `key` is that of
-    `same_positions`. The FEN names an e.p. square only where a capture is legal.
+    `ply` and `key` are as in `Position`. The FEN names an e.p. square only where a capture is legal.
     """
 
     fen: str
@@ -298,31 +296,17 @@ def parent_weight(weight: float, plies_before: int) -> float:
 def parents_of(start_fens: Sequence[str], lines: Sequence[Sequence[str]], plies: int) -> list[list[Parent]]:
     """[n] up to `plies` parents of each candidate, the nearest first; fewer if the known history is shorter.
 
-    Candidate i is reached from `start_fens[i]` by `lines[i]` (UCI). Raises ValueRepairError for a wrong FEN or an
-    illegal move.
+    Candidate i is reached from `start_fens[i]` by the legal moves `lines[i]` (UCI).
     """
     parents: list[list[Parent]] = [[] for _ in start_fens]
     for before in range(1, plies + 1):
         rows = [i for i, line in enumerate(lines) if len(line) >= before]
         histories = [tuple(lines[i][: len(lines[i]) - before]) for i in rows]
-        boards = _replayed([start_fens[i] for i in rows], histories)
+        moves = encode_moves([move for history in histories for move in history])
+        boards = replay(parse_fens([start_fens[i] for i in rows]), moves, cuts_of([len(h) for h in histories]))
         for i, history, fen, key in zip(rows, histories, fens(boards), keys(boards).tolist(), strict=True):
             parents[i].append(Parent(fen, history, _ply(fen), key, before))
     return parents
-
-
-def same_positions(positions: Sequence[str]) -> list[int]:
-    """[n] a key of each FEN: equal if placement, side to move, castling rights and legal e.p. captures are equal."""
-    board_keys: list[int] = keys(_replayed(positions, [()] * len(positions))).tolist()
-    return board_keys
-
-
-def _replayed(start_fens: Sequence[str], lines: Sequence[Sequence[str]]) -> Boards:
-    try:
-        moves = encode_moves([move for line in lines for move in line])
-        return replay(parse_fens(start_fens), moves, cuts_of([len(line) for line in lines]))
-    except ValueError as error:
-        raise ValueRepairError(f"a recorded move or FEN is wrong: {error}; mine its game again") from None
 
 
 def _ply(fen: str) -> int:

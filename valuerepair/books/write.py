@@ -155,7 +155,7 @@ def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None
     writer = LineWriter()
     for start_fen, moves, fen, i in sorted(zip(starts, texts, fens, range(len(rows)), strict=True)):
         if lines[i] is None:
-            lines[i] = writer.line(start_fen, moves.split(), fen, with_moves=options.form == "moves")
+            lines[i] = writer.line(start_fen, moves.split() if options.form == "moves" else [], fen)
             on_entry()
     return [line for line in lines if line is not None]
 

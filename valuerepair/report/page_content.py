@@ -17,7 +17,6 @@ from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
 from valuerepair.chess.positions import PHASES, STARTPOS_FEN, cuts_of, decode_move, decode_moves, encode_moves
 from valuerepair.chess.values import Alpha
-from valuerepair.errors import ValueRepairError
 from valuerepair.judge import labelled
 from valuerepair.judge.labels import LABELS, NAMES
 from valuerepair.judge.verdict import VERDICTS, evidence
@@ -314,20 +313,15 @@ class BookEntries(NamedTuple):
 def entries_of(rows: PageRows, threshold: float) -> BookEntries:
     """The parts of the rows' book entries, with weights for this threshold.
 
-    The `MOVETEXTS` rows with the largest disagreement have their moves. Raises ValueRepairError if recorded moves are
-    illegal.
+    The `MOVETEXTS` rows with the largest disagreement have their moves.
     """
     frame = rows.frame
-    try:
-        boards, going = parse_fens(frame["fen"].tolist()), playable(frame).to_numpy()
-    except ValueError as error:
-        raise ValueRepairError(f"a recorded game cannot be replayed: {error}; mine it again") from None
     weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
     return BookEntries(
-        fens(boards),
+        fens(parse_fens(frame["fen"].tolist())),
         # Python's round is exact, as its formatting is.
         np.array([round(round(weight, 4) * WEIGHT_STEPS) for weight in weights], np.uint16),
-        going,
+        playable(frame).to_numpy(),
         _movetexts(frame),
     )
 
