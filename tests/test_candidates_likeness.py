@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from valuerepair.chess.bits import bit_count, count_bits
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.judge import neighbours
 from valuerepair.judge.neighbours import distances, shapes
@@ -135,8 +136,8 @@ def test_material_alone_is_a_lower_bound(one: chess.Board, others: list[chess.Bo
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1))
 def test_bits_are_counted_without_a_new_numpy_too(words: list[int]) -> None:
     array = np.array(words, np.uint64)
-    assert neighbours.count_bits(array).tolist() == [word.bit_count() for word in words]
-    assert neighbours.bit_count(array).tolist() == neighbours.count_bits(array).tolist()
+    assert count_bits(array).tolist() == [word.bit_count() for word in words]
+    assert bit_count(array).tolist() == count_bits(array).tolist()
 
 
 def test_what_is_no_position_is_named() -> None:

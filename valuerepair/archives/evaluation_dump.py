@@ -30,7 +30,7 @@ from valuerepair.chess.make import black_to_move, make
 from valuerepair.chess.movegen import MAX_MOVES, is_legal
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.positions import cuts_of, decode_moves, encode_moves
-from valuerepair.chess.rows import BLACK_SHIFT, FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards, Moves
+from valuerepair.chess.rows import FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards, Moves
 from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
 
@@ -140,7 +140,7 @@ def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions)
     chosen = sieve.at
     rows.boards = boards[chosen]
     rows.keys = board.keys(rows.boards)
-    rows.ply = (rows.boards[:, STATE] >> BLACK_SHIFT & ONE).astype(np.int32)
+    rows.ply = (~board.white_to_move(rows.boards)).astype(np.int32)
     rows.game = chosen
     rows.begin = rows.end = np.zeros(len(chosen), np.int64)
     rows.recorded = _Evaluations(entries.take(chosen.tolist()), rows.boards, options.recorded or RecordedOptions(DUMP))
@@ -211,7 +211,7 @@ class _Evaluations(Sequence[Recorded | None]):
         evaluation = _best(_object(self._lines[i]))
         if not evaluation:
             return None
-        sign = self._wanted.sign(not self._boards[i, STATE] >> BLACK_SHIFT & ONE)
+        sign = self._wanted.sign(bool(board.white_to_move(self._boards[i : i + 1])[0]))
         cp, mate = _score(evaluation)
         line = _line(self._boards[i], str(evaluation["pvs"][0].get("line", "")))
         return replace(

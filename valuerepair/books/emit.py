@@ -20,17 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
-from valuerepair.chess.board import fens, has_legal_move, in_check, legal_moves, parse_fens, replay
+from valuerepair.chess.board import (
+    bitboards,
+    fens,
+    has_legal_move,
+    in_check,
+    legal_moves,
+    parse_fens,
+    replay,
+    white_to_move,
+)
 from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_move
 from valuerepair.chess.rows import (
-    BLACK_SHIFT,
     EP_SHIFT,
-    KINGS,
-    KNIGHTS,
-    PAWNS,
-    SLANTED,
     STATE,
-    STRAIGHT,
     THEM,
     Boards,
     Moves,
@@ -183,7 +186,7 @@ PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = range(6)
 _LETTERS = ("", "N", "B", "R", "Q", "K")
 # Flags of a SAN word, above the 16 bits of the move and the three of the piece.
 _TAKES, _FILE, _RANK, _CHECK, _MATE = (1 << bit for bit in range(19, 24))
-_ONE, _TURN = np.uint64(1), 56
+_ONE = np.uint64(1)
 _EP_MASK = np.uint64(15)
 
 
@@ -239,16 +242,14 @@ def _ply(rows: Ints, boards: Boards, moves: Moves) -> tuple[Ints, Ints, Boards]:
 
 def _squares(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
     """Origin and target squares [n] as boards are stored: the mover's pawns move up."""
-    turn = (boards[:, STATE] >> BLACK_SHIFT & _ONE).astype(np.int64) * _TURN
+    turn = np.where(white_to_move(boards), 0, 56)
     numbers = moves.astype(np.int64)
     return numbers & 63 ^ turn, numbers >> 6 & 63 ^ turn
 
 
 def _kinds(boards: Boards, squares: Ints) -> Ints:
-    bits = _ONE << squares.astype(np.uint64)
-    occupied = {name: (boards[:, name] & bits) != 0 for name in (PAWNS, KNIGHTS, SLANTED, STRAIGHT, KINGS)}
-    sliders = np.where(occupied[SLANTED], np.where(occupied[STRAIGHT], QUEEN, BISHOP), ROOK)
-    return np.select([occupied[PAWNS], occupied[KNIGHTS], occupied[KINGS]], [PAWN, KNIGHT, KING], sliders)
+    """[n] the kind of the mover's man on each square."""
+    return (bitboards(boards)[0] >> squares.astype(np.uint64) & _ONE).argmax(0)
 
 
 def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:

@@ -55,6 +55,18 @@ lowest: Callable[[np.uint64], int] = cast(Any, intrinsic(_lowest_bit))  # index 
 mirrored: Callable[[np.uint64], np.uint64] = cast(Any, intrinsic(_swap_bytes))  # the board with its ranks upside down
 
 
+def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """The number of bits set in each word of an array."""
+    x = words - ((words >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.asarray((x * np.uint64(0x0101010101010101)) >> np.uint64(56), np.uint8)
+
+
+# One instruction a word where numpy is new enough (2.0).
+bit_count: Callable[[NDArray[np.uint64]], NDArray[np.uint8]] = getattr(np, "bitwise_count", count_bits)
+
+
 @kernel
 def along(occupied: np.uint64, bit: np.uint64, line: np.uint64) -> np.uint64:
     """Attacks from `bit` on a file or diagonal, `line` being that line without `bit` (hyperbola quintessence)."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from valuerepair.chess.bits import ONE, ZERO
+from valuerepair.chess.bits import ONE, ZERO, bit_count
 from valuerepair.chess.fen import FEN_ROOM, REASONS, Bytes, complete, read_fen, write_fen
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, drop, key_of, make, set_ep
@@ -40,7 +40,6 @@ from valuerepair.chess.rows import (
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Offsets = NDArray[np.int64]
-_BITS = np.array([number.bit_count() for number in range(256)], np.uint8)  # of each byte
 
 
 def owned(array: ArrayLike, dtype: type[Scalar]) -> NDArray[Scalar]:
@@ -108,24 +107,22 @@ def in_check(boards: Boards) -> NDArray[np.bool_]:
 
 def piece_counts(boards: Boards) -> NDArray[np.int32]:
     """int32[n]: men of both sides, kings and pawns included."""
-    everyone = np.ascontiguousarray(boards[:, US] | boards[:, THEM])
-    return np.asarray(_BITS[everyone.view(np.uint8).reshape(-1, 8)].sum(1, dtype=np.int32))
+    return bit_count(boards[:, US] | boards[:, THEM]).astype(np.int32)
+
+
+def bitboards(boards: Boards) -> NDArray[np.uint64]:
+    """uint64[2, 6, n]: the squares of the men, as the side to move sees them: its own, then the other's, each in the
+    order P, N, B, R, Q, K."""
+    columns = np.ascontiguousarray(boards.T)
+    slanted, straight = columns[SLANTED], columns[STRAIGHT]
+    queens = slanted & straight
+    kinds = (columns[PAWNS], columns[KNIGHTS], slanted & ~queens, straight & ~queens, queens, columns[KINGS])
+    return np.stack([np.stack([columns[side] & kind for kind in kinds]) for side in (US, THEM)])
 
 
 def men(boards: Boards) -> NDArray[np.int64]:
     """int64[n, 2, 6] men: the side to move's first, then the other's, in the order K, Q, R, B, N, P."""
-    slanted, straight = boards[:, SLANTED], boards[:, STRAIGHT]
-    of_kinds = (
-        boards[:, KINGS],
-        slanted & straight,
-        straight & ~slanted,
-        slanted & ~straight,
-        boards[:, KNIGHTS],
-        boards[:, PAWNS],
-    )
-    sides = boards[:, [US, THEM]]
-    placed = np.ascontiguousarray(sides[:, :, None] & np.stack(of_kinds, 1)[:, None, :])
-    return np.asarray(_BITS[placed.view(np.uint8).reshape(len(boards), 2, 6, 8)].sum(3, dtype=np.int64))
+    return bit_count(bitboards(boards)[:, ::-1]).astype(np.int64).transpose(2, 0, 1)
 
 
 def white_to_move(boards: Boards) -> NDArray[np.bool_]:

@@ -56,7 +56,7 @@ class Alpha:
     value: float
     origin: str
 
-    def is_of_centipawns(self, q_from: str = "cp") -> bool:
+    def is_of_centipawns(self, q_from: str) -> bool:
         """Whether deep Q comes from centipawns, by `value`."""
         return q_from == "cp" and self.origin not in (OWN_Q, OF_WDL)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import Calibration
 from valuerepair.chess import values
-from valuerepair.chess.board import parse_fens
+from valuerepair.chess.bits import bit_count
+from valuerepair.chess.board import bitboards, parse_fens
 from valuerepair.chess.positions import Position, decode_move
-from valuerepair.chess.rows import KINGS, KNIGHTS, PAWNS, RIGHTS, SLANTED, STATE, STRAIGHT, THEM, US, Boards
+from valuerepair.chess.rows import RIGHTS, STATE
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.material import material_signature
 from valuerepair.nets.position_text import read_argument
@@ -278,7 +279,6 @@ PAWN_WEIGHT = 0.5
 KING_WEIGHT = 0.5
 
 _FILES = np.uint64(0x0101010101010101) << np.arange(8, dtype=np.uint64)
-_RANKS_UP = np.uint64(56)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,18 +326,9 @@ class Distances:
 def shapes(fens: Sequence[str]) -> Shapes:
     """The shapes of FENs; raises ValueError ``row i: reason`` for what is no position."""
     boards = parse_fens(fens)
-    men = _men(boards)
+    men = bitboards(boards)
     square = bit_count(men[:, 5] - np.uint64(1)).astype(np.int64)  # the bits below the king's
     return Shapes(men, np.stack([square & 7, square >> 3], 1), (boards[:, STATE] & RIGHTS) != 0)
-
-
-def _men(boards: Boards) -> Bits:
-    """The bitboards of boards [n, ROW], which lie in memory as their side to move sees them already."""
-    columns = np.ascontiguousarray(boards.T)
-    slanted, straight = columns[SLANTED], columns[STRAIGHT]
-    queens = slanted & straight
-    kinds = (columns[PAWNS], columns[KNIGHTS], slanted & ~queens, straight & ~queens, queens, columns[KINGS])
-    return np.stack([np.stack([columns[side] & kind for kind in kinds]) for side in (US, THEM)])
 
 
 def distances(query: Shapes, others: Shapes) -> Distances:
@@ -376,18 +367,6 @@ def _counts(words: Bits) -> NDArray[np.int16]:
 def _pawns_by_file(of: Shapes) -> Bits:
     """[8, 2, n] the pawns of both sides on each file."""
     return np.asarray(of.men[:, 0] & _FILES[:, None, None])
-
-
-def count_bits(words: Bits) -> NDArray[np.uint8]:
-    """The number of bits set in each word."""
-    x = words - ((words >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.asarray((x * _FILES[0]) >> _RANKS_UP, np.uint8)
-
-
-# One instruction a word where numpy is new enough (2.0).
-bit_count: Callable[[Bits], NDArray[np.uint8]] = getattr(np, "bitwise_count", count_bits)
 
 
 def _flip_files(words: Bits) -> Bits:
