@@ -156,7 +156,7 @@ def _fill(path: Path, batch: PositionBatch) -> None:
             wdl = per_mille(q, dice.uniform(0, 1, n) * (1 - np.abs(q)))
             net_q, d = q.astype(np.float32), (wdl[:, 1] / 1000).astype(np.float32)
             recorded = QColumns(CHUNKS, q, wdl, np.full(n, VISITS), [None] * n, net_q, d)
-            known = replace(part, origin=Origins(part.origins.game, part.origins.played, recorded))
+            known = replace(part, origin=Origins(part.origin.game, part.origin.played, recorded))
             store.add_net_values(ids, net_id, net_values(known), run)
             store.add_deep_columns(ids, oracle_id, deep_columns(recorded), run)
 
@@ -228,7 +228,7 @@ def _write_tar(archive: str, path: Path, copies: int = COPIES) -> tuple[list[byt
 
 def _by_game(batch: PositionBatch) -> Iterator[NDArray[np.void]]:
     """The records of each game in turn; the games of a batch lie together."""
-    games = np.array([origin.number for origin in batch.origins.game])
+    games = np.array([origin.number for origin in batch.origin.game])
     dice = np.random.default_rng(0)
     for part in np.split(np.arange(len(batch)), np.flatnonzero(np.diff(games)) + 1):
         yield _records(batch.take(part), dice)

@@ -51,7 +51,7 @@ def test_all_positions_of_the_wanted_games(tmp_path: Path, packed: bool) -> None
         path.write_bytes(zstandard.compress(plain.read_bytes()))
     report, found = ReadReport(), []
     for batch in read_games({str(path): wanted}, None, report):
-        origins = batch.origins
+        origins = batch.origin
         for i in range(len(batch)):
             assert origins.game[i].source == str(path)
             board = chess.Board(batch.fen[i])
@@ -66,14 +66,14 @@ def test_positions_bring_their_evaluations(tmp_path: Path) -> None:
     [batch] = read_games({str(tmp_path / "evals.pgn"): [1]}, RecordedOptions(EVAL), ReadReport())
     assert batch.ply.tolist() == [1, 3]  # where a move was played and the one before it has an evaluation
     # lichess writes for White; a record is from the side to move, which is Black after White's move
-    assert [each and each.cp for each in batch.origins.recorded or []] == [-20, -31]
+    assert [each and each.cp for each in batch.origin.recorded or []] == [-20, -31]
 
 
 def test_several_files_and_games_that_are_not_there(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.pgn").write_text(WITH_EVALS)
     wanted = {str(tmp_path / "a.pgn"): [2, 9], str(tmp_path / "b.pgn"): [1]}
-    found = [game for batch in read_games(wanted, None, ReadReport()) for game in batch.origins.game]
+    found = [game for batch in read_games(wanted, None, ReadReport()) for game in batch.origin.game]
     assert list(dict.fromkeys((Path(game.source).name, game.number) for game in found)) == [("a.pgn", 2), ("b.pgn", 1)]
 
 

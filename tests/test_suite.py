@@ -145,7 +145,7 @@ def test_mates_are_as_the_standard_has_them_and_text_breaks_nothing(tmp_path: Pa
     ]
     assert str(others[0]["c2"]).startswith("A 'quoted, / name' x - B")
     again = read_suite(tmp_path / "odd.epd")
-    recorded = {fen: r for fen, r in zip(again.batch.fen, again.batch.origins.recorded or (), strict=True) if r}
+    recorded = {fen: r for fen, r in zip(again.batch.fen, again.batch.origin.recorded or (), strict=True) if r}
     assert [recorded[fen].mate for fen in (ROOK, MATED_IN_2)] == [1, -2]
     assert [recorded[fen].best_move for fen in (ROOK, MATED_IN_2)] == ["d1d8", "h8h7"]
 

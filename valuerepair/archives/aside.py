@@ -125,10 +125,10 @@ def _followed(
     reached, rows = followed(batch.take(movable), [lines[i] for i in movable.tolist()])
     lost[NO_MOVE.get(kind, OVER[kind])] += len(batch) - len(movable)
     lost[OVER[kind]] += len(movable) - len(rows)
-    origins = replace(reached.origins, kinds=[kind] * len(rows))
+    origins = replace(reached.origin, kinds=[kind] * len(rows))
     return replace(reached, origin=origins), movable[rows]
 
 
 def stood_in_game(batch: PositionBatch) -> NDArray[np.bool_]:
     """[n] whether each position is of the kind ``game``."""
-    return np.array([kind == GAME for kind in batch.origins.kind], np.bool_)
+    return np.array([kind == GAME for kind in batch.origin.kind], np.bool_)

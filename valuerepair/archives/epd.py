@@ -22,7 +22,7 @@ from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, Sampl
 from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.chess import board
 from valuerepair.chess.origins import Recorded
-from valuerepair.chess.positions import Moves, commented_history, cuts_of, encode_moves
+from valuerepair.chess.positions import Moves, commented_history, encode_moves, joined, ply_of
 from valuerepair.chess.rows import Boards
 
 _PLACEMENT = re.compile(r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?:\s|$)")
@@ -242,14 +242,12 @@ def _fill(rows: Rows, lines: list[_Line], options: SampleOptions) -> None:
     chosen_lines = [lines[i] for i in chosen.tolist()]
     rows.boards = boards[chosen]
     rows.keys = board.keys(rows.boards)
-    rows.ply = np.array([_ply(line.fen) for line in chosen_lines], np.int32)
+    rows.ply = np.array([ply_of(line.fen) for line in chosen_lines], np.int32)
     rows.game = chosen
-    cuts = cuts_of([len(line.moves) for line in chosen_lines])
+    rows.moves, cuts = joined([line.moves for line in chosen_lines])
     rows.begin, rows.end = cuts[:-1], cuts[1:]
-    if cuts[-1]:
-        rows.moves = np.concatenate([line.moves for line in chosen_lines])
-        rows.history_known = rows.end > rows.begin
-        rows.starts = {i: line.start_fen for i, line in zip(chosen.tolist(), chosen_lines, strict=True)}
+    rows.history_known = rows.end > rows.begin
+    rows.starts = {i: line.start_fen for i, line in zip(chosen.tolist(), chosen_lines, strict=True)}
     rows.headers = [line.headers for line in lines]
     rows.results = [None] * len(lines)
     rows.recorded = [line.recorded for line in chosen_lines]
@@ -262,9 +260,3 @@ def _seen_from_mover(line: _Line, wanted: RecordedOptions) -> Recorded | None:
         return recorded
     cp, mate = (None if score is None else -score for score in (recorded.cp, recorded.mate))
     return replace(recorded, cp=cp, mate=mate)
-
-
-def _ply(fen: str) -> int:
-    """Half-moves since move 1, by the FEN's move number."""
-    fields = fen.split()
-    return 2 * (max(int(fields[5]), 1) - 1) + (fields[1] == "b")

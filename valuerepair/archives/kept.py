@@ -105,7 +105,7 @@ class KeptSample:
 
 def _table(batch: PositionBatch) -> pa.Table:
     """The batch as columns; games and recorded evaluations are JSON."""
-    origins = batch.origins
+    origins = batch.origin
     columns: dict[str, Any] = {name: getattr(batch, name) for name in (*_TEXTS, *_NUMBERS)}
     columns["moves"] = pa.LargeListArray.from_arrays(batch.offsets, batch.moves)
     columns["game"] = [msgspec.json.encode(game) for game in origins.game]

@@ -548,6 +548,11 @@ class _Parsed:
         g = self.game_of_move[moves]
         return self.start_numbers[g] + (self.ply_in_game[moves] + self.black_start[g]) // 2
 
+    def plies(self, moves: Index) -> NDArray[np.int32]:
+        """Half-moves before these moves since move 1, White to move, by the full-move number."""
+        black = ~self.chunk.turn[self.at(moves)]
+        return (2 * (self.numbers(moves) - 1) + black).astype(np.int32)
+
     def start_board(self, g: int) -> Boards:
         return self._boards(self.first_positions[g : g + 1], self.start_numbers[g : g + 1])
 
@@ -579,7 +584,7 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     g = parsed.game_of_move[moves]
     rows.boards = parsed.boards(moves)
     rows.keys = board.keys(rows.boards)
-    rows.ply = (2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[parsed.at(moves)]).astype(np.int32)
+    rows.ply = parsed.plies(moves)
     rows.moves, rows.begin, rows.end = parsed.moves, parsed.cuts[g], moves
     rows.game = g
     rows.played = parsed.moves[moves]
@@ -597,7 +602,7 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
 def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
     """The moves whose positions pass all filters; each filter counts the positions that it rejects."""
     sieve = Sieve(moves, rows.rejected_positions)
-    ply = 2 * (parsed.numbers(moves) - 1) + ~parsed.chunk.turn[parsed.at(moves)]
+    ply = parsed.plies(moves)
     sieve.keep(ply >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
         sieve.keep(ply[ply >= options.min_ply] <= options.max_ply, f"after ply {options.max_ply}")

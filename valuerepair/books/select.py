@@ -12,7 +12,7 @@ import pandas as pd
 from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import NEAR_HELD, can_go_on, game_name, games_of, playable, sides
 from valuerepair.chess.board import fens, keys, parse_fens, replay
-from valuerepair.chess.positions import cuts_of, encode_moves
+from valuerepair.chess.positions import encode_moves, joined, ply_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import add_families, material_family
@@ -302,13 +302,8 @@ def parents_of(start_fens: Sequence[str], lines: Sequence[Sequence[str]], plies:
     for before in range(1, plies + 1):
         rows = [i for i, line in enumerate(lines) if len(line) >= before]
         histories = [tuple(lines[i][: len(lines[i]) - before]) for i in rows]
-        moves = encode_moves([move for history in histories for move in history])
-        boards = replay(parse_fens([start_fens[i] for i in rows]), moves, cuts_of([len(h) for h in histories]))
+        moves = joined([encode_moves(history) for history in histories])
+        boards = replay(parse_fens([start_fens[i] for i in rows]), *moves)
         for i, history, fen, key in zip(rows, histories, fens(boards), keys(boards).tolist(), strict=True):
-            parents[i].append(Parent(fen, history, _ply(fen), key, before))
+            parents[i].append(Parent(fen, history, ply_of(fen), key, before))
     return parents
-
-
-def _ply(fen: str) -> int:
-    side, number = fen.split()[1], int(fen.split()[5])
-    return 2 * (number - 1) + (side == "b")

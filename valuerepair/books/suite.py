@@ -239,7 +239,7 @@ def _table(
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    origins = batch.origins
+    origins = batch.origin
     for fen, game, recorded in zip(batch.fen, origins.game, origins.recorded or (), strict=True):
         assert recorded is not None
         comments = dict(_COMMENT.findall(read_text(texts[game.number])))

@@ -159,10 +159,13 @@ class Origins(Sequence[Origin]):
     kinds: Sequence[Kind] | None = None
 
     @staticmethod
+    def unknown(n: int) -> Origins:
+        """The origins of n positions, of which nothing is known."""
+        return Origins([OriginGame()] * n, [None] * n)
+
+    @staticmethod
     def of(origins: Sequence[Origin]) -> Origins:
         """The given origins as columns."""
-        if isinstance(origins, Origins):
-            return origins
         kinds = [origin.kind for origin in origins]
         return Origins(
             _shared_games(OriginGame(o.source, o.game, o.offset, o.headers, o.result) for o in origins),

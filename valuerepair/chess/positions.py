@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -70,10 +70,14 @@ def cuts_of(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     return cuts
 
 
+def joined(lines: Sequence[Moves]) -> tuple[Moves, NDArray[np.int64]]:
+    """n lines of moves as one array, and the start of each in it, int64[n + 1]."""
+    return np.concatenate([np.empty(0, np.uint16), *lines]), cuts_of([len(line) for line in lines])
+
+
 def cut_out(moves: Moves, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Moves, NDArray[np.int64]]:
     """The n pieces ``moves[begin[i]:end[i]]`` as one array, and the start of each in it, int64[n + 1]."""
-    pieces = [moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
-    return np.concatenate(pieces) if pieces else np.empty(0, np.uint16), cuts_of(end - begin)
+    return joined([moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
 
 
 # Without the separate word `moves`: after ``position fen`` a program would play the moves of the line.
@@ -133,7 +137,7 @@ class PositionBatch:
     | ply           | int32[n]                                                      |
     | key           | uint64[n]                                                     |
     | history_known | bool[n]                                                       |
-    | origin        | Sequence[Origin], n: a list, or columns (`Origins`)           |
+    | origin        | Origins, n                                                    |
     """
 
     fen: list[str]
@@ -143,7 +147,7 @@ class PositionBatch:
     ply: NDArray[np.int32]
     key: NDArray[np.uint64]
     history_known: NDArray[np.bool_]
-    origin: Sequence[Origin]
+    origin: Origins
 
     def __len__(self) -> int:
         return len(self.fen)
@@ -162,11 +166,6 @@ class PositionBatch:
     def __iter__(self) -> Iterator[Position]:
         return (self[i] for i in range(len(self)))
 
-    @property
-    def origins(self) -> Origins:
-        """The origins as columns."""
-        return Origins.of(self.origin)
-
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
         """The given rows, in the given order."""
         index = np.asarray(rows, np.int64)
@@ -179,22 +178,20 @@ class PositionBatch:
             self.ply[index],
             self.key[index],
             self.history_known[index],
-            self.origin.take(index) if isinstance(self.origin, Origins) else take_rows(self.origin, index),
+            self.origin.take(index),
         )
 
     @staticmethod
     def from_positions(positions: Sequence[Position]) -> PositionBatch:
         """A batch of the given records."""
-        encoded = [encode_moves(p.moves) for p in positions]
         return PositionBatch(
             [p.fen for p in positions],
             [p.start_fen for p in positions],
-            np.concatenate(encoded) if encoded else np.empty(0, np.uint16),
-            cuts_of([len(m) for m in encoded]),
+            *joined([encode_moves(p.moves) for p in positions]),
             np.array([p.ply for p in positions], np.int32),
             np.array([p.key for p in positions], np.uint64),
             np.array([p.history_known for p in positions], np.bool_),
-            [p.origin for p in positions],
+            Origins.of([p.origin for p in positions]),
         )
 
     @staticmethod
@@ -204,15 +201,18 @@ class PositionBatch:
             return batches[0]
         if not batches:
             return PositionBatch.from_positions(())
-        joined: dict[str, Any] = {}
-        for column in (f.name for f in fields(PositionBatch)):
-            parts = [getattr(b, column) for b in batches]
-            if all(isinstance(part, Origins) for part in parts):
-                joined[column] = Origins.concat(parts)
-            else:
-                joined[column] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else list(chain(*parts))
-        joined["offsets"] = cuts_of(np.concatenate([np.diff(b.offsets) for b in batches]))
-        return PositionBatch(**joined)
+        columns: dict[str, Any] = {}
+        for name in ("fen", "start_fen", "moves", "ply", "key", "history_known"):
+            parts = [getattr(b, name) for b in batches]
+            columns[name] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else list(chain(*parts))
+        offsets = cuts_of(np.concatenate([np.diff(b.offsets) for b in batches]))
+        return PositionBatch(**columns, offsets=offsets, origin=Origins.concat([b.origin for b in batches]))
+
+
+def ply_of(fen: str) -> int:
+    """Half-moves since move 1, White to move, by a FEN's full-move number."""
+    _, side, *_, number = fen.split()
+    return 2 * (max(int(number), 1) - 1) + (side == "b")
 
 
 PHASES = ("opening", "middlegame", "endgame")

@@ -18,7 +18,7 @@ from valuerepair.chess.board import (
     replay,
 )
 from valuerepair.chess.origins import Origins
-from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
+from valuerepair.chess.positions import Moves, PositionBatch, joined
 from valuerepair.chess.rows import Boards
 
 
@@ -33,27 +33,25 @@ def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatc
     ]
     boards, over = reached(batch.start_fen, lines)
     rows = np.flatnonzero(~over)
-    origin, lines, plies = batch.take(rows), [lines[i] for i in rows.tolist()], np.array([len(more) for more in added])
+    left = batch.take(rows)
+    moves, offsets = joined([lines[i] for i in rows.tolist()])
     return replace(
-        origin,
+        left,
         fen=fens(boards[rows]),
-        moves=np.concatenate(lines) if lines else np.empty(0, np.uint16),
-        offsets=cuts_of([len(line) for line in lines]),
-        ply=origin.ply + plies[rows].astype(np.int32),
+        moves=moves,
+        offsets=offsets,
+        ply=left.ply + np.array([len(more) for more in added], np.int32)[rows],
         key=keys(boards[rows]),
-        origin=Origins(origin.origins.game, [None] * len(rows)),
+        origin=Origins(left.origin.game, [None] * len(rows)),
     ), rows
 
 
 def reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
     """[n] the boards after `moves`; and whether the game is over there, or a move is illegal."""
-    offsets = cuts_of([len(line) for line in moves])
-    flat = np.concatenate(moves) if len(moves) else np.empty(0, np.uint16)
-    begin = parse_fens(list(starts))
-    boards, lost = _play(begin, flat, offsets)
-    over = lost | ~has_legal_move(boards) | insufficient_material(boards)
+    begin = parse_fens(starts)
+    boards, lost = _play(begin, *joined(moves))
     clocks = halfmove_clocks(boards)
-    over |= clocks >= 100
+    over = lost | ~has_legal_move(boards) | insufficient_material(boards) | (clocks >= 100)
     often = np.flatnonzero(~over & (clocks >= 8))  # a third occurrence is eight plies after the first
     over[often[_third(begin[often], [moves[i] for i in often.tolist()], clocks[often], keys(boards)[often])]] = True
     return boards, over
@@ -87,8 +85,7 @@ def _third(
     if not earlier:
         return np.zeros(len(moves), np.bool_)
     row = np.array([i for i, _ in earlier], np.int64)
-    offsets = cuts_of([len(line) for _, line in earlier])
-    boards = replay(begin[row], np.concatenate([line for _, line in earlier]), offsets)
+    boards = replay(begin[row], *joined([line for _, line in earlier]))
     is_same = keys(boards) == reached[row]
     times: NDArray[np.int64] = np.bincount(row[is_same], minlength=len(moves))
     return times >= 2

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from valuerepair.archives.select import U64
-from valuerepair.chess.origins import Origin
+from valuerepair.chess.origins import Origin, Origins
 from valuerepair.chess.positions import Moves, Position, PositionBatch
 from valuerepair.chess.progress import without_remarks
 from valuerepair.cluster.connection import ClusterAddress
@@ -157,7 +157,7 @@ class ClusterNet:
 
 def _bare(batch: PositionBatch) -> PositionBatch:
     """The batch without its origins, which no net reads and which are most of a position's bytes."""
-    return replace(batch, origin=[Origin()] * len(batch))
+    return replace(batch, origin=Origins.unknown(len(batch)))
 
 
 def _no_value(reason: str, attempts: int) -> Answer:

@@ -60,7 +60,7 @@ class RecordedSource:
 
     def deep_values(self, batch: PositionBatch) -> tuple[NDArray[np.int64], DeepColumns]:
         """The rows of positions with an evaluation of the wanted kind, and these evaluations."""
-        recorded, kind = batch.origins.recorded, self.wanted.kind
+        recorded, kind = batch.origin.recorded, self.wanted.kind
         if isinstance(recorded, QColumns) and recorded.kind == kind:
             return np.arange(len(batch)), deep_columns(recorded)
         matches = [(i, r) for i, r in enumerate(recorded or ()) if r is not None and r.kind == kind]
@@ -70,7 +70,7 @@ class RecordedSource:
 def net_values(batch: PositionBatch) -> NetValues:
     """The values of the chunks' own net for positions; NaN for values that a record lacks, 0 for the best move, as the
     net's policy is not recorded."""
-    recorded = batch.origins.recorded
+    recorded = batch.origin.recorded
     if isinstance(recorded, QColumns):
         q, d = recorded.net_q, recorded.net_d
     else:

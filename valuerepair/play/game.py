@@ -11,7 +11,7 @@ import numpy as np
 from valuerepair.chess import rows
 from valuerepair.chess.board import fens, in_check, insufficient_material, keys, legal_moves, parse_fens, piece_counts
 from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
-from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_move
+from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_move, ply_of
 from valuerepair.chess.rows import FLIP, RIGHTS, ROW, SIXTEEN_BITS, STATE, Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.result import SearchResult
@@ -196,7 +196,7 @@ class Game:
             fen=fen,
             start_fen=self.opening.start_fen,
             moves=tuple(self.moves),
-            ply=2 * (int(fen.rsplit(" ", 1)[1]) - 1) + (not self.white_to_move),
+            ply=ply_of(fen),
             key=int(keys(self._last)[0]),
             history_known=number > 0 or self.opening.start_fen == STARTPOS_FEN,
         )

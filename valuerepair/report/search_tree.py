@@ -179,7 +179,7 @@ def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
 
 
 def _numbered(board: chess.Board, depth: int, san: str) -> str:
-    ply = 2 * (board.fullmove_number - 1) + (board.turn == chess.BLACK) + depth - 1
+    ply = board.ply() + depth - 1
     return f"{ply // 2 + 1}{'...' if ply % 2 else '.'} {san}"
 
 

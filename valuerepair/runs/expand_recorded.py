@@ -120,7 +120,7 @@ class _Taking:
             self._store.commit_if_due()
             if signals.count():
                 return "interrupted"
-            self._progress.advance(len({(game.source, game.number) for game in batch.origins.game}))
+            self._progress.advance(len({(game.source, game.number) for game in batch.origin.game}))
         return "finished"
 
     def summary(self, state: str) -> ExpandSummary:
@@ -130,7 +130,7 @@ class _Taking:
 
     def _take_games(self, batch: PositionBatch) -> None:
         """Goes out from the candidates of these games, round after round."""
-        places = [(game.source, game.number) for game in batch.origins.game]
+        places = [(game.source, game.number) for game in batch.origin.game]
         _, game = np.unique([f"{number} {name}" for name, number in places], return_inverse=True)
         there = ((*place, ply) for place, ply in zip(places, batch.ply.tolist(), strict=True))
         ids = np.array([self._candidates.get(place, 0) for place in there], np.int64)

@@ -118,7 +118,7 @@ class Expansion:
         q = net_q.astype(np.float64)
         if self.scale is None:
             return q
-        games = batch.origins.game
+        games = batch.origin.game
         of = {id(game): game_row(game) for game in games}  # one object a game
         rows = [of[id(game)] for game in games]
         numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))

@@ -56,7 +56,7 @@ class KnownGames:
         """
         changed: dict[str, int] = {}
         for batch in read_games(self.games, recorded, ReadReport()):
-            same = np.array([self._is_same(game, changed) for game in batch.origins.game], np.bool_)
+            same = np.array([self._is_same(game, changed) for game in batch.origin.game], np.bool_)
             yield batch if same.all() else batch.take(np.flatnonzero(same))
         for name in changed:
             log.info(f"{name} has changed since it was mined: games that are others by now are left out")
@@ -90,9 +90,9 @@ class Following:
         whole: dict[tuple[str, int], Moves] = {}
         for batch in self._games.positions():
             # The last position of a game in which a move was played has all the others' moves.
-            for i, game in enumerate(batch.origins.game):
-                if i + 1 == len(batch) or batch.origins.game[i + 1] != game:
-                    played = batch.origins.played[i]
+            for i, game in enumerate(batch.origin.game):
+                if i + 1 == len(batch) or batch.origin.game[i + 1] != game:
+                    played = batch.origin.played[i]
                     last = encode_moves([played] if played else [])
                     before = batch.moves[batch.offsets[i] : batch.offsets[i + 1]]
                     whole[game.source, game.number] = np.concatenate([before, last])

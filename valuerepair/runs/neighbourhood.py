@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.board import fens, keys
 from valuerepair.chess.origins import OriginGame, Origins
-from valuerepair.chess.positions import Moves, PositionBatch, cuts_of, decode_move, encode_move
+from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encode_move, joined
 from valuerepair.chess.reached import reached
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError
@@ -228,8 +228,7 @@ def _batch(
     return PositionBatch(
         fens(boards),
         [source.start_fen for source in sources],
-        np.concatenate(moves) if moves else _NOTHING,
-        cuts_of([len(each) for each in moves]),
+        *joined(moves),
         np.array([source.ply for source in sources], np.int32) + np.array(added, np.int32),
         keys(boards),
         np.array([source.history_known for source in sources], np.bool_),

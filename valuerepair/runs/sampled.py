@@ -212,7 +212,7 @@ class SampledPositions:
         """Records sampled positions; gives their ids, and which are new to the store. Those met before are left out."""
         self._asked = False
         ids, batch, new = self._store.add_positions(event.batch, self._run)
-        for position_id, kind in zip(ids.tolist(), batch.origins.kind, strict=True):
+        for position_id, kind in zip(ids.tolist(), batch.origin.kind, strict=True):
             if kind != GAME:
                 self.kinds[position_id] = kind
             elif self.kinds.pop(position_id, None):  # it was reached before, and stands in a game, too

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
-from valuerepair.chess.positions import PHASES, boards, cuts_of, encode_move, phases, piece_counts
+from valuerepair.chess.positions import PHASES, boards, encode_move, joined, phases, piece_counts
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
@@ -126,8 +126,7 @@ def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: li
 
     def played(kept: list[int]) -> list[str]:
         start = parse_fens([rows[i][3] for i in kept])
-        flat = np.concatenate([moves[i] for i in kept]) if kept else np.empty(0, np.uint16)
-        return fens(replay(start, flat, cuts_of([len(moves[i]) for i in kept]))) if kept else []
+        return fens(replay(start, *joined([moves[i] for i in kept])))
 
     good, bad, reached = sound(len(rows), played)
     wrong = [f"{named[i]}: {why}" for i, why in bad.items()]
@@ -205,7 +204,7 @@ def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> 
 
     def played(kept: list[int]) -> None:
         if kept:
-            replay(parsed[kept], np.concatenate([lines[k] for k in kept]), cuts_of([len(lines[k]) for k in kept]))
+            replay(parsed[kept], *joined([lines[k] for k in kept]))
 
     _, bad, _ = sound(len(good), played)
     wrong = [

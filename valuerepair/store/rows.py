@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.origins import Origin, OriginGame
+from valuerepair.chess.origins import OriginGame, Origins
 from valuerepair.chess.positions import PHASES, PositionBatch, boards, cuts_of, phases, piece_counts
 from valuerepair.version import __version__
 
@@ -272,7 +272,7 @@ def position_rows(
     that were only `reached` from candidates have no kind."""
     men, n = boards(batch.fen), len(batch)
     data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
-    origins = batch.origins
+    origins = batch.origin
     return zip(
         ids,
         signed(batch.key),
@@ -309,7 +309,7 @@ def position_batch(rows: Sequence[tuple[Any, ...]]) -> PositionBatch:
         np.array(plies, np.int32),
         unsigned(keys),
         np.array(known, np.bool_),
-        [Origin()] * len(rows),
+        Origins.unknown(len(rows)),
     )
 
 

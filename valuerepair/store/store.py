@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, Kind, OriginGame
-from valuerepair.chess.positions import PositionBatch, cuts_of
+from valuerepair.chess.positions import PositionBatch, joined
 from valuerepair.question import Question
 from valuerepair.store import alphas, calibrations, db_option, files, queries
 from valuerepair.store.alphas import TrainingScale, TwoScales
@@ -446,7 +446,7 @@ def _admit(connection: StoreConnection, batch: PositionBatch, run_id: int, *, re
     added = np.zeros(len(ids), np.bool_)
     added[rows] = True
     if not reached:
-        _settle_kinds(connection, ids[~added], batch.take(np.flatnonzero(~added)).origins.kind)
+        _settle_kinds(connection, ids[~added], batch.take(np.flatnonzero(~added)).origin.kind)
     fresh = ids > newest
     return Admission(ids, _with_stored_history(connection, batch, ids, ~added), fresh)
 
@@ -484,7 +484,7 @@ def _games(connection: StoreConnection, batch: PositionBatch) -> list[int]:
     numbers: list[int] = []
     last: OriginGame | None = None
     row: tuple[Any, ...] = ()
-    for game in batch.origins.game:
+    for game in batch.origin.game:
         if game is not last:
             last, before, row = game, row, game_row(game)
             number = numbers[-1] if row == before else _game_id(connection, row)
@@ -511,20 +511,21 @@ def _with_stored_history(
         return batch
     numbers, place = np.unique(ids[old], return_inverse=True)
     stored = connection.execute(_HISTORIES, (json.dumps(numbers.tolist()),)).fetchall()
-    fen, start_fen, kinds = list(batch.fen), list(batch.start_fen), list(batch.origins.kind)
+    fen, start_fen, kinds = list(batch.fen), list(batch.start_fen), list(batch.origin.kind)
     ply, known = batch.ply.copy(), batch.history_known.copy()
     pieces = [batch.moves[a:b] for a, b in pairwise(batch.offsets.tolist())]
     for i, at in zip(old.tolist(), place.tolist(), strict=True):
         _, fen[i], start_fen[i], moves, ply[i], known[i], kind = stored[at]
         kinds[i] = kind or GAME
         pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)
+    joined_moves, offsets = joined(pieces)
     return replace(
         batch,
         fen=fen,
         start_fen=start_fen,
-        moves=np.concatenate(pieces),
-        offsets=cuts_of([len(piece) for piece in pieces]),
+        moves=joined_moves,
+        offsets=offsets,
         ply=ply,
         history_known=known,
-        origin=replace(batch.origins, kinds=None if all(kind == GAME for kind in kinds) else kinds),
+        origin=replace(batch.origin, kinds=None if all(kind == GAME for kind in kinds) else kinds),
     )
