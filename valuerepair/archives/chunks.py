@@ -53,16 +53,15 @@ class ChunkBlock:
 
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread."""
-        rows, sources = Rows(self.chunks[0][0]), []
-        readable: list[ChunkRecords] = []
+        rows, readable = Rows(self.chunks[0][0]), list[ChunkRecords]()
         for source, number, member in self.chunks:
             chunk = _chunk(source, member, options, rows)
             if chunk is not None:
                 readable.append(chunk)
-                sources.append(source)
+                rows.sources.append(source)
                 rows.numbers.append(number)
                 rows.offsets.append(member.offset)
-        rows.parsed, rows.sources = len(readable), sources
+        rows.parsed = len(readable)
         if readable:
             draw(readable, options, rows)
         return rows
@@ -350,7 +349,7 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
     rows.looked_at = len(decoded.facts)
     at = _eligible(decoded, options, rows)
     if options.per_game is not None:
-        games = zip(rows.sources or [], rows.numbers, strict=True)
+        games = zip(rows.sources, rows.numbers, strict=True)
         hashes = np.concatenate([_game_hash(source, number, options) for source, number in games])
         c = decoded.chunk[at]
         priority = ply_priorities(hashes[c], at - decoded.cuts[c])
@@ -366,7 +365,7 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
     starts, rows.game = np.unique(decoded.start[at], return_inverse=True)
     of_start = dict(zip(decoded.start[at].tolist(), decoded.chunk[at].tolist(), strict=True))
     chunk = [of_start[start] for start in starts.tolist()]
-    rows.sources = [rows.sources[c] for c in chunk] if rows.sources else None
+    rows.sources = [rows.sources[c] for c in chunk]
     rows.numbers = [rows.numbers[c] for c in chunk]
     rows.offsets = [rows.offsets[c] for c in chunk]
     rows.headers = [{} for _ in chunk]

@@ -10,6 +10,7 @@ A line has four FEN fields, sometimes two counters, and then EPD operations (``b
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, takewhile
 from typing import Any
@@ -53,6 +54,11 @@ class LineBlock:
     lines: list[bytes] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
+
+    def take(self, rows: Sequence[int]) -> LineBlock:
+        """The given lines, in the given order."""
+        lines, numbers, offsets = self.lines, self.numbers, self.offsets
+        return type(self)(self.source, [lines[i] for i in rows], [numbers[i] for i in rows], [offsets[i] for i in rows])
 
     def parse(self, options: SampleOptions) -> Rows:
         """The positions of the block, and the rejected lines and positions with reasons; any thread may call it.
@@ -120,14 +126,8 @@ class LineSplitter:
         filled = [i for i, text in enumerate(texts) if text and text[0] != _HASH]
         numbers = range(self._line + 1, self._line + 1 + len(lines))
         self._offset, self._line = starts[-1], self._line + len(lines)
-        if len(filled) == len(lines):
-            return self._block(self._source, texts, list(numbers), starts[:-1])
-        return self._block(
-            self._source,
-            [texts[i] for i in filled],
-            [numbers[i] for i in filled],
-            [starts[i] for i in filled],
-        )
+        block = self._block(self._source, texts, list(numbers), starts[:-1])
+        return block if len(filled) == len(lines) else block.take(filled)
 
 
 @dataclass(slots=True)

@@ -115,9 +115,7 @@ class Stream:
             raise ValueRepairError(f"{source.path}: {error.strerror or error}") from None
         self._raw = raw
         self._returned = 0
-        # There may be millions of chunks, one game each.
-        if not counts_as_chunk(source.path):
-            log.debug("reading %s", source.path)
+        log.debug("reading %s", source.path)
 
     def read_into(self, target: memoryview) -> int:
         """Fills `target` and returns the number of bytes, which is below its size only at the end of the stream."""
@@ -173,12 +171,8 @@ class _Counted:
             self._ahead += more
         return self._ahead
 
-    def read(self, size: int = -1) -> bytes:
-        if self._ahead:
-            size = len(self._ahead) if size < 0 else size
-            data, self._ahead = self._ahead[:size], self._ahead[size:]
-        else:
-            data = self._file.read(READ_SIZE if size < 0 else size)
+    def read(self, size: int) -> bytes:
+        data, self._ahead = self._ahead[:size] or self._file.read(size), self._ahead[size:]
         self.count += len(data)
         if self._on_bytes is not None and data:
             self._on_bytes(len(data))
@@ -218,7 +212,7 @@ class _Zstd:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
         self._reader = decompressor.stream_reader(self, read_size=READ_SIZE, read_across_frames=True)  # type: ignore[arg-type]  # it only calls read()
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         data = self._raw.read(size)
         self._outline.feed(data)
         return data
@@ -239,7 +233,7 @@ class _PackedMember(Protocol):
     def unused_data(self) -> bytes: ...
     @property
     def needs_input(self) -> bool: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
 class _Gzip:
@@ -257,8 +251,8 @@ class _Gzip:
     def unused_data(self) -> bytes:
         return self._zlib.unused_data
 
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        out = self._zlib.decompress(self._zlib.unconsumed_tail + data, max(max_length, 0))
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        out = self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
         self.needs_input = not self._zlib.unconsumed_tail and len(out) < max_length
         return out
 
@@ -341,11 +335,7 @@ class ZstdOutline:
             return 5
         if int.from_bytes(self._head[:4], "little") != FRAME_MAGIC:
             return 8
-        descriptor = self._head[4]
-        single = descriptor >> 5 & 1
-        content_size = (single, 2, 4, 8)[descriptor >> 6]
-        dictionary = (0, 1, 2, 4)[descriptor & 3]
-        return 5 + (1 - single) + dictionary + content_size
+        return zstandard.frame_header_size(self._head)
 
     def _read_header(self) -> None:
         head, self._head = self._head, b""

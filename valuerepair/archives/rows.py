@@ -50,7 +50,7 @@ class Rows:
     moves: NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
     begin: Index = field(default_factory=lambda: np.empty(0, np.int64))
     end: Index = field(default_factory=lambda: np.empty(0, np.int64))
-    sources: list[Source] | None = None
+    sources: list[Source] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)

@@ -318,12 +318,7 @@ def _shared_lines(block: LineBlock, options: SampleOptions, report: ReadReport) 
     hashes = game_hashes(options.seed, block.source.identity, np.array(block.numbers, np.int64))
     chosen = np.flatnonzero(in_share(hashes, options.game_share)).tolist()
     report.not_sampled += len(block.lines) - len(chosen)
-    return type(block)(
-        block.source,
-        [block.lines[i] for i in chosen],
-        [block.numbers[i] for i in chosen],
-        [block.offsets[i] for i in chosen],
-    )
+    return block.take(chosen)
 
 
 def _parse(

@@ -19,6 +19,7 @@ import chess
 from valuerepair.books.lc0_reader import RESULTS, Refused, explain, no_game, read_move, start_board
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import open_regular
+from valuerepair.text import quantity
 
 MAX_LINE = 1 << 24
 MOST_BOOK = 512 << 20  # bytes, unpacked
@@ -104,10 +105,9 @@ class BookCheck:
 
     def lines(self) -> list[str]:
         """The counts as text for a terminal."""
-        entries = f"{self.entries:,} entr{'y' if self.entries == 1 else 'ies'}"
         sides = f"{self.white_to_move:,} white and {self.black_to_move:,} black to move"
         problems = f"{self.problems or 'no'} problem{'s' * (self.problems != 1)}"
-        return [f"{self.path}: {entries}, {sides}; {problems}"]
+        return [f"{self.path}: {quantity(self.entries, 'entry')}, {sides}; {problems}"]
 
     def count(self, line: int, start_fen: str, moves: tuple[str, ...], board: chess.Board) -> None:
         """Counts a readable entry whose last position is `board`."""

@@ -337,24 +337,22 @@ def _shared_words(spots: SharedSpots) -> str:
 
 def measure_suite(
     path: str | os.PathLike[str],
-    nets: Sequence[str | None],
+    nets: Sequence[str],
     *,
-    threshold: float | None = None,
-    alpha: float | None = None,
-    workers: int | None = None,
-    **net_options: Any,
+    threshold: float | None,
+    alpha: float | None,
+    device: str,
 ) -> MeasuredSuite:
     """Which positions of a suite (`read_suite`) each of the nets misjudges too: the blind spots that it shares.
 
     A net shares a blind spot if its Q is off by the threshold or more, in the same direction as the Q of the net that
-    the suite was collected for. A net is a file, a name or ``uci:ENGINE,nodes=1``; `net_options` are those of
-    `nets.net.open_net`.
-    Raises UsageError and ValueRepairError.
+    the suite was collected for. A net is a file, a name or ``uci:ENGINE,nodes=1``; `device` is as in
+    `nets.net.open_net`. Raises UsageError and ValueRepairError.
     """
     suite = read_suite(path, alpha=alpha, threshold=threshold)
     rows, shares = suite.rows, list[SharedSpots]()
     for number, words in enumerate(nets, 1):
-        with open_evaluator(words, workers, **net_options) as net:
+        with open_evaluator(words, device=device) as net:
             answers, failed = evaluated(net, suite.batch)
             name, key = net.identity.name, net.identity.key
         q = np.full(len(rows), np.nan)

@@ -15,7 +15,7 @@ from valuerepair.books.emit import LineWriter, epd_text, pgn_entry, tag_lines
 from valuerepair.books.rows import file_name, game_name, playable
 from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
-from valuerepair.chess.positions import PHASES, STARTPOS_FEN, cuts_of, decode_move, decode_moves, encode_moves
+from valuerepair.chess.positions import PHASES, STARTPOS_FEN, cuts_of, decode_move, decode_moves, encode_moves, joined
 from valuerepair.chess.values import Alpha
 from valuerepair.judge import labelled
 from valuerepair.judge.labels import LABELS, NAMES
@@ -172,8 +172,9 @@ def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
 
 
 def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None:
-    for name in (*_REALS, *(name for name in ("calibrated_q",) if name in rows)):
-        columns.add(name, rows[name].to_numpy(np.float64))
+    for name in (*_REALS, "calibrated_q"):
+        if name in rows:
+            columns.add(name, rows[name].to_numpy(np.float64))
     for name in _PER_MILLE:
         columns.add(name, rows[name].to_numpy(np.float64) / 1000)
     factor = np.array(shown.factors)[shown.stratum]
@@ -271,9 +272,7 @@ class Columns:
 
         Moves are numbers as in `valuerepair.chess.positions`; line i is ``name[name_from[i] : name_from[i + 1]]``.
         """
-        split = [line.split() if line else [] for line in lines]
-        flat = encode_moves([move for line in split for move in line])
-        self.add_moves(name, flat, cuts_of([len(line) for line in split]))
+        self.add_moves(name, *joined([encode_moves(line.split()) for line in lines]))
 
     def add_moves(self, name: str, moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> None:
         """Adds lines of moves as numbers, with their beginnings."""

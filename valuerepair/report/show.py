@@ -231,7 +231,7 @@ def _of_frame(
     from valuerepair.judge.labelled import labels_of, names
     from valuerepair.judge.verdict import evidence
 
-    cells = {name: row.get(name) for name in (*COLUMNS, *(name for name in ("calibrated_q",) if name in row))}
+    cells = {name: row.get(name) for name in ([*COLUMNS, "calibrated_q"] if "calibrated_q" in row else COLUMNS)}
     cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": disagreement}
     numbers = ("cp", "mate", "net_w", "net_d", "net_l", "deep_w", "deep_d", "deep_l")
     cells |= {name: np.nan if row[name] is None else float(row[name]) for name in numbers}
