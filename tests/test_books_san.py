@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from valuerepair.books.emit import LineWriter, plain_lines
-from valuerepair.books.lc0_reader import no_game
+from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
 from valuerepair.books.rows import playable
 from valuerepair.chess.positions import STARTPOS_FEN
 
@@ -76,7 +76,7 @@ def games() -> list[list[str]]:
 
 def test_lines_are_those_of_python_chess(games: list[list[str]]) -> None:
     ends = [_end(moves) for moves in games]
-    found = plain_lines(games, ends)
+    found = plain_lines(games)
     kinds = {
         "O-O-O",
         "x",
@@ -99,11 +99,9 @@ def test_lines_are_those_of_python_chess(games: list[list[str]]) -> None:
 
 
 def test_what_is_not_plain_is_left_to_the_writer() -> None:
-    whole = ["e2e4", "e7e5"]
-    lines = [whole, ["e2e5"], whole, [], EP_LINE, ["e2e4", "e2e4", "e7e5"]]
-    ends = [_end(whole), _end([]), _end(["e2e4"]), _end([]), _end(EP_LINE), _end(whole)]
-    assert [line is not None for line in plain_lines(lines, ends)] == [True] + [False] * 5
-    assert plain_lines([["e2e4", "castles"]], [_end(["e2e4"])]) == [None]
+    to_and_fro = ["g1f3", "g8f6", "f3g1", "f6g8"] * 113
+    lines = [["e2e4", "e7e5"], [], EP_LINE, to_and_fro[: GAME_PLY_LIMIT - 2], to_and_fro[: GAME_PLY_LIMIT - 1]]
+    assert [line is not None for line in plain_lines(lines)] == [True, False, False, True, False]
 
 
 def test_playable_as_one_by_one(games: list[list[str]]) -> None:

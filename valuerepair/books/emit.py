@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import pairwise
 
 import chess
 import numpy as np
@@ -30,7 +30,7 @@ from valuerepair.chess.board import (
     replay,
     white_to_move,
 )
-from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_move
+from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_moves, joined
 from valuerepair.chess.rows import (
     EP_SHIFT,
     STATE,
@@ -190,49 +190,41 @@ _ONE = np.uint64(1)
 _EP_MASK = np.uint64(15)
 
 
-def plain_lines(moves: Sequence[Sequence[str]], positions: Sequence[str]) -> list[BookLine | None]:
-    """The entry of each of `positions` (FENs) that line i of `moves` (UCI) reaches from the initial position.
+def plain_lines(moves: Sequence[Sequence[str]]) -> list[BookLine | None]:
+    """The entry of each line of legal moves (UCI) from the initial position.
 
-    None where `LineWriter` must decide: for an illegal move, another final position, no moves, an end beyond lc0's
-    limit, or a piece's move to the square of a possible e.p. capture.
+    None where `LineWriter` must decide: no moves, an end beyond lc0's limit, or a piece's move to the square of a
+    possible e.p. capture.
     """
-    lengths = np.array([len(line) for line in moves], np.int64)
-    lines: list[BookLine | None] = [None] * len(moves)
-    try:
-        numbers = {move: encode_move(move) for move in set(chain.from_iterable(moves))}
-        flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(moves)), np.uint16, int(lengths.sum()))
-    except ValueError:
-        return lines
-    starts = np.cumsum(lengths) - lengths
-    spoken = np.zeros(len(flat), np.int64)
+    flat, cuts = joined([encode_moves(line) for line in moves])
+    starts, lengths = cuts[:-1], np.diff(cuts)
+    words = np.zeros(len(flat), np.int64)
     rows = np.flatnonzero((lengths > 0) & (lengths + 1 < GAME_PLY_LIMIT))
     boards = np.repeat(parse_fens([STARTPOS_FEN]), len(rows), axis=0)
     reached = [""] * len(moves)
     ply = 0
     while len(rows):
-        words, rows, boards = _ply(rows, boards, flat[starts[rows] + ply])
-        spoken[starts[rows] + ply] = words
+        words_of_ply, rows, boards = _ply(rows, boards, flat[starts[rows] + ply])
+        words[starts[rows] + ply] = words_of_ply
         ply += 1
         over = lengths[rows] == ply
         for i, fen in zip(rows[over].tolist(), fens(boards[over]), strict=True):
             reached[i] = fen
         rows, boards = rows[~over], boards[~over]
-    texts = _texts(spoken)
-    for i, (start, length, fen) in enumerate(zip(starts.tolist(), lengths.tolist(), positions, strict=True)):
-        if length and reached[i] == fen:
-            lines[i] = BookLine(STARTPOS_FEN, tuple(texts[start : start + length]), fen)
-    return lines
+    sans = _texts(words)
+    return [
+        BookLine(STARTPOS_FEN, tuple(sans[begin:end]), fen) if fen else None
+        for fen, (begin, end) in zip(reached, pairwise(cuts.tolist()), strict=True)
+    ]
 
 
 def _ply(rows: Ints, boards: Boards, moves: Moves) -> tuple[Ints, Ints, Boards]:
     """One ply of each line: the words of its move, the lines that continue and the boards after it."""
     listed, offsets = legal_moves(boards)
     numbers = np.repeat(np.arange(len(boards)), np.diff(offsets))
-    legal = np.zeros(len(boards), np.bool_)
-    legal[numbers[listed == moves[numbers]]] = True
     words, kinds = _before(boards, moves)
     words |= _which(boards, moves, kinds, listed, numbers)
-    going = np.flatnonzero(legal & ~_on_ep_square(boards, moves, kinds))
+    going = np.flatnonzero(~_on_ep_square(boards, moves, kinds))
     after = replay(boards[going], moves[going], np.arange(len(going) + 1))
     words = words[going]
     checks = np.flatnonzero(in_check(after))
@@ -285,11 +277,9 @@ def _on_ep_square(boards: Boards, moves: Moves, kinds: Ints) -> Flags:
 
 def _texts(words: Ints) -> list[str]:
     """The SAN of each word; there are a few thousand different words."""
-    kinds, numbers = np.unique(words, return_inverse=True)
-    texts = np.empty(len(kinds), object)
-    texts[:] = [_text(word) for word in kinds.tolist()]
-    spoken: list[str] = texts[numbers].tolist()
-    return spoken
+    different, which = np.unique(words, return_inverse=True)
+    texts = [_text(word) for word in different.tolist()]
+    return [texts[i] for i in which.tolist()]
 
 
 @cache

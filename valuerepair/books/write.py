@@ -47,7 +47,7 @@ MANIFEST = "manifest.json"
 _ORIGINS_SHOWN = 3
 _LINES_AT_ONCE = 5000  # so that progress shows
 # The columns that `pgn_tags`, `epd_operations` and `_order` use.
-_SAID = (
+_ENTRY_COLUMNS = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
     "cp", "mate", "book_weight", "plies_before", "parent_of", "copies", "part",
 )  # fmt: skip
@@ -117,7 +117,7 @@ def write_books(
 
 def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
     """The columns for entries, as one dict a row; not the histories, which are large."""
-    names = [name for name in (*_SAID, *_REACHED) if name in rows]
+    names = [name for name in (*_ENTRY_COLUMNS, *_REACHED) if name in rows]
     cells = zip(*(rows[name].tolist() for name in names), strict=True)
     return [dict(zip(names, row, strict=True)) for row in cells]
 
@@ -146,9 +146,7 @@ def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None
     if options.form == "moves":
         for first in range(0, len(rows), _LINES_AT_ONCE):
             chunk = [i for i in range(first, min(first + _LINES_AT_ONCE, len(rows))) if starts[i] == STARTPOS_FEN]
-            for i, line in zip(
-                chunk, plain_lines([texts[i].split() for i in chunk], [fens[i] for i in chunk]), strict=True
-            ):
+            for i, line in zip(chunk, plain_lines([texts[i].split() for i in chunk]), strict=True):
                 if line is not None:
                     lines[i] = line
                     on_entry()
