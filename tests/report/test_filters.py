@@ -123,7 +123,7 @@ def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(chromium: Browser
     weights = rows["weight"].to_numpy() * np.array(shown.factors)[shown.stratum]
     games = rows["game_id"].to_numpy()
     with visit(chromium, tmp_path / "r.html") as page:
-        assert f"{shown.shown[2]:,} of {shown.of[2]:,} (rest)" in page.text("#sampled")
+        assert f"{shown.shown[2]:,} of {shown.stored[2]:,} (rest)" in page.text("#sampled")
         cells = [row[-1] for row in table(page, "side")]
     wanted = []
     for side in "wb":

@@ -72,10 +72,12 @@ class WrittenSuite:
         lines = [f"the judge refutes the net's first move in {self.avoided:,} of them (am)"]
         if self.unasked:
             lines[0] += f"; vr confirm would find out about {self.unasked:,} more"
-        if self.left_out:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
-            lines.append(f"left out: {reasons}")
-        return lines
+        return lines + _left_out_lines(self.left_out)
+
+
+def _left_out_lines(left_out: Mapping[str, int]) -> list[str]:
+    reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(left_out.items()))
+    return [f"left out: {reasons}"] if reasons else []
 
 
 def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, stream: IO[bytes]) -> WrittenSuite:
@@ -148,7 +150,7 @@ def _line(
         operations["c2"] = game
     if look["verdict"] is not None:
         operations["c4"] = f"second look Q {look['second_q']:+.5f}, {look['verdict']}, {by}"
-    operations |= {name: int(row[of]) for name, of in (("acn", "nodes"), ("acd", "depth")) if row[of] > 0}
+    operations |= {name: int(row[column]) for name, column in (("acn", "nodes"), ("acd", "depth")) if row[column] > 0}
     texts: dict[str, Any] = {
         name: epd_text(text) if isinstance(text, str) else text for name, text in operations.items()
     }
@@ -318,9 +320,7 @@ class MeasuredSuite:
             by = f" (judge: {judge})" if judge is not None else ""
             lines.append(f"{of_group[0].shared.total:,} {what}, {threshold:g} or more off{by}")
             lines += [f"  {_shared_words(share)}" for share in of_group]
-        if self.left_out:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()))
-            lines.append(f"left out: {reasons}")
+        lines += _left_out_lines(self.left_out)
         if any(share.of is not None and not share.itself for share in self.shares):
             lines.append(
                 "a suite is chosen by one net's errors, so other nets look better on it: "

@@ -105,7 +105,7 @@ def content_of(
             **_of_books(rows, entries),
             "second": looks.attrs["second"],
             "threshold": threshold,
-            "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.of, "complete": shown.complete},
+            "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.stored, "complete": shown.complete},
             "lowess": line,
             "figures": figures,
             "layout_of_games": _FIELDS,
@@ -350,24 +350,25 @@ STRATA = ("worst", "candidates", "rest")
 class ShownRows:
     """Rows [n] of the frame, ascending, with the stratum [n] of each (an index into `STRATA`).
 
-    `shown` counts the page's rows by stratum, `of` the store's. A row of the stratum stands for ``of / shown`` rows,
-    the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
+    `shown` counts the page's rows by stratum, `stored` the store's. A row of the stratum stands for ``stored / shown``
+    rows, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
     """
 
     rows: NDArray[np.int64]
     stratum: NDArray[np.uint8]
     shown: tuple[int, int, int]
-    of: tuple[int, int, int]
+    stored: tuple[int, int, int]
 
     @property
     def factors(self) -> tuple[float, float, float]:
         """The number of rows that each shown row of a stratum stands for; 1 for an empty stratum."""
-        worst, candidates, rest = (of / shown if shown else 1.0 for shown, of in zip(self.shown, self.of, strict=True))
+        counts = zip(self.shown, self.stored, strict=True)
+        worst, candidates, rest = (stored / shown if shown else 1.0 for shown, stored in counts)
         return worst, candidates, rest
 
     @property
     def complete(self) -> bool:
-        return self.shown == self.of
+        return self.shown == self.stored
 
 
 def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> ShownRows:
@@ -390,8 +391,8 @@ def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, s
     rows = np.concatenate(strata)
     stratum = np.repeat(np.arange(len(STRATA), dtype=np.uint8), [len(part) for part in strata])
     order = np.argsort(rows, kind="stable")
-    shown, of = [len(part) for part in strata], (len(worst), len(others), len(rest))
-    return ShownRows(rows[order], stratum[order], (shown[0], shown[1], shown[2]), of)
+    shown, stored = [len(part) for part in strata], (len(worst), len(others), len(rest))
+    return ShownRows(rows[order], stratum[order], (shown[0], shown[1], shown[2]), stored)
 
 
 def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> NDArray[np.int64]:

@@ -372,16 +372,16 @@ def label_figures(
     labels = labels_of(store, rows) if computed is None else computed.loc[rows.index]
     weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     game = rows["game_id"].to_numpy(np.int64)
-    by_label, known = masks(labels), labels["oracle_move_p"].notna().to_numpy()
+    by_label, has_priors = masks(labels), labels["oracle_move_p"].notna().to_numpy()
     everywhere = np.ones(len(rows), np.bool_)
     measured = labels["wdl_kl"].notna().to_numpy()
     return {
         "threshold": threshold,
         "candidates": len(rows),
-        "with_priors": int(known.sum()),
-        "lacking_priors": int((~known).sum()) if has_policy(frame) else 0,
+        "with_priors": int(has_priors.sum()),
+        "lacking_priors": int((~has_priors).sum()) if has_policy(frame) else 0,
         "rates": [
-            _label_rate(name, by_label[name], known if name in OF_POLICY else everywhere, weights, game)
+            _label_rate(name, by_label[name], has_priors if name in OF_POLICY else everywhere, weights, game)
             for name in NAMES
         ],
         "openings": _frequent("family", labels, weights, game),
