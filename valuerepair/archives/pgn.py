@@ -462,7 +462,7 @@ def _mend(block: GameBlock, readable: _Readable, parsed: _Parsed) -> bool:
     mended = False
     for g in np.flatnonzero(~parsed.good).tolist():
         i = readable.games[g]
-        if parsed.start_is_legal(g) and (parsed.headers[g] or parsed.length(g) or _UCI.match(block.games[i])):
+        if parsed.legal_start[g] and (parsed.headers[g] or parsed.length(g) or _UCI.match(block.games[i])):
             text = rewrite(block.games[i], int(readable.bodies[g]), int(readable.counts[g]))
             if text is not None:
                 block.games[i] = text
@@ -502,28 +502,22 @@ class _Parsed:
         self.chunk = read.chunks[0]
         self.block, self.games = block, games
         self.headers = [kept_headers(text[:body]) for text, body in zip(texts, readable.bodies.tolist(), strict=True)]
-        self.outcomes = self.chunk.outcome
         self.cuts = self.chunk.move_offsets.astype(np.int64)
         # bool[games]: read to the end.
         self.good = self.chunk.valid & (np.diff(self.cuts) == readable.counts)
         self.moves = _moves(self.chunk)
         self.game_of_move = np.repeat(np.arange(len(games)), np.diff(self.cuts))
         self.ply_in_game = np.arange(len(self.moves)) - self.cuts[self.game_of_move]
-        starts = self.chunk.position_offsets[:-1].astype(np.int64)
-        self.first_positions = starts
-        # A game without a legal start has no positions, and nothing reads its rows.
+        self.first_positions = self.chunk.position_offsets[:-1].astype(np.int64)
+        # bool[games]: the reader accepts the start. Other games have no positions, and nothing reads their rows.
+        self.legal_start = np.diff(self.chunk.position_offsets) > 0
         self.black_start = np.zeros(len(games), np.bool_)
-        legal = np.diff(self.chunk.position_offsets) > 0
-        self.black_start[legal] = ~self.chunk.turn[starts[legal]]
+        self.black_start[self.legal_start] = ~self.chunk.turn[self.first_positions[self.legal_start]]
         self.start_numbers = np.array([_start_number(headers) for headers in self.headers], np.int64)
 
     def length(self, g: int) -> int:
         """The number of moves that the reader found in a game."""
         return int(self.cuts[g + 1] - self.cuts[g])
-
-    def start_is_legal(self, g: int) -> bool:
-        """False for a game whose FEN the reader refuses: it then returns no positions."""
-        return bool(self.chunk.position_offsets[g + 1] > self.chunk.position_offsets[g])
 
     def count(self, rows: Rows) -> None:
         """Counts the good games, and rejects the others with the reader's reason."""
@@ -592,7 +586,7 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     rows.numbers = [block.numbers[i] for i in parsed.games]
     rows.offsets = [block.offsets[i] for i in parsed.games]
     rows.headers = parsed.headers
-    rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.outcomes, strict=True)]
+    rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.chunk.outcome, strict=True)]
     with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i]}
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
     if any(parsed.wanted):

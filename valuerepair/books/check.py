@@ -315,7 +315,7 @@ class _PgnCheck:
 
     def _flush(self) -> None:
         entry = self._entry
-        self._split(entry)
+        self._report_accidental(entry)
         if not entry.failed:
             over = no_game(self._board, _game_ply(self._start_fen) + len(entry.moves))
             if over is not None:
@@ -325,7 +325,7 @@ class _PgnCheck:
         self._entry = _Entry()
         self._board, self._start_fen, self._fen_line = chess.Board(), chess.STARTING_FEN, 0
 
-    def _split(self, entry: _Entry) -> None:
+    def _report_accidental(self, entry: _Entry) -> None:
         """Reports an entry that exists only because of an empty line: lc0 starts it from the initial position."""
         if not entry.tags_line and not entry.first_word:
             self._problem(entry.line, "blanks or a comment on their own: lc0 adds an entry from the initial position")
