@@ -299,7 +299,10 @@ SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen values after it
 
 
 class ZstdOutline:
-    """Follows the frames of compressed bytes, fed in order; `whole`: the bytes end at the end of a frame."""
+    """Follows the frames of compressed bytes, fed in order; `whole`: the bytes end at the end of a frame.
+
+    zstandard's reader does not say whether its input ended there.
+    """
 
     def __init__(self) -> None:
         self._head = b""  # bytes of a header not yet complete
@@ -425,7 +428,8 @@ def looks_like_tar(head: bytes) -> bool:
 def members(read: Read, most: int) -> Iterator[TarMember]:
     """The regular files in order, each with at most its first `most` bytes.
 
-    Raises TarError if the archive breaks off or is damaged, after it has yielded the files before.
+    Raises TarError if the archive breaks off or is damaged, after it has yielded the files before. (Python's tarfile
+    ends in silence at a damaged header.)
     """
     at, name = 0, ""
     while True:
