@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -41,6 +41,7 @@ from valuerepair.chess.rows import (
 
 WRAP_COLUMNS = 79
 MAX_TAG_LENGTH = 200
+_LINES_AT_ONCE = 5000  # so that progress shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,33 @@ class BookLine:
     start_fen: str
     sans: tuple[str, ...]
     fen: str
+
+
+def book_lines(
+    start_fens: Sequence[str],
+    moves: Sequence[list[str]],
+    positions: Sequence[str],
+    on_line: Callable[[], None] = lambda: None,
+) -> list[BookLine]:
+    """The line of each of `positions` (FENs), reached from `start_fens` by `moves` (UCI); with no moves, the position
+    alone. The moves must lead there: the store checks the histories that it reads. Calls `on_line` after each line.
+
+    `plain_lines` makes most of them; `LineWriter` the others, sorted by their moves, to replay common beginnings once.
+    """
+    lines: list[BookLine | None] = [None] * len(positions)
+    for first in range(0, len(positions), _LINES_AT_ONCE):
+        rows = range(first, min(first + _LINES_AT_ONCE, len(positions)))
+        from_start = [i for i in rows if start_fens[i] == STARTPOS_FEN]
+        for i, line in zip(from_start, plain_lines([moves[i] for i in from_start]), strict=True):
+            if line is not None:
+                lines[i] = line
+                on_line()
+    writer = LineWriter()
+    for start_fen, played, position, i in sorted(zip(start_fens, moves, positions, range(len(moves)), strict=True)):
+        if lines[i] is None:
+            lines[i] = writer.line(start_fen, played, position)
+            on_line()
+    return [line for line in lines if line is not None]
 
 
 class LineWriter:
@@ -63,8 +91,7 @@ class LineWriter:
         self._first: list[int] = [0]  # after n moves: the ply from which lc0 reads all of them correctly
 
     def line(self, start_fen: str, moves: list[str], fen: str) -> BookLine:
-        """The entry for `fen`, reached from `start_fen` by `moves` (UCI), which must lead there: the store checks the
-        histories that it reads."""
+        """The line to `fen`, reached from `start_fen` by legal `moves` (UCI)."""
         if not moves:
             position = chess.Board(fen).fen()
             return BookLine(position, (), position)
@@ -191,7 +218,7 @@ _EP_MASK = np.uint64(15)
 
 
 def plain_lines(moves: Sequence[Sequence[str]]) -> list[BookLine | None]:
-    """The entry of each line of legal moves (UCI) from the initial position.
+    """A line for each of the lines of legal moves (UCI) from the initial position.
 
     None where `LineWriter` must decide: no moves, an end beyond lc0's limit, or a piece's move to the square of a
     possible e.p. capture.

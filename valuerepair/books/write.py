@@ -17,7 +17,7 @@ import msgspec
 import pandas as pd
 
 from valuerepair import outputs
-from valuerepair.books.emit import BookLine, LineWriter, epd_entry, pgn_entry, plain_lines
+from valuerepair.books.emit import BookLine, book_lines, epd_entry, pgn_entry
 from valuerepair.books.options import BookOptions
 from valuerepair.books.rows import add_knowledge, game_name, games_of
 from valuerepair.books.select import Selection, choose_rows, parent_weight
@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 _ORIGINS_SHOWN = 3
-_LINES_AT_ONCE = 5000  # so that progress shows
 # The columns that `pgn_tags`, `epd_operations` and `_order` use.
 _ENTRY_COLUMNS = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
@@ -98,7 +97,9 @@ def write_books(
         if rows.empty:
             continue
         games = int(rows[["source", "game"]].drop_duplicates().shape[0])
-        lines, records = _lines(rows, options, on_entry), _records(rows)
+        starts, texts, fens = (rows[name].tolist() for name in ("start_fen", "moves", "fen"))
+        moves = [text.split() if options.form == "moves" else [] for text in texts]
+        lines, records = book_lines(starts, moves, fens, on_entry), _records(rows)
         order = _order(records)
         for ending, (_, entry) in _FORMATS.items():
             texts = [entry(line, row) for line, row in zip(lines, records, strict=True)]
@@ -134,28 +135,6 @@ def _order(records: list[dict[Hashable, Any]]) -> list[int]:
     """
     copies = [row.get("copies", 1) for row in records]
     return [i for nth in range(max(copies)) for i, number in enumerate(copies) if nth < number]
-
-
-def _lines(rows: pd.DataFrame, options: BookOptions, on_entry: Callable[[], None]) -> list[BookLine]:
-    """One line a row, in the order of the rows.
-
-    `plain_lines` makes most of them; `LineWriter` the others, sorted by their moves, to replay common beginnings once.
-    """
-    starts, texts, fens = (rows[name].tolist() for name in ("start_fen", "moves", "fen"))
-    lines: list[BookLine | None] = [None] * len(rows)
-    if options.form == "moves":
-        for first in range(0, len(rows), _LINES_AT_ONCE):
-            chunk = [i for i in range(first, min(first + _LINES_AT_ONCE, len(rows))) if starts[i] == STARTPOS_FEN]
-            for i, line in zip(chunk, plain_lines([texts[i].split() for i in chunk]), strict=True):
-                if line is not None:
-                    lines[i] = line
-                    on_entry()
-    writer = LineWriter()
-    for start_fen, moves, fen, i in sorted(zip(starts, texts, fens, range(len(rows)), strict=True)):
-        if lines[i] is None:
-            lines[i] = writer.line(start_fen, moves.split() if options.form == "moves" else [], fen)
-            on_entry()
-    return [line for line in lines if line is not None]
 
 
 def game_tags(row: Mapping[Any, Any]) -> dict[str, str]:

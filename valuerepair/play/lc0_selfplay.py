@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.chunks import MAX_PACKED, MAX_RECORDS
 from valuerepair.books.check import check_book
-from valuerepair.books.emit import LineWriter, pgn_entry
+from valuerepair.books.emit import book_lines, pgn_entry
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.chess import v6
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -392,9 +392,9 @@ def write_book(path: Path, openings: Sequence[Opening]) -> None:
 
     Raises ValueRepairError for an opening from whose end lc0 cannot play.
     """
-    writer, tags = LineWriter(), {"Event": "?", "Result": "*"}
-    lines = [writer.line(opening.start_fen, list(opening.moves), opening.fen) for opening in openings]
-    path.write_text("".join(pgn_entry(line, tags) for line in lines), "utf-8")
+    starts, fens = [opening.start_fen for opening in openings], [opening.fen for opening in openings]
+    lines = book_lines(starts, [list(opening.moves) for opening in openings], fens)
+    path.write_text("".join(pgn_entry(line, {"Event": "?", "Result": "*"}) for line in lines), "utf-8")
     problems = check_book(path)
     if problems:
         text = path.read_text("utf-8").split("\n")[: problems[0].line]

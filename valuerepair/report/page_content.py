@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.books.emit import LineWriter, epd_text, pgn_entry, tag_lines
+from valuerepair.books.emit import book_lines, epd_text, pgn_entry, tag_lines
 from valuerepair.books.rows import file_name, game_name, playable
 from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
@@ -291,7 +291,7 @@ class Columns:
         return b"".join(self._pieces)
 
 
-# PGN entries of this many worst positions have all moves, which take some milliseconds each; the others have a FEN.
+# PGN entries of this many worst positions have all moves; the others have a FEN.
 MOVETEXTS = 2_000
 WEIGHT_STEPS = 10_000  # books give weights with four decimals
 
@@ -326,15 +326,12 @@ def entries_of(rows: PageRows, threshold: float) -> BookEntries:
 
 
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
-    """The text after the tags, by row; in the order of moves, so that common beginnings are replayed once."""
+    """The text after the tags, by row; in the order of moves, because lines that begin alike compress well."""
     worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
-    columns = [frame[name].tolist() for name in ("start_fen", "moves", "fen")]
-    writer, movetexts = LineWriter(), {}
-    for start_fen, moves, fen, i in sorted((*(column[i] for column in columns), i) for i in worst):
-        line = writer.line(start_fen, moves.split(), fen)
-        if line.sans:
-            movetexts[i] = pgn_entry(line, {})
-    return movetexts
+    starts, moves, positions = (frame[name].tolist() for name in ("start_fen", "moves", "fen"))
+    rows = sorted(worst, key=lambda i: (starts[i], moves[i], positions[i], i))
+    lines = book_lines([starts[i] for i in rows], [moves[i].split() for i in rows], [positions[i] for i in rows])
+    return {i: pgn_entry(line, {}) for i, line in zip(rows, lines, strict=True) if line.sans}
 
 
 DEFAULT_POINTS = 100_000
