@@ -268,7 +268,8 @@ def _squares(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
 
 def _kinds(boards: Boards, squares: Ints) -> Ints:
     """[n] the kind of the mover's man on each square."""
-    return (bitboards(boards)[0] >> squares.astype(np.uint64) & _ONE).argmax(0)
+    kinds: Ints = (bitboards(boards)[0] >> squares.astype(np.uint64) & _ONE).argmax(0)
+    return kinds
 
 
 def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:

@@ -122,7 +122,7 @@ def bitboards(boards: Boards) -> NDArray[np.uint64]:
 
 def men(boards: Boards) -> NDArray[np.int64]:
     """int64[n, 2, 6] men: the side to move's first, then the other's, in the order K, Q, R, B, N, P."""
-    return bit_count(bitboards(boards)[:, ::-1]).astype(np.int64).transpose(2, 0, 1)
+    return np.asarray(bit_count(bitboards(boards)[:, ::-1]).astype(np.int64).transpose(2, 0, 1))
 
 
 def white_to_move(boards: Boards) -> NDArray[np.bool_]:
