@@ -190,6 +190,18 @@ def test_a_changed_cell_is_named(place: str, damage: str, where: str, name: str,
     assert line.endswith(f"`vr store check --db {path}` looks at every cell")
 
 
+@pytest.mark.parametrize("name", ["books", "report"])
+@pytest.mark.parametrize(
+    "fen", ["7k/8/8/8/8/8/8/K7 w - - 0 70000", "P6k/8/8/8/8/8/8/K7 w - - 0 1", "7k/7R/8/8/8/8/8/K7 w - - 0 1"]
+)
+def test_a_fen_that_no_game_reaches_is_named(fen: str, name: str, small: Path, tmp_path: Path) -> None:
+    """Those of the right form, too: a counter beyond lc0's, a pawn on the last rank, a king that could be taken."""
+    path = tmp_path / "a.db"
+    assert damaged(small, path, columns()["positions.fen"], f"'{fen}'", "1")
+    line = said(run(name, path, tmp_path / "out"))
+    assert re.match(r"\S+a\.db is damaged: table positions, row id \d+, column \w+: .+ is ", line), line
+
+
 def cases(dice: random.Random) -> Iterator[tuple[Column, str, str]]:
     """Every kind of damage to every column, in all rows and in one."""
     every = [(column, damage, one) for column in columns().values() for damage in DAMAGE for one in (False, True)]

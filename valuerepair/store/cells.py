@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
 from valuerepair.store import schema
+
+if TYPE_CHECKING:
+    from valuerepair.chess.rows import Boards
 
 _UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
 _STEPS = ("line", "parent", "child", "game")
@@ -297,15 +300,23 @@ def check_histories(
     from valuerepair.chess.positions import cuts_of
 
     rows = [i for i, (start, blob) in enumerate(zip(starts, moves, strict=True)) if None not in (start, blob)]
-    begins = {start: i for i, start in enumerate(dict.fromkeys(starts[i] or "" for i in rows))}
-    begin = parse_fens([*begins])[[begins[starts[i] or ""] for i in rows]]
     flat = np.frombuffer(b"".join([moves[i] or b"" for i in rows]), "<u2").astype(np.uint16)
     cuts = cuts_of([len(moves[i] or b"") // 2 for i in rows])
     try:
-        reached = replay(begin, flat, cuts)
-    except ValueError as error:
-        return rows[int(str(error).split(",")[0].removeprefix("row "))]
-    if fens is None:
-        return None
-    other = np.flatnonzero(keys(reached) != keys(parse_fens([fens[i] or "" for i in rows])))
+        reached = replay(_begins([starts[i] or "" for i in rows]), flat, cuts)
+        expected = keys(reached if fens is None else parse_fens([fens[i] or "" for i in rows]))
+    except ValueError as error:  # "row 3: reason", "row 3, ply 2: reason"
+        return rows[int(re.findall(r"\d+", str(error))[0])]
+    other = np.flatnonzero(keys(reached) != expected)
     return rows[other[0]] if len(other) else None
+
+
+def _begins(fens: Sequence[str]) -> Boards:
+    """The boards of FENs, nearly all of which are equal. Raises ValueError ``row i: reason``."""
+    from valuerepair.chess.board import parse_fens
+
+    numbers = {fen: number for number, fen in enumerate(dict.fromkeys(fens))}
+    try:
+        return parse_fens([*numbers])[[numbers[fen] for fen in fens]]
+    except ValueError:
+        return parse_fens(fens)  # which names the row
