@@ -33,16 +33,16 @@ def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatc
     ]
     boards, over = reached(batch.start_fen, lines)
     rows = np.flatnonzero(~over)
-    left = batch.take(rows)
+    going_on = batch.take(rows)
     moves, offsets = joined([lines[i] for i in rows.tolist()])
     return replace(
-        left,
+        going_on,
         fen=fens(boards[rows]),
         moves=moves,
         offsets=offsets,
-        ply=left.ply + np.array([len(more) for more in added], np.int32)[rows],
+        ply=going_on.ply + np.array([len(more) for more in added], np.int32)[rows],
         key=keys(boards[rows]),
-        origin=Origins(left.origin.game, [None] * len(rows)),
+        origin=Origins(going_on.origin.game, [None] * len(rows)),
     ), rows
 
 

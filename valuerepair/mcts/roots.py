@@ -68,12 +68,12 @@ def play_game(start: Boards, moves: Moves) -> Boards:
 def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial: bool) -> None:
     """Copies the end of a game before the line of a tree: positions that the net sees and that may be repeated."""
     last = len(game) - 1
-    kept = min(max(clock(game, last), HISTORY), HISTORY_ROWS - 1, last)
+    plies_before = min(max(clock(game, last), HISTORY), HISTORY_ROWS - 1, last)
     base = tree * rules.row_room
-    for i in range(kept + 1):
-        copy_row(game, last - kept + i, trees.rows, base + i)
-    trees.slots[tree, FIRST_ROW], trees.slots[tree, ROOT_ROW] = base, base + kept
-    trees.slots[tree, INITIAL] = 1 if initial and kept == last else 0
+    for i in range(plies_before + 1):
+        copy_row(game, last - plies_before + i, trees.rows, base + i)
+    trees.slots[tree, FIRST_ROW], trees.slots[tree, ROOT_ROW] = base, base + plies_before
+    trees.slots[tree, INITIAL] = 1 if initial and plies_before == last else 0
 
 
 @kernel

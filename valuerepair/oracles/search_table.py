@@ -68,7 +68,7 @@ def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
 
 
 def table(searched: Searched) -> str:
-    """Root and moves for a terminal: the moves that were visited or proven, all of them if there are none."""
+    """The root and its visited or proven moves for a terminal; with none of these, all moves."""
     position, result = searched.position, searched.result
     if result is None:
         return f"{position.fen}\n  {searched.reason}\n"

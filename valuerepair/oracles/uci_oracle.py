@@ -82,17 +82,17 @@ class UciOracle(Oracle):
         return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure, position.fen)
 
     def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
-        whole = self._limits["nodes"]
+        full_nodes = self._limits["nodes"]
         results: list[DeepResult] = []
         nodes = time_ms = 0
-        for rung in (*rungs, whole):
+        for rung in (*rungs, full_nodes):
             # lc0 includes the visits that its tree already has, other engines count the nodes of this search only.
             node_limit = rung if self._kind.own_q else max(1, rung - nodes)
             result = self._result((yield _go({**self._limits, "nodes": node_limit})), board, node_limit)
             nodes = result.nodes if self._kind.own_q else nodes + result.nodes
             time_ms += result.time_ms
             results.append(replace(result, nodes=nodes, time_ms=time_ms))
-            if rung != whole and not go_on(results):
+            if rung != full_nodes and not go_on(results):
                 return Climb(tuple(results), whole=False)
         return Climb(tuple(results), whole=True)
 
