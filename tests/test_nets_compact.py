@@ -153,10 +153,10 @@ def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPat
     net = read_net_file(shared_data / "nets" / "maia-1900.pb.gz")
     session = Session(to_onnx(net), net.sha256)
     compact = CompactSession(session)
-    assert [compact.rows(n) for n in (1, 64, 100, 500)] == [1, 64, 100, 500]
+    assert [session.full_rows(n) for n in (1, 64, 100, 500)] == [1, 64, 100, 500]
     assert [compact.width(k) for k in (0, 1, 32, 33, 218)] == [32, 32, 32, 64, 224]
     monkeypatch.setattr(session, "device", devices.Device(devices.CUDA))
-    assert [compact.rows(n) for n in (1, 8, 64, 100, 128, 129, 256, 500, 512)] == [
+    assert [session.full_rows(n) for n in (1, 8, 64, 100, 128, 129, 256, 500, 512)] == [
         8,
         8,
         64,
@@ -167,10 +167,10 @@ def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPat
         512,
         512,
     ]
-    assert len({compact.rows(n) for n in range(1, 513)}) == 32
+    assert len({session.full_rows(n) for n in range(1, 513)}) == 32
     monkeypatch.setattr(session, "device", devices.Device(devices.TENSORRT))
     session.set_batch(256)
-    assert {compact.rows(n) for n in range(1, 257)} == {256}
+    assert {session.full_rows(n) for n in range(1, 257)} == {256}
     assert {compact.width(k) for k in range(219)} == {224}
 
 

@@ -4,8 +4,8 @@
     python -m tests.gpu.measure --net BT4.pb.gz --device cuda:f16
 
 First how far each device is from the CPU at float32, then positions a second, from history to values: with one stream
-and with more, with several sessions of one stream each, and without bound inputs. Measurements that are compared
-alternate; the median of the repeats counts.
+and with more, and with several sessions of one stream each. Measurements that are compared alternate; the median of the
+repeats counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.nets import providers
 from valuerepair.nets.devices import BY_WORD
 from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.session import BoundSession
 
 DEVICES = ("cuda", "cuda:f16", "tensorrt", "tensorrt:f16")
 STREAMS = (1, 2, 3)
@@ -94,11 +93,6 @@ def _ways(stack: ExitStack, name: str, word: str, nets: Mapping[int, Net], batch
     pool = stack.enter_context(ThreadPoolExecutor(len(others)))
     cuts = [batch.take(part) for part in np.array_split(np.arange(len(batch)), len(others))]
     ways[f"{len(others)} sessions"] = lambda: list(pool.map(lambda net, cut: net.evaluate(cut), others, cuts))
-    last = stack.enter_context(open_net(name, device=word, threads=STREAMS[-1], batch=size))
-    bound = last.session._session
-    if isinstance(bound, BoundSession):
-        last.session._session = bound._session
-        ways[f"{STREAMS[-1]} streams, inputs not bound"] = partial(last.evaluate, batch)
     return ways
 
 

@@ -18,7 +18,6 @@ from valuerepair.nets import canary, providers
 from valuerepair.nets.devices import BY_WORD, TENSORRT
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.providers import engine_key
-from valuerepair.nets.session import BoundSession
 
 pytestmark = pytest.mark.gpu
 POSITIONS = 1000
@@ -71,7 +70,6 @@ def test_a_search_gives_it_bitboards(net: Net, games: PositionBatch, said: list[
     leaves = leaves_of(games.take(np.arange(300)))
     evaluator = NetEvaluator(net)
     assert evaluator.compact, said
-    assert isinstance(net.session._session, BoundSession)
     planes = NetEvaluator(net, compact=False)
     most = 2 * canary.BOUNDS[net.session.device.precision].q
     for n in (1, 8, 300):

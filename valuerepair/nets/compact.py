@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import onnx_model as om
-from valuerepair.nets.devices import CUDA, TENSORRT
+from valuerepair.nets.devices import TENSORRT
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load
@@ -29,7 +29,6 @@ MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/mo
 MIN_OPSET = 11  # the first with GatherElements
 EXTERNAL, DATA_LOCATION = 1, 14  # TensorProto.DataLocation; its field
 MOVES_STEP, MOVES_MOST = 32, 224  # legal moves are padded to a multiple of this; more than any position has (218)
-ROWS_STEP = 8
 
 
 def compact_model(content: bytes, tensors: Tensors) -> bytes:
@@ -134,7 +133,8 @@ class CompactSession:
 
         `moves` int32[n, k] are indices below 1858 (filled up with any); `policy` of the answer is float32[n, k].
         """
-        n, full = len(masks), self.rows(len(masks))
+        n = len(masks)
+        full = self._plain.full_rows(n)
         if n > full:
             cuts = (slice(i, i + full) for i in range(0, n, full))
             return join_outputs([self.run(masks[cut], rule50[cut], moves[cut]) for cut in cuts])
@@ -144,13 +144,6 @@ class CompactSession:
             MOVES: filled_up(moves, full),
         }
         return self._plain.read(self._session.run(self._wanted, fed), n, moves.shape[1])
-
-    def rows(self, n: int) -> int:
-        """The rows to run for n rows. On CUDA few different numbers: cuDNN tries its algorithms for each new one."""
-        if self._plain.device.provider != CUDA or self._plain.tensors.fixed_batch:
-            return self._plain.full_rows(n)
-        step = max(ROWS_STEP, (1 << (n - 1).bit_length()) // 16)
-        return -(-n // step) * step
 
 
 def filled_up(rows: NDArray[np.generic], full: int) -> NDArray[np.generic]:

@@ -157,10 +157,11 @@ def new_session(model: str | bytes, options: Any, providers: Sequence[str | tupl
     """An onnxruntime.InferenceSession of a file or of bytes.
 
     ONNX Runtime warns when it drops a provider, and continues. The callers check the session's provider and raise, so
-    the warning is suppressed.
+    the warning is suppressed. So are errors of algorithms that it tries and does without, as cuDNN's for float16.
     """
     import onnxruntime
 
+    onnxruntime.set_default_logger_severity(FATAL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return onnxruntime.InferenceSession(model, options, providers=providers)
@@ -190,8 +191,9 @@ def provider_list(device: Device, sha256: str) -> Sequence[str | tuple[str, dict
     """The providers for a session: the device's, and those that may compute operators it does not support."""
     if device.provider == CPU:
         return [CPU]
-    # Otherwise cards since Ampere round the inputs of float32 products to 10 bits (TF32).
-    cuda = (CUDA, {"use_tf32": "0"})
+    # Otherwise cards since Ampere round the inputs of float32 products to 10 bits (TF32); and for each new size of a
+    # batch ONNX Runtime tries all algorithms of cuDNN, which takes five times as long and finds none that is faster.
+    cuda = (CUDA, {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})
     if device.provider == CUDA:
         return [cuda, CPU]
     folder = str(cache_folder("tensorrt") / engine_key(sha256, device.precision))

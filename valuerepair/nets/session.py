@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,6 +45,7 @@ GPU_STREAMS = 3
 TUNE_S = 0.25  # measured time per batch size
 TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
 WDL_SIZE = 3
+ROWS_STEP = 8
 FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
 GOOD_ENOUGH = 0.97  # the largest batch with at least this share of the best rate is used: fewer runs
 
@@ -80,10 +81,7 @@ class RawOutputs:
 
 
 def load(onnx: Path, device: Device, sha256: str) -> Any:
-    """An onnxruntime.InferenceSession of the file that really runs on the device; on a GPU its inputs are bound.
-
-    Raises ValueRepairError.
-    """
+    """An onnxruntime.InferenceSession of the file that really runs on the device. Raises ValueRepairError."""
     provider = device.provider
     preload_libraries(provider)
     try:
@@ -95,7 +93,7 @@ def load(onnx: Path, device: Device, sha256: str) -> Any:
             f"{onnx}: was to run on {NAMES[provider]} but ONNX Runtime fell back to {NAMES.get(first, first)}; "
             "see `vr doctor`, or use --device cpu"
         )
-    return BoundSession(session, "cuda") if provider in (CUDA, TENSORRT) else session
+    return session
 
 
 class Session:
@@ -119,17 +117,26 @@ class Session:
 
     def run(self, planes: NDArray[np.float32], options: Any = None) -> RawOutputs:
         """One batch through the net; planes float32[n, 112, 8, 8], `options` as of `run_options`."""
-        n, full = len(planes), self.full_rows(len(planes))
+        n = len(planes)
+        full = self.full_rows(n)
         if n > full:
             return join_outputs([self.run(planes[i : i + full], options) for i in range(0, n, full)])
         fed = planes if n == full else np.concatenate([planes, np.zeros((full - n, *PLANES_SHAPE), np.float32)])
         return self.read(self._plain_run(fed, options), n)
 
     def full_rows(self, n: int) -> int:
-        """The rows to run for n rows: some files fix the number, and TensorRT builds an engine for each new one."""
+        """The rows to run for n rows: some files fix the number, and on a GPU each new one costs time.
+
+        TensorRT builds an engine for each, and cuDNN chooses its algorithms anew, in 0.05 s for a net of six blocks.
+        """
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
-        return self.batch_size if self.device.provider == TENSORRT else n
+        if self.device.provider == TENSORRT:
+            return self.batch_size
+        if self.device.provider == CUDA:
+            step = max(ROWS_STEP, (1 << (n - 1).bit_length()) // 16)
+            return -(-n // step) * step
+        return n
 
     def read(self, answers: Sequence[Any], n: int, moves: int = POLICY_SIZE) -> RawOutputs:
         """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`; the policy is of `moves`.
@@ -145,7 +152,10 @@ class Session:
                 raise ValueRepairError(f"{self.onnx}: output {name} is {list(shape)}, not {[n, sizes[name]]}")
             column = np.asarray(answer[:n], np.float32).reshape(n, sizes[name])
             if not np.isfinite(column).all():
-                raise ValueRepairError(f"{self.onnx}: output {name} is not a number (NaN or infinite) for a position")
+                half = "; its values are too large for half precision" if self.device.precision == "f16" else ""
+                raise ValueRepairError(
+                    f"{self.onnx}: output {name} is not a number (NaN or infinite) for a position{half}"
+                )
             columns[name] = column
         value, moves_left = columns.get(tensors.value), columns.get(tensors.mlh)
         return RawOutputs(
@@ -278,55 +288,6 @@ def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
         return None if arrays[0] is None else np.concatenate(arrays)
 
     return RawOutputs(column("policy"), column("wdl"), column("value"), column("mlh"))
-
-
-SHAPES_KEPT = 16  # for each thread; sizes of batches are rounded up to a few
-
-
-class BoundSession:
-    """An onnxruntime.InferenceSession with bound inputs. `run` may be called from several threads at once."""
-
-    def __init__(self, session: Any, device: str) -> None:
-        """`device` is ONNX Runtime's name of the device for the inputs: ``cuda`` (``cpu`` would gain nothing)."""
-        self._session, self._device = session, device
-        self._rooms = threading.local()
-
-    def get_inputs(self) -> Any:
-        return self._session.get_inputs()
-
-    def get_outputs(self) -> Any:
-        return self._session.get_outputs()
-
-    def get_providers(self) -> Any:
-        return self._session.get_providers()
-
-    def run(self, outputs: Sequence[str], feed: Mapping[str, Any], options: Any = None) -> Any:
-        """As InferenceSession.run: the outputs of those names, in this machine's memory."""
-        arrays = {name: np.ascontiguousarray(array) for name, array in feed.items()}
-        binding, inputs = self._room(tuple(outputs), arrays)
-        for name, array in arrays.items():
-            inputs[name].update_inplace(array)
-        self._session.run_with_iobinding(binding, options)
-        return binding.copy_outputs_to_cpu()
-
-    def _room(self, outputs: tuple[str, ...], arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        import onnxruntime
-
-        rooms: dict[Any, tuple[Any, dict[str, Any]]] = self._rooms.__dict__.setdefault("rooms", {})
-        key = outputs, tuple((name, array.shape, array.dtype.str) for name, array in arrays.items())
-        room = rooms.pop(key, None)
-        if room is None:
-            binding = self._session.io_binding()
-            inputs = {n: onnxruntime.OrtValue.ortvalue_from_numpy(a, self._device, 0) for n, a in arrays.items()}
-            for name, value in inputs.items():
-                binding.bind_ortvalue_input(name, value)
-            for name in outputs:
-                binding.bind_output(name, "cpu")
-            room = binding, inputs
-            if len(rooms) >= SHAPES_KEPT:
-                del rooms[next(iter(rooms))]
-        rooms[key] = room  # now last: the first key is the least recently used
-        return room
 
 
 PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output/wdl"

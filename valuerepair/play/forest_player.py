@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves, NetEvaluator
-from valuerepair.mcts.forest import Forest, warm_up
+from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import search_broke
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.mcts.select import random_word
 from valuerepair.mcts.tree import RANDOM
-from valuerepair.oracles.mcts_oracle import identity_of
+from valuerepair.oracles.mcts_oracle import available_memory, identity_of
 from valuerepair.play.game import Thought
 from valuerepair.play.time_control import Clock
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from valuerepair.nets.net import Net
 
 DEFAULT_ENTRIES = 200_000  # about 500 bytes each
+# The cache answers some leaves at once, so the batches need twice as many trees to be full.
+TREES_A_BATCH = 2
+_SHARE_OF_MEMORY = 0.5
 
 
 class _Cached(NamedTuple):
@@ -216,6 +219,17 @@ class ForestPlayer:
             pv=best.pv,
             search=result,
         )
+
+
+def games_at_once(sides: Sequence[tuple[Net, int, SearchParams]]) -> int:
+    """The number of games at a time that fill the batches of both sides' nets, as far as memory allows.
+
+    `sides` has net, nodes and parameters of each `ForestPlayer`.
+    """
+    to_fill_batches = max(TREES_A_BATCH * net.session.streams * net.batch_size for net, _, _ in sides)
+    memory = _SHARE_OF_MEMORY * (available_memory() or 8 << 30)
+    bytes_a_game = sum(forest_bytes(1, nodes, params) for _, nodes, params in sides)
+    return max(1, min(to_fill_batches, int(memory // bytes_a_game)))
 
 
 def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[str, object]]:

@@ -22,7 +22,7 @@ from valuerepair.play.uci_player import UciPlayer
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
 
-_MOST_JOBS = 128
+_MOST_ON_CPU = 128  # games at once
 EXAMPLE = "for example net=maia-1900,nodes=800,n_scl=5 or stockfish:nodes=1000 or /path/engine,option.Hash=16"
 _USUAL = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
@@ -76,7 +76,7 @@ class Lineup:
             # By nodes the own search plays in this process, many games in one batch; by time as an engine, ``vr uci``.
             own = [side.kind.built_in and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
             nets = [self._net(side) if is_own else None for side, is_own in zip(sides, own, strict=True)]
-            self.jobs = jobs or self._good_jobs(sides, nets, games)
+            self.jobs = jobs or self._good_jobs(sides, nets, limits, games)
             self.shared = None not in nets  # games share this process, and slow each other down
             first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(first, sides, limits)
@@ -125,15 +125,27 @@ class Lineup:
             self._nets[key] = open_net(side.weights, history_fill=fill, **options)  # type: ignore[arg-type]  # checked by open_net
         return self._nets[key]
 
-    def _good_jobs(self, sides: Sequence[EngineSpec], nets: Sequence[Net | None], games: int) -> int:
-        opened = [net for net in nets if net is not None]
-        if len(opened) < len(sides):
+    def _good_jobs(
+        self,
+        sides: Sequence[EngineSpec],
+        nets: Sequence[Net | None],
+        limits: Sequence[Mapping[str, int]],
+        games: int,
+    ) -> int:
+        own = [
+            (net, limit["nodes"], params_of(side))
+            for side, net, limit in zip(sides, nets, limits, strict=True)
+            if net is not None
+        ]
+        if len(own) < len(sides):
             threads = [v for side in sides for k, v in side.options.items() if k.lower() == "threads"]
             most = max([int(v) for v in threads if v.isdecimal()] or [1])
             return max(1, min(games, usable_cores() // max(1, most)))
-        # One of a game's two players waits while the other thinks.
-        fill = 2 * max(net.session.streams * net.batch_size for net in opened)
-        return max(1, min(games, fill, _MOST_JOBS))
+        from valuerepair.play.forest_player import games_at_once
+
+        # One of a game's two players waits while the other thinks; on the CPU more games are not played faster.
+        most = _MOST_ON_CPU if all(net.on_cpu for net, _, _ in own) else games
+        return max(1, min(games, games_at_once(own), most))
 
     def _seat(self, side: EngineSpec, limits: Mapping[str, int], net: Net | None, name: str) -> Seat:
         if net is None:

@@ -18,12 +18,10 @@ from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.chess.time_left import Remaining, Turns
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
-from valuerepair.oracles.mcts_oracle import available_memory
 from valuerepair.play.figures import PlayedGame, figures, lines, played
-from valuerepair.play.forest_player import Fill, ForestPlayer, search_facts
+from valuerepair.play.forest_player import Fill, ForestPlayer, games_at_once, search_facts
 from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
@@ -37,9 +35,6 @@ from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 
-# The cache answers some leaves at once, so the batches need twice as many trees to be full.
-TREES_A_BATCH = 2
-_SHARE_OF_MEMORY = 0.5
 TICK_S = 1.0
 
 
@@ -75,7 +70,8 @@ class ForestSource:
             for net in nets:
                 net.tune()
             self.params = replace(contestant.params, history_fill=nets[0].history_fill)
-            self.jobs = min(games, contestant.parallel or _games_at_once(nets, contestant.nodes, self.params))
+            sides = [(net, contestant.nodes, self.params) for net in nets]
+            self.jobs = min(games, contestant.parallel or games_at_once(sides))
             self.nets = nets
             self.sides, self.facts = _identity(nets, self.params, contestant)
             self._players: list[ForestPlayer] = []
@@ -112,13 +108,6 @@ class ForestSource:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-
-def _games_at_once(nets: Sequence[Net], nodes: int, params: SearchParams) -> int:
-    """The number of games at a time that fill the nets' batches, as far as memory allows."""
-    to_fill_batches = max(TREES_A_BATCH * net.session.streams * net.batch_size for net in nets)
-    memory = _SHARE_OF_MEMORY * (available_memory() or 8 << 30) / len(nets)
-    return max(1, min(to_fill_batches, int(memory // forest_bytes(1, nodes, params))))
 
 
 def _names(nets: Sequence[Net]) -> list[str]:
