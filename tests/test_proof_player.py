@@ -16,12 +16,13 @@ import valuerepair as vr
 from benchmarks.proof import games, page, player
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
-from benchmarks.proof.player import AGAIN, CHOSEN, FLATTER, MATCHES, MIXTURES, PLAYER, Player, best_of
+from benchmarks.proof.player import AGAIN, CHOSEN, DEEPER, FLATTER, MATCHES, MIXTURES, PLAYER, Player, best_of
 from tests.cli_tree import SAMPLE, parse
 from valuerepair.archives.aside import parse_shares
 from valuerepair.cli import cli
 from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.nets.net import open_net
+from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
 from valuerepair.play.openings import read_openings
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -109,6 +110,17 @@ def test_a_flatter_net_learns_what_the_first_one_learned_by_another_alpha(there:
     judged = of[FLATTER][f"judge-{FLATTER}"]
     assert judged[judged.index("--alpha") + 1] == "113"
     assert of[FLATTER][f"match-{FLATTER}-100"][1] == f"net={there.net(FLATTER)},nodes=100,q_scale=0.800"
+
+
+def test_a_deeper_net_learns_as_readmes_hour_has_it(there: Player) -> None:
+    there.judged(DEEPER).write_text(said([0.8]))
+    found = {step.name: list(step.command) for phase in there.deepened(there.out) for step in phase}
+    mined, trained = found[f"mine-{DEEPER}"], found[f"{DEEPER}.pb.gz"]
+    assert mined[mined.index("--deep") + 1] == f"stockfish:nodes={STOCKFISH_NODES}"
+    assert mined[mined.index("--aside") + 1] == ASIDE
+    assert trained[trained.index("--alpha") + 1] == "170"
+    for nodes in MATCHES:
+        assert found[f"match-{DEEPER}-{nodes}"][1] == f"net={there.net(DEEPER)},nodes={nodes},q_scale=0.800"
 
 
 def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:

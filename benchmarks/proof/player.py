@@ -33,6 +33,7 @@ from valuerepair.judge.q_scale import for_both
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import read_net_file
+from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.train import curve_path, read_curve
@@ -51,11 +52,12 @@ _TEST_KINDS = "aside:0.25,policy:0.25,search:0.25"
 # Positions, and judge's nodes of each: to choose a mixture, to learn, to be judged by, to open matches.
 _PILOT, _LEARNED, _JUDGED, _OPENED = 40_000, 200_000, 8_000, 3_000
 _NODES, _TEST_NODES, _OPENING_NODES = 2_000, 50_000, 1_000
-_DEEPER, _REJUDGED = "stockfish:nodes=1000000", 600
+_REJUDGE, _REJUDGED = "stockfish:nodes=1000000", 600
 _PILOT_STEPS, _STEPS = 1_000, 4_000
 _POLICY = "judge:0.3"
 ALPHA = 113.0  # of the results of these games (docs/proof.md): (112 to 115)
 _FLATTER_ALPHA = 170.0  # that of vr, and of README's hour
+_LEARNED_DEEPER, _STEPS_DEEPER = 150_000, 2_000
 _SEED = 34
 _AT_ONCE = 4_096  # positions of a batch for the net
 # Games, by nodes of a move.
@@ -67,7 +69,8 @@ _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 _TRIED = tuple(
     f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
-PLAYER, FLATTER, SURPRISE, AGAIN = "player", "flatter", "surprise", "again"
+PLAYER, FLATTER, DEEPER, SURPRISE, AGAIN = "player", "flatter", "deeper", "surprise", "again"
+NETS = (PLAYER, FLATTER, DEEPER, SURPRISE, AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class Player:
         """The net itself, in phases."""
         yield self.testing()
         yield self.learning(PLAYER, MIXTURES[CHOSEN], _LEARNED, _STEPS)
-        again = ("--rejudge", _DEEPER, "--rejudge-positions", str(self._sized(_REJUDGED, 100)), "--regret", "100")
+        again = ("--rejudge", _REJUDGE, "--rejudge-positions", str(self._sized(_REJUDGED, 100)), "--regret", "100")
         yield self.judging(PLAYER, [PLAYER], again)
         if self.judged(PLAYER).exists():
             yield [
@@ -129,6 +132,16 @@ class Player:
         trained = self._trained(FLATTER, PLAYER, _STEPS, alpha=_FLATTER_ALPHA)
         default = self._match(f"{FLATTER}-default", FLATTER, 100, _OTHER_GAMES, new="", old="")
         yield from self._of_same_positions(FLATTER, [trained], results, default)
+
+    def deepened(self, results: Path) -> Iterator[Iterable[Step]]:
+        """A net that learned fewer positions of the same games, each by ten times as many nodes."""
+        yield [self._mined(DEEPER, TRAIN, ASIDE, _LEARNED_DEEPER, STOCKFISH_NODES)]
+        yield self.testing()
+        yield [self._trained(DEEPER, DEEPER, _STEPS_DEEPER, alpha=_FLATTER_ALPHA)]
+        yield self.judging(DEEPER, [DEEPER], ("--regret", "100"))
+        if self.judged(DEEPER).exists():
+            yield [self._at_equal_breadth(DEEPER, 0, DEEPER, nodes, games) for nodes, games in MATCHES.items()]
+            yield self.telling(results)
 
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, drawn by policy surprise."""
@@ -279,7 +292,7 @@ def kinds(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     player, rows = Player(Path(), out), list[dict[str, Any]]()
-    for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in (PLAYER, FLATTER, SURPRISE, AGAIN))):
+    for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in NETS)):
         if not player.judged(name).exists():
             continue
         found = read_json(player.judged(name))
@@ -311,7 +324,7 @@ def nets(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for name in (*MIXTURES, PLAYER, FLATTER, SURPRISE, AGAIN):
+    for name in (*MIXTURES, *NETS):
         if not curve_path(file := Player(Path(), out).net(name)).exists():
             continue
         about = read_curve(file).about
@@ -388,7 +401,7 @@ def regrets(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for name in (PLAYER, FLATTER, SURPRISE):
+    for name in NETS:
         path = Player(Path(), out).judged(name)
         if not path.exists():
             continue
