@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class ValueRepairError(Exception):
     """Something failed. The message is one line: what, where, what to do. Exit code 1."""
@@ -37,3 +40,14 @@ def one_line(message: object) -> str:
 
 
 _LONGEST = 200
+
+
+def nearest(name: str, names: Iterable[str], *, listed: bool = False) -> str:
+    """``; did you mean threshold?`` after the name of something that does not exist; case does not matter.
+
+    Empty when no name is near; with `listed` it then has all of them: ``; there are alpha, threshold``.
+    """
+    spellings = {spelling.lower(): spelling for spelling in names}
+    if near := difflib.get_close_matches(name.lower(), spellings, 1, 0.5):
+        return f"; did you mean {spellings[near[0]]}?"
+    return f"; there are {', '.join(spellings.values())}" if listed else ""

@@ -5,7 +5,6 @@ A table for each command and `[defaults]` for all that have the option; a key is
 
 from __future__ import annotations
 
-import difflib
 import json as json_text
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, nearest
 from valuerepair.files import read_toml
 
 FILE = "valuerepair.toml"
@@ -156,12 +155,6 @@ def tree(command: click.Command) -> Iterator[click.Command]:
     if isinstance(command, click.Group):
         for child in command.commands.values():
             yield from tree(child)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean threshold?``, or nothing."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 # -- vr config --------------------------------------------------------------------------------------------------------

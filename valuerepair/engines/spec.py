@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
@@ -10,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from valuerepair.engines.kinds import EngineKind
@@ -109,9 +108,7 @@ def is_path(text: str) -> bool:
 
 def unknown_setting(where: str, name: str, names: Collection[str], of: str = "") -> UsageError:
     """The error for an unknown setting, with the one that the user may have meant."""
-    near = difflib.get_close_matches(name, names, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-    return UsageError(f"{where}no setting {name!r}{of}; {hint}")
+    return UsageError(f"{where}no setting {name!r}{of}{nearest(name, names, listed=True)}")
 
 
 def is_setting(item: str) -> bool:

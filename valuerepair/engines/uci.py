@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProcess
+from valuerepair.errors import nearest
 
 log = logging.getLogger(__name__)
 UCIOK_SECONDS = 20.0
@@ -284,9 +284,8 @@ class UciEngine:
         for name, value in requested.items():
             option = self.offered.get(name.lower())
             if option is None:
-                close = difflib.get_close_matches(name.lower(), self.offered, 1)
-                hint = f"; did you mean {self.offered[close[0]].name}?" if close else ""
-                raise BadOption(f"has no option {name!r}{hint}")
+                offered = [offer.name for offer in self.offered.values()]
+                raise BadOption(f"has no option {name!r}{nearest(name, offered)}")
             if problem := option.problem(value):
                 raise BadOption(f"option {option.name}={value}: it {problem}")
             self.settings[option.name] = value

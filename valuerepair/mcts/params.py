@@ -5,12 +5,11 @@ Parameters that lc0 does not have are off unless set: `q_scale`, `certainty`, `l
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +91,7 @@ class SearchParams:
         for key, text in settings.items():
             name = key.strip().lower().replace("-", "_")
             if name not in PARAMETERS:
-                near = difflib.get_close_matches(name, PARAMETERS, 1, 0.5)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PARAMETERS)}"
-                raise UsageError(f"{where}no search option {key!r}; {hint}")
+                raise UsageError(f"{where}no search option {key!r}{nearest(name, PARAMETERS, listed=True)}")
             changes[name] = _parsed(name, text.strip(), f"{where}{key}={text}: ")
         changed: SearchParams = replace(self, **changes)  # type: ignore[arg-type]  # _parsed gives each field's type
         changed.check(where)

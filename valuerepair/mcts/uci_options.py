@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, nearest
 from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
@@ -110,7 +109,7 @@ _OWN = (
 _BY_NAME: Mapping[str, _Own | str] = {own.name.lower(): own for own in _OWN} | {
     name.lower(): parameter for parameter, name in PARAMETER_NAMES.items()
 }
-_ALL_NAMES = {name.lower(): name for name in (*(own.name for own in _OWN), *PARAMETER_NAMES.values())}
+_ALL_NAMES = (*(own.name for own in _OWN), *PARAMETER_NAMES.values())
 
 
 def option_lines(settings: EngineSettings) -> list[str]:
@@ -141,9 +140,7 @@ def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettin
     """
     option = _BY_NAME.get(name.lower())
     if option is None:
-        near = difflib.get_close_matches(name.lower(), _ALL_NAMES, 1, 0.5)
-        hint = f"; did you mean {_ALL_NAMES[near[0]]}?" if near else ""
-        raise UsageError(f"no option {name!r}{hint}")
+        raise UsageError(f"no option {name!r}{nearest(name, _ALL_NAMES)}")
     if value == "<empty>":
         value = ""
     if isinstance(option, _Own):

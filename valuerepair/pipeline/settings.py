@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from valuerepair.archives.aside import parse_shares
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.kinds import STOCKFISH, default_kind, parse_spec
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, nearest
 from valuerepair.files import read_toml, written_whole
 from valuerepair.inputs import reason
 from valuerepair.nets.registry import DEFAULT_NET
@@ -341,10 +340,7 @@ def _check_names(kind: type[Any], table: Any, where: str) -> None:
     names = [setting.name for setting in fields(kind)]
     for name in table:
         if name not in names:
-            near = get_close_matches(name, names, 1)
-            raise UsageError(
-                f"{where} {name}: no such setting".lstrip() + (f"; did you mean {near[0]}?" if near else "")
-            )
+            raise UsageError(f"{where} {name}: no such setting{nearest(name, names)}".lstrip())
 
 
 def differing(given: Mapping[str, Any], settings: Settings) -> list[str]:
