@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from valuerepair.nets import canary, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
 from valuerepair.nets.compact import CompactSession
-from valuerepair.nets.conversion import VERSION, to_onnx
+from valuerepair.nets.conversion import VERSION, find_lc0, to_onnx
 from valuerepair.nets.devices import (
     CPU,
     CUDA,
@@ -102,6 +103,23 @@ def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference:
     identity = replace(reference.identity, variant="-f16")
     options = mcts_oracle.identity_of(Net(identity, half), SearchParams(), 100).options
     assert options == {"precision": "f16", "device": "CPU"}
+
+
+def test_the_device_casts_planes_to_float16(maia_file: str, games: PositionBatch, tmp_path: Path) -> None:
+    """Values are those of lc0's own export in float16, which is given planes in float16."""
+    file, exported = read_net_file(maia_file), tmp_path / "half.onnx"
+    lc0 = find_lc0()
+    assert lc0 is not None
+    subprocess.run(
+        [lc0, "leela2onnx", f"--input={maia_file}", f"--output={exported}", "--onnx-data-type=f16"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    plain, cast = Session(exported, file.sha256), Session(to_onnx(file, half=True), file.sha256)
+    assert (plain.tensors.dtype, cast.tensors.dtype) == (np.float16, np.float32)
+    planes = encode(games)
+    one, other = plain.run(planes), cast.run(planes)
+    assert np.array_equal(one.q, other.q)
+    assert np.array_equal(one.policy, other.policy)
 
 
 def test_an_onnx_file_has_its_own_precision(maia_onnx: Path) -> None:

@@ -23,6 +23,8 @@ from valuerepair.nets.weights import fields, read_net_file, unpack
 
 pytest.importorskip("jax", reason="pip install 'valuerepair[train]'")
 
+import jax
+
 from valuerepair.training import write_net as writing  # after the check that jax is here
 from valuerepair.training.graph import NetGraph
 from valuerepair.training.write_net import check_written, rounded_together, write_net
@@ -76,6 +78,24 @@ def test_what_is_read_is_what_was_trained(
     assert p <= 3e-3
     before = lc0_q(path, planes)
     assert np.abs(lc0_q(new, planes) - before).max() > 0.01  # it was another net
+
+
+def test_it_is_compared_at_full_precision(
+    tmp_path: Path, shared_data: Path, positions: PositionBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU JAX multiplies in TF32 by default, which is off by 4e-3 in Q (an H100, maia-1900)."""
+    path = shared_data / "nets" / "maia-1900.pb.gz"
+    net, seen = NetGraph.open(path), list[Any]()
+    forward = net.forward
+
+    def recorded(parameters: Any, planes: Any) -> Any:
+        seen.append(jax.config.jax_default_matmul_precision)
+        return forward(parameters, planes)
+
+    monkeypatch.setattr(net, "forward", recorded)
+    check_written(path, net, net.parameters, planes_for(path, positions))
+    assert seen
+    assert set(seen) == {"highest"}
 
 
 @pytest.mark.parametrize("name", ["maia-1900", "maia-1100"])

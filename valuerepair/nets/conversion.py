@@ -26,12 +26,12 @@ from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import canary
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.heads import DEFAULT_HEADS, Heads
-from valuerepair.nets.planes import INPUT_FORMATS, encode
-from valuerepair.nets.session import Session
+from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
+from valuerepair.nets.session import PLANES_NAME, Session
 from valuerepair.nets.weights import NetFile, fields, read_net_file
 
 log = logging.getLogger(__name__)
-VERSION = 2  # of the conversion, in the name of the cached file: files made without the check are made again
+VERSION = 3  # of the conversion, in the name of the cached file
 CONVERSION_LIMIT_S = 600
 MOST_APART = 1e-3  # in Q; the most that was measured for the same net is 1e-5
 
@@ -62,9 +62,9 @@ def find_lc0() -> str | None:
 def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -> Path:
     """The ONNX file of a net: itself, or its conversion, which is made and checked now unless it is cached.
 
-    The conversion is cached by the SHA-256 of the given file; with `half` it is in float16. Raises UsageError for heads
-    that the net does not have; ValueRepairError if there is no `lc0`, if it fails, if the conversion is another net,
-    and for an ONNX file with `half`.
+    The conversion is cached by the SHA-256 of the given file; with `half` it computes in float16. Raises UsageError for
+    heads that the net does not have; ValueRepairError if there is no `lc0`, if it fails, if the conversion is another
+    net, and for an ONNX file with `half`.
     """
     if net.header is None:
         if half:
@@ -97,7 +97,9 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
     with written_whole(target, None) as temporary:
         _convert(lc0, net.path, temporary, [*options, "--onnx-data-type=f16"] if half else options)
         _mend(net, temporary)
-        if not half:  # canary.py compares float16 with this file on each device
+        if half:  # canary.py compares it with the file of float32 on each device
+            temporary.write_bytes(with_float32_planes(temporary.read_bytes()))
+        else:
             _check(net, temporary, heads)
     return target
 
@@ -127,19 +129,38 @@ def _mend(net: NetFile, onnx: Path) -> None:
         onnx.write_bytes(mended)
 
 
+def with_float32_planes(model: bytes) -> bytes:
+    """The ONNX file of a net in float16 with its input in float32, which the device casts: a CPU is slow at that."""
+    half = "/input/half"
+    cast = om.node("Cast", [PLANES_NAME], [half], to=om.ELEMENTS["float16"])
+    planes = om.field(om.INPUT_FIELD, om.value(PLANES_NAME, ("batch", *PLANES_SHAPE)))
+    graph = cast + planes
+    for number, part in fields(_graph(model)):
+        assert isinstance(part, bytes), "every field of a GraphProto is a message or a text"
+        if number == om.NODE_FIELD:
+            graph += om.field(number, om.renamed(part, PLANES_NAME, half))
+        elif number != om.INPUT_FIELD:
+            graph += om.field(number, part)
+    return _with_graph(model, graph)
+
+
+def _graph(model: bytes) -> bytes:
+    """The GraphProto of an ONNX file."""
+    return next(part for number, part in fields(model) if number == om.GRAPH_FIELD and isinstance(part, bytes))
+
+
+def _with_graph(model: bytes, graph: bytes) -> bytes:
+    """The ONNX file with another GraphProto."""
+    return om.message((number, graph if number == om.GRAPH_FIELD else part) for number, part in fields(model))
+
+
 def with_one_activation(model: bytes) -> bytes:
     """The ONNX file with the first encoder's activation also in the feed-forward layer of the embedding.
 
     Returns the same object if there is nothing to change.
     """
-    parts = list(fields(model))
-    at = next(i for i, (number, _) in enumerate(parts) if number == om.GRAPH_FIELD)
-    graph = parts[at][1]
-    assert isinstance(graph, bytes)
-    if (mended := _one_activation(graph)) is None:
-        return model
-    parts[at] = om.GRAPH_FIELD, mended
-    return om.message(parts)
+    mended = _one_activation(_graph(model))
+    return model if mended is None else _with_graph(model, mended)
 
 
 def _one_activation(graph: bytes) -> bytes | None:

@@ -433,7 +433,8 @@ def check_written(
     from valuerepair.nets.session import Session
 
     file = read_net_file(Path(path))
-    trained = jax.jit(graph.forward)({name: np.asarray(value) for name, value in parameters.items()}, planes)
+    with jax.default_matmul_precision("highest"):  # by default a GPU rounds the inputs of products to 10 bits (TF32)
+        trained = jax.jit(graph.forward)({name: np.asarray(value) for name, value in parameters.items()}, planes)
     if trained.wdl is None:
         q = np.asarray(trained.value)
     else:
