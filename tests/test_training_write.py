@@ -89,7 +89,7 @@ def test_it_is_compared_at_full_precision(
     forward = net.forward
 
     def recorded(parameters: Any, planes: Any) -> Any:
-        seen.append(jax.config.jax_default_matmul_precision)
+        seen.append(jax.config.jax_default_matmul_precision)  # type: ignore[attr-defined]  # made as JAX is loaded
         return forward(parameters, planes)
 
     monkeypatch.setattr(net, "forward", recorded)
