@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import subprocess
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,28 +41,57 @@ def games() -> PositionBatch:
     return real_positions(str(GAMES), 64)
 
 
-def test_cuda_computes_in_float32_and_tries_no_algorithms(maia_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU is needed: ONNX Runtime's session is made on the CPU and says that it is elsewhere."""
-    asked: list[Any] = []
+@dataclass
+class Elsewhere:
+    """ONNX Runtime's session on the CPU, which says that it is on CUDA; `rows` of each run."""
+
+    inner: Any
+    rows: list[int]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def get_providers(self) -> list[str]:
+        return [CUDA, CPU]
+
+    def run(self, outputs: Any, feed: Any, options: Any = None) -> Any:
+        self.rows.append(len(next(iter(feed.values()))))
+        return self.inner.run(outputs, feed, options)
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Elsewhere]:
+    """The sessions that are loaded for CUDA, which no test here needs."""
+    loaded: list[Elsewhere] = []
     honest = providers.new_session
 
-    class Elsewhere:
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner
+    def load(model: Any, options: Any, wanted: Any) -> Any:
+        if wanted == [CPU]:
+            return honest(model, options, wanted)
+        assert wanted == [(CUDA, {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}), CPU]  # TF32 is no float32
+        loaded.append(Elsewhere(honest(model, options, [CPU]), []))
+        return loaded[-1]
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._inner, name)
+    monkeypatch.setattr(session_module, "new_session", load)
+    return loaded
 
-        def get_providers(self) -> list[str]:
-            return [CUDA, CPU]
 
-    def made(model: Any, options: Any, wanted: Any) -> Any:
-        asked.append(wanted)
-        return Elsewhere(honest(model, options, [CPU]))
-
-    monkeypatch.setattr(session_module, "new_session", made)
-    session_module.load(maia_onnx, Device(CUDA), "ab")
-    assert asked == [[(CUDA, {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}), CPU]]  # TF32 is no float32
+def test_on_cuda_each_size_of_a_batch_has_a_session(
+    maia_onnx: Path, maia_file: str, games: PositionBatch, sessions: list[Elsewhere], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise cuDNN plans anew for each change of size. The values are those of the CPU."""
+    monkeypatch.setattr(session_module, "GPU_BATCHES", (4, 16))
+    sha256 = read_net_file(maia_file).sha256
+    session = Session(maia_onnx, sha256, Device(CUDA), threads=3)
+    session.set_batch(32)
+    planes = encode(games.take(np.arange(40)))
+    parts = [planes[:n] for n in (1, 4, 5, 16, 17, 32, 3, 40, 2)]
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(session.run, parts))
+    on_cpu = Session(maia_onnx, sha256)
+    for part, answer in zip(parts, answers, strict=True):
+        assert np.abs(answer.q - on_cpu.run(part).q).max() < 1e-5
+    assert sorted(sorted(set(loaded.rows)) for loaded in sessions) == [[4], [16], [32]]
 
 
 def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(

@@ -191,8 +191,8 @@ def provider_list(device: Device, sha256: str) -> Sequence[str | tuple[str, dict
     """The providers for a session: the device's, and those that may compute operators it does not support."""
     if device.provider == CPU:
         return [CPU]
-    # Otherwise cards since Ampere round the inputs of float32 products to 10 bits (TF32); and for each new size of a
-    # batch ONNX Runtime tries all algorithms of cuDNN, which takes five times as long and finds none that is faster.
+    # Otherwise cards since Ampere round the inputs of float32 products to 10 bits (TF32), and ONNX Runtime tries all
+    # algorithms of cuDNN, which takes five times as long as cuDNN's own choice and finds none that is faster.
     cuda = (CUDA, {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})
     if device.provider == CUDA:
         return [cuda, CPU]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.inputs import Record, read_json
-from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, TENSORRT, Device
+from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, Device
 from valuerepair.nets.planes import PLANES_SHAPE
 from valuerepair.nets.policy import POLICY_SIZE
 from valuerepair.nets.providers import (
@@ -40,12 +41,11 @@ from valuerepair.nets.providers import (
 log = logging.getLogger(__name__)
 DEFAULT_CPU_BATCH, DEFAULT_GPU_BATCH = 64, 512
 CPU_BATCHES = (16, 32, 64, 128, 256)
-GPU_BATCHES = (64, 128, 256, 512, 1024, 2048)
+GPU_BATCHES = (64, DEFAULT_GPU_BATCH, 2048)
 GPU_STREAMS = 3
 TUNE_S = 0.25  # measured time per batch size
 TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
 WDL_SIZE = 3
-ROWS_STEP = 8
 FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
 GOOD_ENOUGH = 0.97  # the largest batch with at least this share of the best rate is used: fewer runs
 
@@ -93,7 +93,39 @@ def load(onnx: Path, device: Device, sha256: str) -> Any:
             f"{onnx}: was to run on {NAMES[provider]} but ONNX Runtime fell back to {NAMES.get(first, first)}; "
             "see `vr doctor`, or use --device cpu"
         )
-    return session
+    return _SessionsBySize(session, onnx, device, sha256) if provider == CUDA else session
+
+
+class _SessionsBySize:
+    """ONNX Runtime's sessions of one file on CUDA, one for each number of rows, loaded when it first comes.
+
+    A session keeps cuDNN's plans for the latest size of a batch alone, and makes them anew for another: 0.05 s for a
+    net of six blocks, fifty times what the batch takes (Conv<T>::UpdateState in ONNX Runtime's conv.cc).
+    """
+
+    def __init__(self, first: Any, onnx: Path, device: Device, sha256: str) -> None:
+        self._first, self._spare = first, [first]
+        self._load = partial(new_session, str(onnx), quiet_options(1), provider_list(device, sha256))
+        self._by_rows: dict[int, Any] = {}
+        self._loading = threading.Lock()
+
+    def get_inputs(self) -> Any:
+        return self._first.get_inputs()
+
+    def get_outputs(self) -> Any:
+        return self._first.get_outputs()
+
+    def get_providers(self) -> Any:
+        return self._first.get_providers()
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Any], options: Any = None) -> Any:
+        """As InferenceSession.run. May be called from several threads at once."""
+        rows = len(next(iter(feed.values())))
+        with self._loading:
+            session = self._by_rows.get(rows)
+            if session is None:
+                session = self._by_rows[rows] = self._spare.pop() if self._spare else self._load()
+        return session.run(outputs, feed, options)
 
 
 class Session:
@@ -127,16 +159,14 @@ class Session:
     def full_rows(self, n: int) -> int:
         """The rows to run for n rows: some files fix the number, and on a GPU each new one costs time.
 
-        TensorRT builds an engine for each, and cuDNN chooses its algorithms anew, in 0.05 s for a net of six blocks.
+        TensorRT builds an engine for each, and CUDA has a session for each.
         """
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
-        if self.device.provider == TENSORRT:
-            return self.batch_size
-        if self.device.provider == CUDA:
-            step = max(ROWS_STEP, (1 << (n - 1).bit_length()) // 16)
-            return -(-n // step) * step
-        return n
+        if self.on_cpu:
+            return n
+        sizes = GPU_BATCHES if self.device.provider == CUDA else ()
+        return next((size for size in sizes if n <= size < self.batch_size), self.batch_size)
 
     def read(self, answers: Sequence[Any], n: int, moves: int = POLICY_SIZE) -> RawOutputs:
         """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`; the policy is of `moves`.
