@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -81,6 +81,12 @@ class RawOutputs:
 
 
 def load(onnx: Path, device: Device, sha256: str) -> Any:
+    """What runs a file on a device as an onnxruntime.InferenceSession does. Raises ValueRepairError."""
+    load_one = partial(_load, onnx, device, sha256)
+    return _SessionsBySize(load_one) if device.provider == CUDA else load_one()
+
+
+def _load(onnx: Path, device: Device, sha256: str) -> Any:
     """An onnxruntime.InferenceSession of the file that really runs on the device. Raises ValueRepairError."""
     provider = device.provider
     preload_libraries(provider)
@@ -93,7 +99,7 @@ def load(onnx: Path, device: Device, sha256: str) -> Any:
             f"{onnx}: was to run on {NAMES[provider]} but ONNX Runtime fell back to {NAMES.get(first, first)}; "
             "see `vr doctor`, or use --device cpu"
         )
-    return _SessionsBySize(session, onnx, device, sha256) if provider == CUDA else session
+    return session
 
 
 class _SessionsBySize:
@@ -103,9 +109,8 @@ class _SessionsBySize:
     net of six blocks, fifty times what the batch takes (Conv<T>::UpdateState in ONNX Runtime's conv.cc).
     """
 
-    def __init__(self, first: Any, onnx: Path, device: Device, sha256: str) -> None:
-        self._first, self._spare = first, [first]
-        self._load = partial(new_session, str(onnx), quiet_options(1), provider_list(device, sha256))
+    def __init__(self, load_one: Callable[[], Any]) -> None:
+        self._load_one, self._first = load_one, load_one()
         self._by_rows: dict[int, Any] = {}
         self._loading = threading.Lock()
 
@@ -119,12 +124,12 @@ class _SessionsBySize:
         return self._first.get_providers()
 
     def run(self, outputs: Sequence[str], feed: Mapping[str, Any], options: Any = None) -> Any:
-        """As InferenceSession.run. May be called from several threads at once."""
+        """As InferenceSession.run. May be called from several threads at once. Raises ValueRepairError, too."""
         rows = len(next(iter(feed.values())))
         with self._loading:
-            session = self._by_rows.get(rows)
-            if session is None:
-                session = self._by_rows[rows] = self._spare.pop() if self._spare else self._load()
+            if rows not in self._by_rows:
+                self._by_rows[rows] = self._load_one() if self._by_rows else self._first
+            session = self._by_rows[rows]
         return session.run(outputs, feed, options)
 
 
