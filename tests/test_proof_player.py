@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import valuerepair as vr
 from benchmarks.proof import games, page, player
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
-from benchmarks.proof.player import AGAIN, CHOSEN, DEEPER, FLATTER, MATCHES, MIXTURES, PLAYER, Player, best_of
+from benchmarks.proof.player import AGAIN, CHOSEN, DEEPER, FLATTER, MATCHES, MIXTURES, OWN, PLAYER, Player, best_of
 from tests.cli_tree import SAMPLE, parse
 from valuerepair.archives.aside import parse_shares
 from valuerepair.cli import cli
@@ -121,6 +122,28 @@ def test_a_deeper_net_learns_as_readmes_hour_has_it(there: Player) -> None:
     assert trained[trained.index("--alpha") + 1] == "170"
     for nodes in MATCHES:
         assert found[f"match-{DEEPER}-{nodes}"][1] == f"net={there.net(DEEPER)},nodes={nodes},q_scale=0.800"
+
+
+def test_a_net_of_own_games_differs_from_it_by_the_games(there: Player) -> None:
+    for name in (DEEPER, OWN):
+        there.judged(name).write_text(said([0.8]))
+
+    def without(text: str) -> str:
+        """A text with NET for the name of the net."""
+        return re.sub(rf"\b({DEEPER}|{OWN})\b", "NET", text)
+
+    deeper, own = (
+        {without(step.name): [without(word) for word in step.command] for step in steps}
+        for steps in (
+            [step for phase in phases for step in phase]
+            for phases in (there.deepened(there.out), there.of_own_games(there.out))
+        )
+    )
+    played = {name: own.pop(name) for name in list(own) if name not in deeper}
+    assert own.keys() == deeper.keys()
+    assert [name for name in own if own[name] != deeper[name]] == ["mine-NET"]
+    archives = {command[-1].replace("NET", OWN) for command in played.values()}
+    assert archives == {str(there.out / "own-wild.pgn.zst"), str(there.out / "own.pgn.zst")}
 
 
 def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:

@@ -59,6 +59,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "player": lambda data, out, scale, results: Player(data, out, scale).playing(results),
     "flatter": lambda data, out, scale, results: Player(data, out, scale).flattened(results),
     "deeper": lambda data, out, scale, results: Player(data, out, scale).deepened(results),
+    "own": lambda data, out, scale, results: Player(data, out, scale).of_own_games(results),
     "surprise": lambda data, out, scale, results: Player(data, out, scale).surprised(results),
     "starts": lambda data, out, scale, results: Starts(data, out, scale).phases(results),
     "policy": lambda data, out, scale, results: PolicyTargets(data, out, scale).phases(results),

@@ -57,7 +57,11 @@ _PILOT_STEPS, _STEPS = 1_000, 4_000
 _POLICY = "judge:0.3"
 ALPHA = 113.0  # of the results of these games (docs/proof.md): (112 to 115)
 _FLATTER_ALPHA = 170.0  # that of vr, and of README's hour
-_LEARNED_DEEPER, _STEPS_DEEPER = 150_000, 2_000
+_LEARNED_DEEPLY, _STEPS_DEEPLY = 150_000, 2_000
+# Games of the old net, by its policy, as those of data/: so many of each.
+_OWN, _OWN_GAMES = 1_000, {
+    "own-wild.pgn.zst": ("--seed", "12", "--temperature", "2", "--nets-only"), "own.pgn.zst": ("--seed", "11"),
+}  # fmt: skip
 _SEED = 34
 _AT_ONCE = 4_096  # positions of a batch for the net
 # Games, by nodes of a move.
@@ -69,8 +73,8 @@ _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 _TRIED = tuple(
     f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
-PLAYER, FLATTER, DEEPER, SURPRISE, AGAIN = "player", "flatter", "deeper", "surprise", "again"
-NETS = (PLAYER, FLATTER, DEEPER, SURPRISE, AGAIN)
+PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
+NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +139,26 @@ class Player:
 
     def deepened(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net that learned fewer positions of the same games, each by ten times as many nodes."""
-        yield [self._mined(DEEPER, TRAIN, ASIDE, _LEARNED_DEEPER, STOCKFISH_NODES)]
+        yield from self._of_hours(DEEPER, [TRAIN], results)
+
+    def of_own_games(self, results: Path) -> Iterator[Iterable[Step]]:
+        """As `deepened`, of games that the old net plays itself."""
+        games = str(self._sized(_OWN, 40))
+        yield [
+            Step(PLAYER, f"play-{name}", path, ["--games", games, *how, "-o", str(path)], "data.make_games")
+            for name, how in _OWN_GAMES.items()
+            if (path := self.out / name)
+        ]
+        yield from self._of_hours(OWN, _OWN_GAMES, results)
+
+    def _of_hours(self, name: str, archives: Iterable[str], results: Path) -> Iterator[Iterable[Step]]:
+        """A net by the recipe of README's hour, but of other games and sizes."""
+        yield [self._mined(name, archives, ASIDE, _LEARNED_DEEPLY, STOCKFISH_NODES)]
         yield self.testing()
-        yield [self._trained(DEEPER, DEEPER, _STEPS_DEEPER, alpha=_FLATTER_ALPHA)]
-        yield self.judging(DEEPER, [DEEPER], ("--regret", "100"))
-        if self.judged(DEEPER).exists():
-            yield [self._at_equal_breadth(DEEPER, 0, DEEPER, nodes, games) for nodes, games in MATCHES.items()]
+        yield [self._trained(name, name, _STEPS_DEEPLY, alpha=_FLATTER_ALPHA)]
+        yield self.judging(name, [name], ("--regret", "100"))
+        if self.judged(name).exists():
+            yield [self._at_equal_breadth(name, 0, name, nodes, games) for nodes, games in MATCHES.items()]
             yield self.telling(results)
 
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
@@ -156,7 +174,7 @@ class Player:
     ) -> Iterator[Iterable[Step]]:
         """A net that learned the positions of `playing`, and what it is worth."""
         yield self.testing()
-        yield [self._mined(PLAYER, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES)]
+        yield [self._mined(PLAYER, [TRAIN], MIXTURES[CHOSEN], _LEARNED, _NODES)]
         for step in training:
             yield [step]
         yield self.judging(name, [name], ("--regret", "100"))
@@ -168,7 +186,7 @@ class Player:
         """A net that began as that of `playing`, of positions that were mined with that one; against that one."""
         yield self.testing()
         base = str(self.net(PLAYER))
-        yield [self._mined(AGAIN, TRAIN, MIXTURES[CHOSEN], _LEARNED, _NODES, "--net", base, seed=_SEED + 1)]
+        yield [self._mined(AGAIN, [TRAIN], MIXTURES[CHOSEN], _LEARNED, _NODES, "--net", base, seed=_SEED + 1)]
         yield [self._trained(AGAIN, AGAIN, _STEPS, base=base)]
         yield self.judging(AGAIN, [AGAIN], (), base)
         if self.judged(AGAIN).exists():
@@ -179,7 +197,7 @@ class Player:
         """Games that are held out: positions of four kinds by a deep judge, and openings."""
         yield from self.opening()
         # Fewer plies than that, and many of the positions would stand in games that are learned from.
-        yield self._mined("player-test", TEST, _TEST_KINDS, _JUDGED, _TEST_NODES, "--min-ply", "16")
+        yield self._mined("player-test", [TEST], _TEST_KINDS, _JUDGED, _TEST_NODES, "--min-ply", "16")
 
     def opening(self) -> Iterator[Step]:
         """Openings of held-out games."""
@@ -192,7 +210,7 @@ class Player:
 
     def learning(self, name: str, aside: str, positions: int, steps: int) -> Iterator[Step]:
         """A net that learned from such a mixture."""
-        yield self._mined(name, TRAIN, aside, positions, _NODES)
+        yield self._mined(name, [TRAIN], aside, positions, _NODES)
         yield self._trained(name, name, steps)
 
     def _trained(self, name: str, store: str, steps: int, *more: str, base: str = NET, alpha: float = ALPHA) -> Step:
@@ -249,10 +267,17 @@ class Player:
         return self._done(f"tried-{side}", [*words, "--games", str(games), "-o", str(self._tried(side))])
 
     def _mined(
-        self, name: str, games: str, aside: str, positions: int, nodes: int, *more: str, seed: int = _SEED
+        self, name: str, archives: Iterable[str], aside: str, positions: int, nodes: int, *more: str, seed: int = _SEED
     ) -> Step:
         count = str(self._sized(positions, 100))
-        words = ["mine", str(self.out / games), "--db", str(self.out / f"{name}.db"), "--positions", count]
+        words = [
+            "mine",
+            *(str(self.out / name) for name in archives),
+            "--db",
+            str(self.out / f"{name}.db"),
+            "--positions",
+            count,
+        ]
         words += [*(("--aside", aside) if aside else ()), "--screen", "off", "--deep", f"stockfish:nodes={nodes}"]
         return self._done(f"mine-{name}", [*words, *more, "--seed", str(seed)])
 
