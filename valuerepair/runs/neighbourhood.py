@@ -1,8 +1,8 @@
-"""The neighbourhood of a misjudged position: what is one step away, and what the search that found it says of that.
+"""The neighbourhood of a misjudged position: the positions one step away from it, and their values where a search told.
 
-Four kinds of step. The *line*: the positions that the search expects, whose value it knows. *Parents*: one, two and
-four plies earlier in the game. *Children*: after the moves that the net's policy prefers. The *game*: its other plies.
-Nothing here reads a store, a net or an engine.
+There are four kinds of step. The *line*: the positions after the moves that the deep search expects; it also tells
+their values. *Parents*: one, two and four plies earlier in the game. *Children*: after the moves that the net's policy
+prefers. The *game*: other plies of it, before and after. Nothing here reads a store, a net or an engine.
 """
 
 from __future__ import annotations
@@ -23,30 +23,35 @@ from valuerepair.errors import UsageError
 from valuerepair.store.rows import DeepResult
 
 LINE, PARENT, CHILD, GAME = "line", "parent", "child", "game"
-# As `vr expand --by` has them; the singular is in the store.
+# The word of `vr expand --by` for each step, and the step's name in the store.
 STEPS = {"line": LINE, "parents": PARENT, "children": CHILD, "game": GAME}
-LONGEST_LINE = 12
-PARENTS = (1, 2, 4)
-CHILDREN = 3
-# Plies of the game that are no parents; of neighbouring ones one says much of the other.
+LONGEST_LINE = 12  # plies
+PARENTS = (1, 2, 4)  # plies before the source
+CHILDREN = 3  # moves of the policy
+# Plies before and after the source; before it, `PARENTS` are left out. Far ones have gaps, because the values of
+# successive positions tell much the same.
 GAME_PLIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 
 
 def parse_steps(text: str) -> tuple[str, ...]:
-    """``--by``: the steps, as the store names them, in the order of `STEPS`. Raises UsageError."""
-    given = [word.strip() for word in text.split(",")]
-    if unknown := [word for word in given if word not in STEPS]:
+    """The steps of a text like ``line,children``, as the store names them, in the order of `STEPS`.
+
+    Raises UsageError for other words.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if unknown := [word for word in words if word not in STEPS]:
         raise UsageError(f"--by {','.join(unknown)}: give some of {','.join(STEPS)}")
-    return tuple(step for word, step in STEPS.items() if word in given)
+    return tuple(step for word, step in STEPS.items() if word in words)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpansionSource:
     """A misjudged position that others are reached from.
 
-    `moves` lead to it from `start_fen`, `following` is what was played from it on, as far as that is known. `deep` is
-    its deep value and `deep_q` that as Q, from its side to move; `searched`: a whole search found it, it is not
-    inferred from another's line. `in_game`: it was played; else its past is that of what it was reached from.
+    `root_id` is the sampled candidate that it was reached from, or itself; its neighbours are `round` steps away from
+    that candidate. `moves` lead to it from `start_fen`, `following` was played from it on, as far as that is known.
+    `deep` is its deep value, `deep_q` the same as Q, both for its side to move. `searched` is false for a value
+    inferred from another position's line. `in_game`: it stood in a game; otherwise only the beginning of `moves` did.
     """
 
     position_id: int
@@ -65,11 +70,11 @@ class ExpansionSource:
 
 
 class Neighbours(NamedTuple):
-    """n neighbours, as columns: `batch` [n], and for each the row of its `source`, its `step` and `distance`.
+    """n neighbours as columns [n]: the position, the index of its `source`, its `step` and `distance`.
 
-    `distance` is in plies; of children it is the rank of the move in the net's policy. `later`: it comes after the
-    source in the game. `same_side`: the side to move is that of the source. `deep` is the inferred value, None but on
-    the line.
+    `distance` is in plies; for children it is the rank of the move in the net's policy, from 1. `later`: the position
+    comes after the source in the game. `same_side`: it has the source's side to move. `deep` is the inferred value, for
+    the side to move in the neighbour, of positions of the line; None for others.
     """
 
     batch: PositionBatch
@@ -81,24 +86,24 @@ class Neighbours(NamedTuple):
     deep: list[DeepResult | None]
 
     def take(self, rows: NDArray[np.int64]) -> Neighbours:
-        """The given rows, in the given order."""
-        which = rows.tolist()
+        """These rows, in this order."""
+        numbers = rows.tolist()
         return Neighbours(
             self.batch.take(rows),
             self.source[rows],
-            [self.step[i] for i in which],
+            [self.step[i] for i in numbers],
             self.distance[rows],
             self.later[rows],
             self.same_side[rows],
-            [self.deep[i] for i in which],
+            [self.deep[i] for i in numbers],
         )
 
 
 def inferred(deep: DeepResult, plies: int) -> DeepResult | None:
-    """What a search says of the position this many plies down its line, from the side to move there.
+    """The value that a search gives the position this many plies down its line, for the side to move there.
 
-    None where it says nothing: the line is over, or no depth is left. The sign turns with every ply; moves to mate, of
-    the side that mates, count down with its own moves.
+    None beyond the end of the line, and where no depth remains. The sign changes with each ply. Moves to mate are the
+    winner's, so they become one fewer with each of the winner's moves.
     """
     depth = deep.depth - plies
     if depth < 1 or plies > len(deep.pv):
@@ -106,12 +111,13 @@ def inferred(deep: DeepResult, plies: int) -> DeepResult | None:
     sign = -1 if plies % 2 else 1
     mate = None
     if deep.mate is not None:
-        left = (2 * deep.mate - 1 if deep.mate > 0 else -2 * deep.mate) - plies
-        if left <= 0:
+        plies_to_mate = (2 * deep.mate - 1 if deep.mate > 0 else -2 * deep.mate) - plies
+        if plies_to_mate <= 0:
             return None
-        mate = (left + 1) // 2 if left % 2 else -left // 2
+        # In an odd number of plies the side to move here mates, in an even number it is mated.
+        mate = (plies_to_mate + 1) // 2 if plies_to_mate % 2 else -plies_to_mate // 2
     wdl = deep.wdl if deep.wdl is None or sign > 0 else (deep.wdl[2], deep.wdl[1], deep.wdl[0])
-    rest = deep.pv[plies:]
+    remaining_line = deep.pv[plies:]
     return DeepResult(
         cp=None if deep.cp is None else sign * deep.cp,
         mate=mate,
@@ -119,21 +125,26 @@ def inferred(deep: DeepResult, plies: int) -> DeepResult | None:
         q=None if deep.q is None else sign * deep.q,
         depth=depth,
         seldepth=max(deep.seldepth - plies, depth),
-        best_move=rest[0] if rest else None,
-        pv=rest,
+        best_move=remaining_line[0] if remaining_line else None,
+        pv=remaining_line,
     )
 
 
 class _Row(NamedTuple):
-    """A neighbour before it is played out: the moves of its source that are kept, and those added."""
+    """A neighbour before its moves are played: the first `common` moves of its source, then `added`.
+
+    `source` is the index of the source, `played` the move that the game went on with. The others are as in
+    `Neighbours`.
+    """
 
     source: int
     step: str
     distance: int
-    kept: int
+    common: int
     added: Moves
-    played: int | None
+    played: int | None = None
     later: bool = False
+    deep: DeepResult | None = None
 
 
 _NOTHING = np.empty(0, np.uint16)
@@ -142,65 +153,64 @@ _NOTHING = np.empty(0, np.uint16)
 def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], steps: Sequence[str]) -> Neighbours:
     """All neighbours of `sources` by `steps`: for each source line, parents, children, game, each the nearest first.
 
-    `policy` are the moves of each source that the net prefers, the best first. A position is there once, as it is
-    reached first; the sources themselves, and positions where the game is over, are not.
+    `policy` has the moves of each source that the net prefers, the best first. A position that is reached several times
+    is returned once, for the first of them. The sources themselves, and positions where the game is over, are not
+    returned.
     """
     rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
-    moves = [np.concatenate([sources[row.source].moves[: row.kept], row.added]) for row in rows]
+    moves = [np.concatenate([sources[row.source].moves[: row.common], row.added]) for row in rows]
     boards, over = reached([sources[row.source].start_fen for row in rows], moves)
-    first_rows = _first_ones(rows, over, keys(boards), set(batch_of(sources).key.tolist()))
+    first_rows = _first_rows(rows, over, keys(boards), set(batch_of(sources).key.tolist()))
     boards, moves, rows = boards[first_rows], [moves[i] for i in first_rows], [rows[i] for i in first_rows]
     row_sources = [sources[row.source] for row in rows]
-    added = [len(row.added) + row.kept - len(source.moves) for row, source in zip(rows, row_sources, strict=True)]
+    plies = [len(line) - len(source.moves) for line, source in zip(moves, row_sources, strict=True)]
     played = [None if row.played is None else decode_move(row.played) for row in rows]
-    deep = [
-        inferred(each.deep, row.distance) if row.step == LINE else None
-        for row, each in zip(rows, row_sources, strict=True)
-    ]
     return Neighbours(
-        _batch(row_sources, boards, moves, added, played),
+        _batch(row_sources, boards, moves, plies, played),
         np.array([row.source for row in rows], np.int64),
         [row.step for row in rows],
         np.array([row.distance for row in rows], np.int64),
         np.array([row.later for row in rows], np.bool_),
-        np.array(added, np.int64) % 2 == 0,
-        deep,
+        np.array(plies, np.int64) % 2 == 0,
+        [row.deep for row in rows],
     )
 
 
 def _rows(i: int, source: ExpansionSource, policy: Moves, steps: Sequence[str]) -> Iterator[_Row]:
+    """The neighbours of source number `i`, with repetitions and positions where the game is over."""
     length = len(source.moves)
     line = _line(source)
     if LINE in steps and source.searched:
         for plies in range(1, len(line) + 1):
-            if inferred(source.deep, plies) is None:
+            if (deep := inferred(source.deep, plies)) is None:
                 break
-            yield _Row(i, LINE, plies, length, line[:plies], None)
+            yield _Row(i, LINE, plies, length, line[:plies], deep=deep)
     if PARENT in steps and source.in_game:
         yield from (_earlier(i, source, PARENT, plies) for plies in PARENTS if plies < length)
     if CHILD in steps:
-        # The search's own move is the first ply of the line.
+        # The search's own move leads to the first position of the line.
         preferred = [move for move in policy.tolist() if move not in line[:1]][:CHILDREN]
         for rank, move in enumerate(preferred, 1):
-            yield _Row(i, CHILD, rank, length, np.array([move], np.uint16), None)
+            yield _Row(i, CHILD, rank, length, np.array([move], np.uint16))
     if GAME in steps and source.in_game:
         for plies in GAME_PLIES:
             if plies < length and plies not in PARENTS:
                 yield _earlier(i, source, GAME, plies)
             if plies <= len(source.following):
-                then = int(source.following[plies]) if plies < len(source.following) else None
-                yield _Row(i, GAME, plies, length, source.following[:plies], then, later=True)
+                played = int(source.following[plies]) if plies < len(source.following) else None
+                yield _Row(i, GAME, plies, length, source.following[:plies], played, later=True)
 
 
 def _earlier(i: int, source: ExpansionSource, step: str, plies: int) -> _Row:
-    kept = len(source.moves) - plies
-    # The last move to a position that the game did not go on from need not be the game's (`vr mine --aside`).
-    played = plies > 1 or len(source.following)
-    return _Row(i, step, plies, kept, _NOTHING, int(source.moves[kept]) if played else None)
+    """The position `plies` before the source in its game."""
+    common = len(source.moves) - plies
+    # If no move of the game follows the source, its last move may have been played aside (`vr mine --aside`).
+    is_of_game = plies > 1 or len(source.following)
+    return _Row(i, step, plies, common, _NOTHING, int(source.moves[common]) if is_of_game else None)
 
 
 def _line(source: ExpansionSource) -> Moves:
-    """The moves of the line, up to the first that is no move: recorded lines come from other programs."""
+    """The moves of the line, up to the first text that is not UCI: recorded lines come from other programs."""
     moves = []
     for uci in source.deep.pv[:LONGEST_LINE]:
         try:
@@ -211,7 +221,7 @@ def _line(source: ExpansionSource) -> Moves:
 
 
 def batch_of(sources: Sequence[ExpansionSource]) -> PositionBatch:
-    """The sources themselves."""
+    """The sources themselves as positions."""
     moves = [source.moves for source in sources]
     boards, _ = reached([source.start_fen for source in sources], moves)
     return _batch(sources, boards, moves, [0] * len(sources), [None] * len(sources))
@@ -221,31 +231,34 @@ def _batch(
     sources: Sequence[ExpansionSource],
     boards: Boards,
     moves: Sequence[Moves],
-    added: Sequence[int],
+    plies: Sequence[int],
     played: Sequence[str | None],
 ) -> PositionBatch:
-    """The positions [n] on these boards: `added` [n] plies after their `sources`, with the moves `played` in them."""
+    """The positions [n] on these boards: `plies` [n] after their `sources`, below 0 before them; `played` in them."""
     return PositionBatch(
         fens(boards),
         [source.start_fen for source in sources],
         *joined(moves),
-        np.array([source.ply for source in sources], np.int32) + np.array(added, np.int32),
+        np.array([source.ply for source in sources], np.int32) + np.array(plies, np.int32),
         keys(boards),
         np.array([source.history_known for source in sources], np.bool_),
         Origins([source.game for source in sources], played),
     )
 
 
-def _first_ones(
+def _first_rows(
     rows: Sequence[_Row], over: NDArray[np.bool_], board_keys: NDArray[np.uint64], met: set[int]
 ) -> list[int]:
-    """The rows of positions that are met for the first time, and not over; a line ends where the game does."""
-    kept, ended = [], -1
+    """The indices of rows whose key is not among those `met`, or of an earlier row; adds their keys to `met`.
+
+    Positions where the game is over are left out, and so is the rest of a line behind them.
+    """
+    first, ended_source = [], -1
     for i, (row, is_over, key) in enumerate(zip(rows, over.tolist(), board_keys.tolist(), strict=True)):
         if row.step == LINE and is_over:
-            ended = row.source
-        beyond = row.step == LINE and row.source == ended
-        if not (is_over or beyond or key in met):
+            ended_source = row.source
+        is_beyond = row.step == LINE and row.source == ended_source
+        if not (is_over or is_beyond or key in met):
             met.add(key)
-            kept.append(i)
-    return kept
+            first.append(i)
+    return first
