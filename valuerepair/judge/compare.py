@@ -1,4 +1,4 @@
-"""The same frozen positions under several nets: who is right where, who repaired what, compared in pairs."""
+"""Several nets on the same positions, by the values that an oracle gave: each later net compared with the first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from valuerepair.intervals import (
 )
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
-from valuerepair.judge.labelled import complete, labels_of, lacks_policy, names
+from valuerepair.judge.labelled import complete, labels_of, lacks_policy
+from valuerepair.judge.labelled import names as label_names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
@@ -46,16 +47,17 @@ log = logging.getLogger(__name__)
 
 Labels: TypeAlias = Mapping[int, frozenset[str]]  # of candidates, by position_id
 
-# By code: whether the first and the second net are wrong, 2 * first + second.
+# The index is 2 * (the first net is wrong) + (the second net is wrong).
 CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
 
 
 @dataclass(frozen=True)
 class ComparedScores:
-    """The positions compared, by id: their numbers, games, weights, deep Q [n]; Q and disagreement of each net [k, n].
+    """The n positions compared, by ascending id, and the values of k nets; Q is for the side to move.
 
-    `recalibrated` [k, n] is the disagreement of each net once its Q goes through its curve, NaN where positions are too
-    few for one. `kind` [n] is the kind of each position (`chess.origins.KINDS`).
+    Columns of positions are [n], `net_q`, `disagreement` and `recalibrated` [k, n]. `recalibrated` is the disagreement
+    after the net's Q is mapped by its curve, NaN where there are too few positions for curves. `kind` is one of
+    `chess.origins.KINDS`.
     """
 
     position_id: NDArray[np.int64]
@@ -73,9 +75,9 @@ class ComparedScores:
         return bool(np.ptp(self.weight) > 0)
 
     def of_games(self) -> ComparedScores:
-        """Those that stood in a game: what is said of the archive is said of them alone."""
-        of = self.kind == GAME
-        return ComparedScores(**{name: column[..., of] for name, column in vars(self).items()})
+        """The positions that stood in a game; only these are a sample of the archive."""
+        in_game = self.kind == GAME
+        return ComparedScores(**{name: column[..., in_game] for name, column in vars(self).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,10 @@ class NetRate:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The candidates of one net alone: how many, how many of them the other net is right on, both nets' means there.
+    """The candidates of one net: their `count`, and the share of them that the other net is right on.
 
-    The other net looks better than it is: see `Comparison`.
+    `mean_own` is the mean |disagreement| of the net itself on them, `mean_other` that of the other net. On positions
+    chosen for one net's errors the other looks better than it is: see `Comparison`.
     """
 
     count: int
@@ -107,16 +110,17 @@ class Selected:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A second net against the first, on all positions of games; differences are second less first.
+    """A second net against the first, on all positions of games; differences are second minus first.
 
     `counts` are positions by `CATEGORIES`. `share_by_games` is the difference of the shares of candidates, `mean_abs`
     that of the mean |disagreement|, with intervals of resampled games. `of_first` and `of_second` are the candidates of
-    one net alone; the second repaired something only if the first is right on fewer of the second's than the other way
-    round. `newly` are the second's candidates among the positions that are not the first's. `recalibrated` says what
-    remains once both nets are, None where positions are too few for curves. `policies`: both nets' priors are in the
-    store, and so `labels` has what needs them. `q_scale` brings the second net's Q on the first one's scale, in a
-    search or a match; None where it cannot be told. `by_kind` has a row for each kind of position, those beside the
-    games too, and `judge` says by these whether the second net is the better judge.
+    each net; the second repaired something only if it is right on more of the first's candidates than the first is on
+    the second's. `newly` is the share of the second's candidates among the positions that are not the first's.
+    `recalibrated` compares the nets after each went through its curve; None where positions are too few for curves.
+    `policies`: both nets' priors are in the store; without them `labels` lacks those that need a policy. A search or a
+    match with `q_scale` has the second net's Q on the first one's scale; None where it cannot be determined. `by_kind`
+    has a row for each kind of position, also for those beside the games; by these rows `judge` says whether the second
+    net is the better judge.
     """
 
     first: str
@@ -137,13 +141,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Remeasured:
-    """Nets on the same positions, with a `part` on those that are held out so (`judge.split`). `left_out` has, by net,
-    the positions without a value of it; these count for none. `cut` of the positions have the value of the last rung of
-    a ladder; where it is asked for these each counts for one, else screened ones by their weights.
+    """Nets on the same positions; with a `part` only on the positions of that held-out part (`judge.split`).
 
-    `scores` are of positions of games, which all but the rows by kind are about; `all_kinds` has those beside them,
-    too. `regret`, of each comparison, and `rejudged`, by a deeper judge, are None where they were not asked for.
-    With `calibration` ``fitted`` all of it is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
+    `left_out` has, by name of the net, the number of positions that it has no value of; they are left out for all nets.
+    `without_q` positions are left out because the oracle gave no Q of the kind asked for. `cut` of the positions were
+    cut by screening and have the value of their last rung. If such positions are asked for, each position counts once;
+    otherwise by its weight of screening. `effective` is the number of equal positions that these weights are worth.
+
+    `scores` are of positions of games; only the rows by kind are of `all_kinds`, which also has those beside the games.
+    `regret` has an entry for each comparison, `rejudged` is by a deeper judge; both are None unless asked for. With
+    `calibration` ``fitted`` everything is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
     oracle: str
@@ -171,14 +178,14 @@ class Remeasured:
         return _lines(self)
 
     def as_json(self) -> dict[str, Any]:
-        """All but the positions themselves, JSON-able; NaN is None."""
+        """All but the positions themselves, for JSON; NaN is None."""
         without = ("scores", "all_kinds", "regret")
         plain: dict[str, Any] = {name: json_fields(value) for name, value in vars(self).items() if name not in without}
-        for each, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
+        for fields, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
             if comparison.recalibrated is not None:
-                each["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
-        for each, regret in zip(plain["comparisons"], self.regret or (), strict=False):
-            each["regret"] = json_fields(regret)
+                fields["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
+        for fields, regret in zip(plain["comparisons"], self.regret or (), strict=False):
+            fields["regret"] = json_fields(regret)
         return plain
 
 
@@ -186,12 +193,11 @@ class Remeasured:
 
 
 def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question) -> Remeasured:
-    """Compares `nets` with the first of them on the positions that all have a value of, with a part of the oracle's on
-    those of this part alone.
+    """Compares each net with the first on the positions that the oracle has scored and all nets have a value of.
 
-    An alpha of None is for all nets the first one's, or the saved one of the store's net where the first has no saved
-    fit (a net that was just trained has none).
-    Raises ValueRepairError when there is none.
+    If the oracle has a part, only its positions count. One alpha serves all nets. Where the question has none, it is
+    the first net's; if that has no saved fit, as after a training, the saved one of the store's net.
+    Raises ValueRepairError if there is no such position, or a net has no values in the store.
     """
     names = unique_names(nets)
     missing = next((name for name, net in zip(names, nets, strict=True) if not net.id), None)
@@ -201,8 +207,8 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
     holder = _holder_of_alpha(store, nets[0].id, oracle)
     alpha = store.alpha(holder, oracle.id, question.alpha)
     of_oracle = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    everything, cut, without_q = _read(store, words, of_oracle, oracle)
-    scores = everything.of_games()
+    all_kinds, cut, without_q = _read(store, words, of_oracle, oracle)
+    scores = all_kinds.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = is_candidate(scores.disagreement, question.threshold)
@@ -210,13 +216,13 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
     if curves is not None:
         by_curves = [curve.expected(scores.weight) - scores.deep_q for curve in curves]
         scores = replace(scores, recalibrated=np.stack(by_curves))
-    labels = [candidate_labels(store, replace(of_oracle, net=each), oracle) for each in words]
+    labels = [candidate_labels(store, replace(of_oracle, net=net_words), oracle) for net_words in words]
     comparisons = []
     for i in range(1, len(nets)):
-        beyond = None if curves is None else _recalibration(scores, curves, i, question.threshold)
-        by_kind = _by_kind(everything, i)
+        recalibrated = None if curves is None else _recalibration(scores, curves, i, question.threshold)
+        by_kind = _by_kind(all_kinds, i)
         judge = better_judge(by_kind, held_out=oracle.part is not None)
-        comparisons.append(_compare(scores, wrong, i, names, beyond, (labels[0], labels[i]), by_kind, judge))
+        comparisons.append(_compare(scores, wrong, i, names, recalibrated, (labels[0], labels[i]), by_kind, judge))
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
@@ -234,39 +240,43 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
         nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
         comparisons=comparisons,
         scores=scores,
-        all_kinds=everything,
+        all_kinds=all_kinds,
     )
 
 
 def _curves(scores: ComparedScores) -> list[CrossFit] | None:
     """The curve of each net; None where positions or games are too few."""
-    standing = scores.weight > 0
-    games = len(np.unique(scores.game_id[standing]))
-    if np.count_nonzero(standing) < FEWEST_POSITIONS or games < FEWEST_GAMES:
+    counting = scores.weight > 0
+    games = len(np.unique(scores.game_id[counting]))
+    if np.count_nonzero(counting) < FEWEST_POSITIONS or games < FEWEST_GAMES:
         return None
     weight, game, deep = scores.weight, scores.game_id, scores.deep_q
     first, *others = scores.net_q
-    drawn = [own_curve(net_q, deep, weight, game, like=first) for net_q in others]
-    return [CrossFit(first, deep, weight, game), *drawn]
+    other_curves = [own_curve(net_q, deep, weight, game, like=first) for net_q in others]
+    return [CrossFit(first, deep, weight, game), *other_curves]
 
 
 def _recalibration(scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float) -> Recalibration:
+    """Net i against net 0, both recalibrated."""
     disagreement = scores.disagreement[0], scores.disagreement[i]
     rows = scores.deep_q, scores.weight, scores.game_id
     return recalibrate((curves[0], curves[i]), disagreement, *rows, threshold)
 
 
 def _by_kind(scores: ComparedScores, i: int) -> list[KindRow]:
-    """Net i beside net 0, by kind of position."""
+    """Net i against net 0, by kind of position."""
     net_q = scores.net_q[0], scores.net_q[i]
     return rows_by_kind(net_q, scores.deep_q, scores.weight, scores.game_id, scores.kind)
 
 
 def unique_names(nets: Sequence[AskedNet]) -> list[str]:
-    """The nets' names; where two different nets have the same, with the beginning of the hash, or the history fill."""
+    """The nets' names; different nets of one name get the beginning of their keys, and if needed the history fill."""
     names = [net.name for net in nets]
     for detail in ("key", "history_fill"):
-        clashing = {n for n in names if len({nets[i].id for i, name in enumerate(names) if name == n}) > 1}
+        ids: dict[str, set[int]] = {}
+        for name, net in zip(names, nets, strict=True):
+            ids.setdefault(name, set()).add(net.id)
+        clashing = {name for name, net_ids in ids.items() if len(net_ids) > 1}
         names = [
             f"{name} ({getattr(net, detail)[:12]})" if name in clashing else name
             for name, net in zip(names, nets, strict=True)
@@ -277,28 +287,30 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
 def _read(
     store: Store, words: Sequence[str], question: Question, oracle: AskedOracle
 ) -> tuple[ComparedScores, int, int]:
-    """The positions that all nets (by their words) have a value of and the oracle a Q; how many of them a ladder cut,
-    and how many have no such Q."""
+    """The positions that the oracle has a Q of, and all nets, which are named by `words`, a value.
+
+    Also returns how many of these a ladder cut, and how many positions have values of all nets but no deep Q.
+    """
     import pandas as pd
 
     joined: pd.DataFrame | None = None
-    for i, each in enumerate(words):
-        # What lies beside the games is among what expansions searched; what they reached from candidates has no kind.
-        of_net = replace(question, net=each, expanded="searched")
+    for i, net_words in enumerate(words):
+        # "searched" includes the positions beside the games; positions reached from candidates have no kind.
+        of_net = replace(question, net=net_words, expanded="searched")
         frame = store.frame(of_net, text=False, cut=oracle.cut).dropna(subset="kind").set_index("position_id")
-        own = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
+        net_columns = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
         if joined is None:
-            joined = own.join(frame[["game_id", "deep_q"]]).assign(
+            joined = net_columns.join(frame[["game_id", "deep_q"]]).assign(
                 cut=frame["rung"].notna() if oracle.cut else False, kind=frame["kind"]
             )
         else:
-            joined = joined.join(own, how="inner")
+            joined = joined.join(net_columns, how="inner")
     assert joined is not None
     if oracle.part is not None:
         joined = joined[oracle.part.among(joined.index.to_numpy(np.int64))]
     usable = joined[joined[0].notna()]
-    every = range(len(words))
-    disagreement, net_q = (usable[names].to_numpy(np.float64).T for names in ([*every], [f"q{i}" for i in every]))
+    numbers = range(len(words))
+    disagreement, net_q = (usable[names].to_numpy(np.float64).T for names in ([*numbers], [f"q{i}" for i in numbers]))
     ids = usable.index.to_numpy(np.int64)
     scores = ComparedScores(
         ids,
@@ -314,6 +326,7 @@ def _read(
 
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, without_q: int, q_from: QFrom) -> str:
+    """The message of an error: why there is no position to compare the nets on."""
     if without_q:
         other = "wdl" if q_from == "cp" else "auto"
         return f"none of the {without_q:,} positions has a deep score from {q_from}; try --alpha {other}"
@@ -334,22 +347,25 @@ def _compare(
     wrong: Flags,
     i: int,
     names: Sequence[str],
-    beyond: Recalibration | None,
+    recalibrated: Recalibration | None,
     labels: Sequence[tuple[Labels, bool]],
     by_kind: list[KindRow],
     judge: BetterJudge,
 ) -> Comparison:
-    """The comparison of net i with net 0."""
+    """The comparison of net i with net 0; `wrong` [k, n] marks the candidates of each net.
+
+    `labels` are those of both nets' candidates, each with whether the net's policy is known for all.
+    """
     first, second, weight, game = wrong[0], wrong[i], scores.weight, scores.game_id
     size = np.abs(scores.disagreement)
     counts = np.bincount(2 * first + second, minlength=4).tolist()
-    moved = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
-    mean_abs, by_games = bootstrap(moved, weight, game)
-    there = set(scores.position_id.tolist())
-    policies = all(known for _, known in labels)
+    differences = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
+    mean_abs, by_games = bootstrap(differences, weight, game)
+    compared_ids = set(scores.position_id.tolist())
+    policies = all(has_policies for _, has_policies in labels)
     unknown = frozenset[str]() if policies else OF_POLICY
     first_labels, second_labels = (
-        {number: each - unknown for number, each in labelled.items() if number in there} for labelled, _ in labels
+        {number: words - unknown for number, words in by_id.items() if number in compared_ids} for by_id, _ in labels
     )
     return Comparison(
         first=names[0],
@@ -360,7 +376,7 @@ def _compare(
         of_first=_select(first, second, size[0], size[i], weight, game),
         of_second=_select(second, first, size[i], size[0], weight, game),
         newly=weighted(second[~first], weight[~first], game[~first]),
-        recalibrated=beyond,
+        recalibrated=recalibrated,
         policies=policies,
         q_scale=_q_scale(scores, i),
         by_kind=by_kind,
@@ -377,9 +393,13 @@ def _q_scale(scores: ComparedScores, i: int) -> QScale | None:
 
 
 def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats, game: Ids) -> Selected:
-    mass = weight[own]
-    means = [float(np.average(each[own], weights=mass)) if len(mass) else float("nan") for each in (size, size_other)]
-    return Selected(int(own.sum()), weighted(~other[own], mass, game[own]), *means)
+    """The candidates `own` [n] of a net whose |disagreement| is `size`, and the `other` net on them."""
+    own_weight = weight[own]
+    means = [
+        float(np.average(sizes[own], weights=own_weight)) if len(own_weight) else float("nan")
+        for sizes in (size, size_other)
+    ]
+    return Selected(int(own.sum()), weighted(~other[own], own_weight, game[own]), *means)
 
 
 def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
@@ -398,18 +418,18 @@ _QUERY = """
 
 
 def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[n] how many positions each stands for that was searched in full by this oracle: `audit_weights`, but of the
-    ladders of all nets. With one net's ladder they are the weights of `Store.frame`.
+    """[n] how many positions each position that this oracle searched in full stands for.
 
-    A ladder chooses by one net's signals, and the positions are a sample chosen so for every other net too: its own
-    weights in `Store.frame`, of a net that screened nothing, would all be 1. Of several nets' ladders one that the
-    position did not leave is enough; else the largest probability counts, for audits are drawn by seed and position, so
-    that with one seed the smaller draw is part of the larger.
+    This is `audit_weights` for the ladders of all nets; with one net's ladder both are the weights of `Store.frame`. A
+    ladder chooses positions by one net's signals, and the other nets are compared on the same choice; but a net that
+    screened nothing has only weights of 1 in `Store.frame`. A position weighs 1 if it reached the end of any ladder.
+    Otherwise it counts by its largest probability of an audit: audits are drawn by seed and position, so with one seed
+    the smaller draw is part of the larger.
     """
     rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
-    cut = [(position, 1.0 / p if searched else 0.0) for position, whole, searched, p in rows if not whole]
-    standing = sum(inverse for _, inverse in cut) or 1.0  # where none was searched, none stands for any
-    weight = {position: len(cut) / standing * inverse for position, inverse in cut}
+    cut = [(position, 1.0 / p if searched else 0.0) for position, reached_end, searched, p in rows if not reached_end]
+    total = sum(inverse for _, inverse in cut) or 1.0  # where no cut position was searched, all their weights are 0
+    weight = {position: len(cut) / total * inverse for position, inverse in cut}
     return np.array([weight.get(position, 1.0) for position in position_ids.tolist()], np.float64)
 
 
@@ -419,7 +439,8 @@ class LabelChange:
 
     `label` is one of `labels.NAMES` or of `labels.KINDS` (``family:French Defense``). `first` and `second` count
     the candidates of each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the
-    second alone. `change` is the paired difference of the shares of all positions, games resampled.
+    second alone. `change` is the share of the second's minus that of the first's in all positions, with an interval of
+    resampled games.
     """
 
     label: str
@@ -432,7 +453,7 @@ class LabelChange:
 
 
 def label_changes(first: Labels, second: Labels, position_id: Ids, weight: Floats, game: Ids) -> list[LabelChange]:
-    """The changes of every label: those of `labels.NAMES` in their order, then the others, the most frequent first.
+    """The changes of all labels: those of `labels.NAMES` in their order, then the others, the most frequent first.
 
     `first` and `second` have the labels of each net's candidates by position_id; `position_id`, `weight` and `game`
     [n] are of every position compared.
@@ -442,20 +463,22 @@ def label_changes(first: Labels, second: Labels, position_id: Ids, weight: Float
     names = sorted(counts, key=lambda name: (rank.get(name, len(rank)), -counts[name], name))
     ids = [_ids_of(side) for side in (first, second)]
     row_of = dict(zip(position_id.tolist(), range(len(position_id)), strict=True))
-    counts_of, rows, columns, moves = [], list[int](), list[int](), list[float]()
+    label_counts, rows, columns, steps = [], list[int](), list[int](), list[float]()
     for column, name in enumerate(names):
-        one, other = (side.get(name, set()) for side in ids)
-        repaired, newly = sorted(one - other), sorted(other - one)
+        by_first, by_second = (side.get(name, set()) for side in ids)
+        repaired, newly = sorted(by_first - by_second), sorted(by_second - by_first)
         rows += [row_of[number] for number in (*repaired, *newly)]
         columns += [column] * (len(repaired) + len(newly))
-        moves += [-1.0] * len(repaired) + [1.0] * len(newly)
-        counts_of.append((name, len(one), len(other), len(one & other), len(repaired), len(newly)))
-    cells = np.array(rows, np.int64), np.array(columns, np.int64), np.array(moves)
+        steps += [-1.0] * len(repaired) + [1.0] * len(newly)
+        both = len(by_first & by_second)
+        label_counts.append((name, len(by_first), len(by_second), both, len(repaired), len(newly)))
+    cells = np.array(rows, np.int64), np.array(columns, np.int64), np.array(steps)
     changes = rare_changes(*cells, len(names), weight, game)
-    return [LabelChange(*of_label, change) for of_label, change in zip(counts_of, changes, strict=True)]
+    return [LabelChange(*numbers, change) for numbers, change in zip(label_counts, changes, strict=True)]
 
 
 def _ids_of(side: Labels) -> dict[str, set[int]]:
+    """The positions with each label."""
     by_label: dict[str, set[int]] = {}
     for number, labels in side.items():
         for name in labels:
@@ -464,7 +487,7 @@ def _ids_of(side: Labels) -> dict[str, set[int]]:
 
 
 def _candidates(store: Store, question: Question, part: HeldPart | None) -> pd.DataFrame:
-    """The candidates of a net, of the part alone if there is one."""
+    """The candidates of a net; with a part only those in it."""
     frame = store.candidates(question)
     return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
 
@@ -472,7 +495,7 @@ def _candidates(store: Store, question: Question, part: HeldPart | None) -> pd.D
 def candidate_labels(store: Store, question: Question, oracle: AskedOracle) -> tuple[Labels, bool]:
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
     frame = _candidates(store, question, oracle.part)
-    labels = dict(zip(frame["position_id"].tolist(), names(labels_of(store, frame)), strict=True))
+    labels = dict(zip(frame["position_id"].tolist(), label_names(labels_of(store, frame)), strict=True))
     return labels, not lacks_policy(store, frame)
 
 
@@ -485,10 +508,10 @@ def complete_policies(
     quiet: bool = False,
     **net_options: Any,
 ) -> None:
-    """Computes the priors of each net's candidates that the store lacks, where the net's file is known.
+    """Computes the priors of each net's candidates that the store lacks.
 
-    The store is opened for writing only if something is missing. A policy that cannot be had is said, and costs no
-    more than its labels. An alpha of None is the first net's.
+    The store is opened for writing only if something is missing. If a net's policy cannot be computed, the log says so,
+    and only the labels that need it are missing. An alpha of None is chosen as in `compare`.
     """
     of_oracle = None
     for net in {net.id: net for net in nets if net.id}.values():
@@ -512,12 +535,12 @@ _COLUMNS = ("position_id", "fen", "side", "phase", "source", "game", "ply", "dee
 def wrong_positions(
     store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, remeasured: Remeasured
 ) -> pd.DataFrame:
-    """One row for each position that any net is wrong on, by id; values from the side to move.
+    """One row for each position that any net is wrong on, by id; values are for the side to move.
 
-    Beside what the store says of the position: ``weight``, and for each net, numbered as asked from 1, ``net_N`` (its
-    name), ``disagreement_N`` and ``recalibrated_N``, the same through the net's curve (NaN: none); from the second on
-    ``category_N``, against the first, and of what is repaired or newly wrong ``beyond_scale_N``: whether the net that
-    is wrong stays so through its own curve.
+    The columns are those of the store and ``weight``. Each net has a number N in the order of `nets`, from 1, and the
+    columns ``net_N`` (its name), ``disagreement_N`` and ``recalibrated_N`` (the disagreement after its Q is mapped by
+    its curve, NaN without one). From the second net on there is ``category_N``, against the first net, and for
+    positions repaired or newly wrong ``beyond_scale_N``: whether the wrong net stays wrong with its own curve.
     """
     import pandas as pd
 
@@ -532,15 +555,15 @@ def wrong_positions(
     if oracle.cut:
         question = replace(question, net=words_for(store, nets[0], oracle))
         frames.append(store.frame(question, only=(*_COLUMNS, "rung"), cut=True).dropna(subset="rung"))
-    known = pd.concat([frame[list(_COLUMNS)] for frame in frames])
-    known = known.drop_duplicates("position_id").set_index("position_id")
+    stored = pd.concat([frame[list(_COLUMNS)] for frame in frames])
+    stored = stored.drop_duplicates("position_id").set_index("position_id")
     scores = remeasured.scores
     wrong = is_candidate(scores.disagreement, remeasured.threshold)
     rows = np.flatnonzero(wrong.any(0))
-    table = known.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
+    table = stored.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
     names = np.array(CATEGORIES, object)
-    unknown = np.isnan(scores.recalibrated[0, rows])
-    stays = is_candidate(scores.recalibrated[:, rows], remeasured.threshold)
+    without_curve = np.isnan(scores.recalibrated[0, rows])
+    stays_wrong = is_candidate(scores.recalibrated[:, rows], remeasured.threshold)
     for i, net in enumerate(remeasured.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
@@ -548,25 +571,25 @@ def wrong_positions(
         if i:
             table[f"category_{i + 1}"] = names[2 * wrong[0, rows] + wrong[i, rows]]
             same = wrong[0, rows] == wrong[i, rows]
-            kept = np.where(wrong[0, rows], stays[0], stays[i])
-            table[f"beyond_scale_{i + 1}"] = np.where(unknown | same, None, kept)
+            beyond_scale = np.where(wrong[0, rows], stays_wrong[0], stays_wrong[i])
+            table[f"beyond_scale_{i + 1}"] = np.where(without_curve | same, None, beyond_scale)
     result: pd.DataFrame = table
     return result
 
 
-# Labels with fewer candidates of both nets together say nothing on a terminal; JSON has them all.
+# Labels with fewer candidates of both nets together are not printed; JSON has all.
 FEWEST_SHOWN = 3
 MOST_FAMILIES = 5
 _FAMILIES = ("family", "pieces")
 
 
 def _lines(remeasured: Remeasured) -> list[str]:
-    """The nets on all positions, then each comparison: on all positions first, then on what one net chose."""
-    held = "" if remeasured.part is None else f" that are held out ({remeasured.part})"
-    what = f"{remeasured.positions:,} positions{held} of {remeasured.games:,} games, scored by {remeasured.oracle}"
+    """A line for each net, the comparisons with the first net, then regret and the deeper judge if there are any."""
+    part = "" if remeasured.part is None else f" that are held out ({remeasured.part})"
+    positions = f"{remeasured.positions:,} positions{part} of {remeasured.games:,} games, scored by {remeasured.oracle}"
     if remeasured.cut:
-        what += f" ({remeasured.cut:,} that screening cut, by their last rung)"
-    lines = [f"{what}; deep Q from {_scale(remeasured)}"]
+        positions += f" ({remeasured.cut:,} that screening cut, by their last rung)"
+    lines = [f"{positions}; deep Q from {_scale(remeasured)}"]
     for name, count in remeasured.left_out.items():
         lines.append(f"  {name}: {count:,} scored positions have no value of it; left out")
     if remeasured.without_q:
@@ -591,6 +614,7 @@ def _lines(remeasured: Remeasured) -> list[str]:
 
 
 def _scale(remeasured: Remeasured) -> str:
+    """How scores became deep Q, and whether net Q is calibrated."""
     alpha = remeasured.alpha
     calibrated = "; each net's Q calibrated" if remeasured.calibration == "fitted" else ""
     if remeasured.q_from == "wdl" or alpha.origin == values.OWN_Q:
@@ -629,46 +653,46 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
 
 
 def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
-    """What is more than scale."""
-    beyond = pair.recalibrated
-    if beyond is None:
+    """The comparison after both nets are recalibrated: what is more than a change of scale."""
+    recalibrated = pair.recalibrated
+    if recalibrated is None:
         yield (
             f"recalibrated: too few positions for curves that could tell scale from repair ({FEWEST_POSITIONS} of "
             f"{FEWEST_GAMES} games are needed)"
         )
         return
     yield "recalibrated: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
-    yield f"  A                      {beyond.first.candidates}; mean |disagreement| {beyond.first.mean_abs:.4f}"
-    yield f"  B                      {beyond.second.candidates}; mean |disagreement| {beyond.second.mean_abs:.4f}"
-    yield f"  candidates             {beyond.share.points}"
-    yield f"  mean |disagreement|    {beyond.mean_abs}"
-    yield f"  of A's candidates, A's own curve repairs {beyond.of_first}"
-    if beyond.repaired.total:
-        yield f"  of those that B repaired, A's own curve leaves wrong {beyond.repaired}"
-    if beyond.newly.total:
-        yield f"  of those that B made wrong, B's own curve leaves wrong {beyond.newly}"
-    yield sentence(beyond)
+    for name, net in (("A", recalibrated.first), ("B", recalibrated.second)):
+        yield f"  {name}                      {net.candidates}; mean |disagreement| {net.mean_abs:.4f}"
+    yield f"  candidates             {recalibrated.share.points}"
+    yield f"  mean |disagreement|    {recalibrated.mean_abs}"
+    yield f"  of A's candidates, A's own curve repairs {recalibrated.of_first}"
+    if recalibrated.repaired.total:
+        yield f"  of those that B repaired, A's own curve leaves wrong {recalibrated.repaired}"
+    if recalibrated.newly.total:
+        yield f"  of those that B made wrong, B's own curve leaves wrong {recalibrated.newly}"
+    yield sentence(recalibrated)
 
 
-def _selected_words(chosen: Selected) -> str:
-    if not chosen.count:
+def _selected_words(selected: Selected) -> str:
+    if not selected.count:
         return "none"
-    return f"{chosen.other_right}; mean |disagreement| {chosen.mean_own:.3f} -> {chosen.mean_other:.3f}"
+    return f"{selected.other_right}; mean |disagreement| {selected.mean_own:.3f} -> {selected.mean_other:.3f}"
 
 
 def shown_labels(labels: list[LabelChange]) -> list[LabelChange]:
-    """The labels with enough candidates; of families the most frequent. ECO codes and exact material are too fine."""
+    """The labels with enough candidates, without ECO codes and exact material; of families only the most frequent."""
     rows: list[LabelChange] = []
-    taken: dict[str, list[LabelChange]] = {kind: [] for kind in _FAMILIES}
+    families: dict[str, list[LabelChange]] = {kind: [] for kind in _FAMILIES}
     for change in labels:
         if change.first + change.second - change.both < FEWEST_SHOWN:
             continue
         kind = change.label.partition(":")[0]
-        if kind in taken:
-            taken[kind].append(change)
+        if kind in families:
+            families[kind].append(change)
         elif kind not in KINDS:
             rows.append(change)
-    return rows + [change for kind in _FAMILIES for change in taken[kind][:MOST_FAMILIES]]
+    return rows + [change for kind in _FAMILIES for change in families[kind][:MOST_FAMILIES]]
 
 
 _LABEL_COLUMNS = ":<20 | A wrong:>8, | repaired:>8, | still:>6, | newly:>6, | B wrong:>8, | B - A:<"

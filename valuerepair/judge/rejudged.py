@@ -1,7 +1,8 @@
-"""The same comparison by a deeper judge: some positions judged again, drawn by known chances, and weighed by them.
+"""A comparison of nets repeated by a deeper judge, which judges some of the positions again.
 
-Two-phase sampling (double sampling). The first judge's value is known of every position, the deeper one's of those
-drawn alone: many of those where it may change a verdict, fewer of all others. See docs/methods/nets.md, "Judged again".
+The method is two-phase sampling (double sampling): the first judge's value is known for every position, the deeper
+judge's only for those drawn. Positions where it may change a verdict have a larger chance to be drawn than others, and
+each counts by its inverse chance. See docs/methods/nets.md, "Judged again".
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import Deeper, estimated
 from valuerepair.question import is_candidate
 
-# A verdict is in doubt where |net Q - deep Q| lies so near to the threshold.
+# A verdict is in doubt where the difference of |net Q - deep Q| and the threshold is at most this.
 NEAR = 0.1
-# In the order of the numbers that `strata_of` gives.
+# The index of each is its number in `strata_of`.
 STRATA = ("two nets differ", f"within {NEAR:g} of the threshold", "all others")
-# The least shares of what is drawn; what they leave is for the first, and what that leaves for the next.
+# The least share of all draws for each stratum; draws beyond these go to the first stratum, then to the next.
 _LEAST = (0.0, 0.2, 0.4)
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Positions that are drawn alike: `drawn` of `positions`, with the same chance; `judged` of these have a value."""
+    """Positions with the same `chance`: `drawn` of `positions` were drawn, `judged` of these have a deeper value.
+
+    `chance` is judged / positions, NaN without positions.
+    """
 
     name: str
     positions: int
@@ -40,10 +44,10 @@ class Stratum:
 
 @dataclass(frozen=True, slots=True)
 class RejudgedNet:
-    """A net by the deeper judge, on positions of games: the rate of its candidates, with an interval by games.
+    """A net by the deeper judge, on positions of games: the rate of its candidates; intervals are by games.
 
-    `precision` is the share of the first judge's candidates that are so by the deeper one, `recall` the share of the
-    deeper one's that the first judge found.
+    `precision` is the share of the first judge's candidates that are also the deeper judge's, `recall` the share of the
+    deeper judge's candidates that are also the first judge's.
     """
 
     name: str
@@ -54,7 +58,11 @@ class RejudgedNet:
 
 @dataclass(frozen=True, slots=True)
 class RejudgedPair:
-    """A second net against the first by the deeper judge, as in `judge.compare.Comparison`."""
+    """A second net against the first by the deeper judge; differences are second minus first.
+
+    `candidates` is the difference of the shares of candidates, `mean_abs` that of the mean |disagreement|; `by_kind`
+    and `judge` are as in `judge.compare.Comparison`.
+    """
 
     first: str
     second: str
@@ -66,7 +74,7 @@ class RejudgedPair:
 
 @dataclass(frozen=True, slots=True)
 class Rejudged:
-    """What a deeper `judge` says of a comparison. `drawn` of its `positions` were to be judged again, `judged` were."""
+    """A comparison by a deeper `judge`: `drawn` of `positions` were drawn, `judged` of these have its value."""
 
     judge: str
     threshold: float
@@ -82,9 +90,9 @@ class Rejudged:
 
 
 class Draw(NamedTuple):
-    """Which positions are judged again: the stratum [n] of each, as a number of `STRATA`, and whether it is drawn.
+    """Which positions are judged again: the stratum [n] of each, an index into `STRATA`, and whether it is drawn [n].
 
-    Positions that stand for nothing have the stratum -1.
+    Positions of weight 0 have the stratum -1 and are not drawn.
     """
 
     stratum: Ids
@@ -92,15 +100,16 @@ class Draw(NamedTuple):
 
 
 def draw(position_id: Ids, disagreement: Floats, weight: Floats, threshold: float, count: int) -> Draw:
-    """Draws `count` of the positions [n] by hashes of their numbers; `disagreement` [k, n] is that of each net.
+    """Draws `count` of the positions [n] by hashes of their ids; `disagreement` [k, n] is that of k nets.
 
-    Of each stratum those with the smallest hashes are drawn, so that a larger count has the same ones and others.
+    Those with the smallest hashes of each stratum are drawn, so a larger count draws the same positions and others.
     """
     stratum = np.where(weight > 0, strata_of(disagreement, threshold), -1)
     drawn = np.zeros(len(position_id), np.bool_)
-    for number, share in enumerate(allocate(np.bincount(stratum[stratum >= 0], minlength=len(STRATA)).tolist(), count)):
-        of = np.flatnonzero(stratum == number)
-        drawn[sorted(of, key=lambda row: _hash(int(position_id[row])))[:share]] = True
+    sizes = np.bincount(stratum[stratum >= 0], minlength=len(STRATA)).tolist()
+    for number, share in enumerate(allocate(sizes, count)):
+        rows = np.flatnonzero(stratum == number)
+        drawn[sorted(rows, key=lambda row: _hash(int(position_id[row])))[:share]] = True
     return Draw(stratum, drawn)
 
 
@@ -109,7 +118,7 @@ def _hash(number: int) -> bytes:
 
 
 def strata_of(disagreement: Floats, threshold: float) -> Ids:
-    """[n] the number of `STRATA` that each position belongs to, by the first judge's disagreement with the nets."""
+    """[n] the stratum of each position, an index into `STRATA`; `disagreement` [k, n] is by the first judge."""
     size = np.abs(disagreement)
     wrong = is_candidate(size, threshold)
     differ = wrong.any(0) & ~wrong.all(0)
@@ -118,33 +127,35 @@ def strata_of(disagreement: Floats, threshold: float) -> Ids:
 
 
 def allocate(sizes: Sequence[int], count: int) -> list[int]:
-    """How many of each of the strata are drawn, `count` in all, or everything where that is less.
+    """How many positions of each stratum are drawn: `count` in all, or all positions if they are fewer.
 
-    At least a fifth of them lies near the threshold and two fifths beyond, if there are enough positions. The
-    others go to where the nets differ, then near the threshold, then beyond.
+    At least a fifth of the draws is for positions near the threshold and two fifths for all others, if there are so
+    many. The remaining draws go to the strata in the order of `STRATA`.
     """
     shares = [min(size, int(least * count)) for size, least in zip(sizes, _LEAST, strict=True)]
-    left = count - sum(shares)
+    remaining = count - sum(shares)
     for i, size in enumerate(sizes):
-        more = min(size - shares[i], left)
+        more = min(size - shares[i], remaining)
         shares[i] += more
-        left -= more
+        remaining -= more
     return shares
 
 
 def deeper_values(plan: Draw, deep_q: Floats) -> tuple[Deeper, list[Stratum]]:
-    """The values of the deeper judge, `deep_q` [n] (NaN where it gave none), with the inverse chance of each.
+    """The values of the deeper judge with their inverse chances, and the strata.
 
-    A search that failed is taken for one that was not drawn.
+    `deep_q` [n] is NaN where the judge gave none. A position whose search failed counts as not drawn.
     """
     inverse, strata = np.zeros(len(deep_q)), []
     judged = plan.drawn & ~np.isnan(deep_q)
     for number, name in enumerate(STRATA):
-        of = plan.stratum == number
-        positions, drawn, usable = (int(np.count_nonzero(of & rows)) for rows in (of, plan.drawn, judged))
+        in_stratum = plan.stratum == number
+        positions, drawn, usable = (
+            int(np.count_nonzero(in_stratum & rows)) for rows in (in_stratum, plan.drawn, judged)
+        )
         chance = usable / positions if positions else nan
         if usable:
-            inverse[of & judged] = 1 / chance
+            inverse[in_stratum & judged] = 1 / chance
         strata.append(Stratum(name, positions, drawn, usable, chance))
     return Deeper(deep_q, inverse), strata
 
@@ -155,10 +166,10 @@ def deeper_values(plan: Draw, deep_q: Floats) -> tuple[Deeper, list[Stratum]]:
 def rejudged_net(
     name: str, net_q: Floats, deep_q: Floats, deeper: Deeper, stratum: Ids, weight: Floats, game: Ids, threshold: float
 ) -> RejudgedNet:
-    """A net by the deeper judge; all are [n], `deep_q` the first judge's, `stratum` as in `Draw`."""
+    """A net by the deeper judge. All arrays are [n]; `deep_q` is the first judge's, `stratum` as in `Draw`."""
     first, second = (is_candidate(net_q - q, threshold) for q in (deep_q, deeper.deep_q))
     [mean] = bootstrap(deeper.corrected(first.astype(np.float64), second.astype(np.float64))[:, None], weight, game)
-    mass = weight * deeper.inverse
+    mass = weight * deeper.inverse  # the positions that each judged position stands for, 0 for the others
     by_first, by_second = first & (mass > 0), second & (mass > 0)
     precision = weighted(second[by_first], mass[by_first], game[by_first])
     recall = weighted(first[by_second], mass[by_second], game[by_second])
@@ -167,38 +178,41 @@ def rejudged_net(
 
 
 def _unseen(recall: Rate, first: Flags, second: Flags, stratum: Ids, weight: Floats, mass: Floats, game: Ids) -> Rate:
-    """The recall with a lower end for candidates that nobody saw because few positions were judged again.
+    """The recall with a lower end that allows for missed candidates among positions that were not judged again.
 
-    What the first judge missed has an upper end in each stratum; together they have that of MOVER (G. Y. Zou & A.
-    Donner, Statistics in Medicine 27, 2008).
+    The candidates that the first judge missed have an upper end in each stratum; MOVER makes one of their sum (G. Y.
+    Zou & A. Donner, Statistics in Medicine 27, 2008).
     """
     agreed = float(mass @ (first & second))
-    missed = above = 0.0
+    missed = squares_above = 0.0
     for number in range(len(STRATA)):
-        of = (stratum == number) & ~first
-        judged = of & (mass > 0)
+        not_first = (stratum == number) & ~first
+        judged = not_first & (mass > 0)
         if judged.any():
             rate = weighted(second[judged], mass[judged], game[judged])
-            there = float(weight[of].sum())
-            missed += there * rate.rate
-            above += (there * (rate.high - rate.rate)) ** 2
+            positions = float(weight[not_first].sum())
+            missed += positions * rate.rate
+            squares_above += (positions * (rate.high - rate.rate)) ** 2
     if not agreed:
         return recall
-    low = min(recall.low, agreed / (agreed + missed + sqrt(above)))
+    low = min(recall.low, agreed / (agreed + missed + sqrt(squares_above)))
     return Rate(recall.count, recall.total, recall.rate, low, recall.high)
 
 
 def rejudged_pair(
     net_q: tuple[Floats, Floats], deep_q: Floats, deeper: Deeper, weight: Floats, game: Ids, threshold: float
 ) -> tuple[Interval, Interval]:
-    """The difference of the shares of candidates and of the mean |disagreement|, second net less first, by games."""
-    columns = []
-    for by in (deep_q, deeper.deep_q):
-        sizes = [np.abs(q - by) for q in net_q]
+    """The differences of the shares of candidates and of the mean |disagreement|, second net minus first, by games.
+
+    `net_q` are both nets' Q [n], `deep_q` [n] is the first judge's.
+    """
+    by_judge = []
+    for judge_q in (deep_q, deeper.deep_q):
+        sizes = [np.abs(q - judge_q) for q in net_q]
         wrong = [1.0 * is_candidate(size, threshold) for size in sizes]
-        columns.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
-    both = [deeper.corrected(first, second) for first, second in zip(*columns, strict=True)]
-    candidates, mean_abs = bootstrap(np.stack(both, 1), weight, game)
+        by_judge.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
+    differences = [deeper.corrected(first, second) for first, second in zip(*by_judge, strict=True)]
+    candidates, mean_abs = bootstrap(np.stack(differences, 1), weight, game)
     return share_change(candidates, weight, game), mean_abs
 
 
@@ -206,7 +220,7 @@ def rejudged_pair(
 
 
 def rejudged_lines(rejudged: Rejudged) -> Iterator[str]:
-    """For a terminal."""
+    """Text for a terminal: the strata, each net, each comparison."""
     yield f"judged again by {rejudged.judge}: {rejudged.judged:,} of {rejudged.positions:,} positions"
     for stratum in rejudged.strata:
         if stratum.positions:
