@@ -1,4 +1,4 @@
-"""Results of games played from positions against the values of net and search: calibration of both."""
+"""The calibration plot: mean results of the games played from positions against Q of the net and of the deep search."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import wilson_bounds
+from valuerepair.intervals import Floats, wilson_bounds
 from valuerepair.question import Question
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, Floats, made_from, names, scale
+from valuerepair.report.drawing import Drawing, made_from, names, scale
 from valuerepair.store.plays import outcomes
 from valuerepair.store.store import Store
 
@@ -20,7 +20,10 @@ BINS = 10
 
 
 class Bin(NamedTuple):
-    """The positions with Q in one of `BINS` equal parts of [-1, 1]: their number, mean Q, mean Z, its 95 % interval."""
+    """The positions with Q in one of `BINS` equal parts of [-1, 1]: their number, mean Q, mean Z and its 95 % interval.
+
+    Q and the result Z are for the side to move.
+    """
 
     positions: int
     q: float
@@ -30,27 +33,28 @@ class Bin(NamedTuple):
 
 
 def bins_of(q: Floats, z: Floats) -> list[Bin]:
-    """The bins of positions with values `q` [n] and mean results `z` [n] that are not empty, in ascending order.
+    """The bins with positions in them, in ascending order; `q` [n] are the positions' values, `z` [n] mean results.
 
     The interval is Wilson's, for the share of the points ``(z + 1) / 2`` with each position as one trial. A result in
     [0, 1] varies at most as much as a result of 0 or 1, so draws make the interval too wide, never too narrow. It also
     holds for a single position and for equal results.
     """
     edges, bins = np.linspace(-1, 1, BINS + 1), []
-    part = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # Q = 1 belongs to the last bin
-    for k in np.unique(part):
-        of_bin = part == k
-        n, mean = int(of_bin.sum()), float(z[of_bin].mean())
-        low, high = wilson_bounds((mean + 1) / 2, n)
-        bins.append(Bin(n, float(q[of_bin].mean()), mean, 2 * low - 1, 2 * high - 1))
+    bin_numbers = np.clip(np.digitize(q, edges) - 1, 0, BINS - 1)  # Q = 1 belongs to the last bin
+    for number in np.unique(bin_numbers):
+        in_bin = bin_numbers == number
+        positions, mean_z = int(in_bin.sum()), float(z[in_bin].mean())
+        low, high = wilson_bounds((mean_z + 1) / 2, positions)
+        bins.append(Bin(positions, float(q[in_bin].mean()), mean_z, 2 * low - 1, 2 * high - 1))
     return bins
 
 
 def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Mean Z of the games played from positions (y) against their Q by net and search (x), side to move.
 
-    A position counts once, with the mean of its decided games. On the diagonal values equal results. Artists have a
-    gid: ``net``, ``deep``, ``diagonal``. Raises ValueRepairError if no game was played.
+    A position counts once, with the mean of its decided games; `by_weight` changes nothing. On the diagonal Q equals Z.
+    Artists have a gid: ``net``, ``deep``, each also with ``-intervals``, and ``diagonal``. Raises ValueRepairError if
+    no decided game was played from a position with both values.
     """
     frame = store.frame(question, text=False)
     results = outcomes(store)
@@ -69,8 +73,8 @@ def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing
             ("net", style.VERMILLION, "^", "net Q"),
         ):
             q = rows[f"{gid}_q"].to_numpy(np.float64)
-            error = float(((z - q) ** 2).mean())
-            _draw_bins(axes, bins_of(q, z), colour, marker, gid, f"{name}; mean (Z − Q)²: {error:.3f}")
+            squared_error = float(((z - q) ** 2).mean())
+            _draw_bins(axes, bins_of(q, z), colour, marker, gid, f"{name}; mean (Z − Q)²: {squared_error:.3f}")
         axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
         axes.set(xlabel="Q of the position, mean of each bin", ylabel="Z of its games, mean of each bin")
         figure.legend(loc="outside lower center", ncols=2)  # inside, it would hide the bins at the ends
@@ -85,10 +89,10 @@ def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing
 
 
 def _draw_bins(axes: Axes, bins: list[Bin], colour: str, marker: str, gid: str, label: str) -> None:
-    positions, x, y, low, high = zip(*bins, strict=True)
-    axes.vlines(x, low, high, colour, lw=0.9, gid=f"{gid}-intervals")
-    axes.plot(x, y, marker, color=colour, ms=6, ls="-", lw=0.8, gid=gid, label=label)
-    for count, q, z in zip(positions, x, y, strict=True):
-        axes.annotate(f"{count:,}", (q, z), xytext=(5, 4 if gid == "net" else -10),
+    _, mean_q, mean_z, low, high = zip(*bins, strict=True)
+    axes.vlines(mean_q, low, high, colour, lw=0.9, gid=f"{gid}-intervals")
+    axes.plot(mean_q, mean_z, marker, color=colour, ms=6, ls="-", lw=0.8, gid=gid, label=label)
+    for q_bin in bins:
+        axes.annotate(f"{q_bin.positions:,}", (q_bin.q, q_bin.z), xytext=(5, 4 if gid == "net" else -10),
                       textcoords="offset points", fontsize=7, color=colour,
                       path_effects=[withStroke(linewidth=2.5, foreground="white")])  # fmt: skip

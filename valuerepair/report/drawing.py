@@ -6,21 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Ids, Rate, weighted
+from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted
 from valuerepair.question import is_candidate
 from valuerepair.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 class Drawing(NamedTuple):

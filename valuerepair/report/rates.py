@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, weighted
+from valuerepair.intervals import Flags, Rate, weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, Flags, Scored, made_from, scale, scored
+from valuerepair.report.drawing import Drawing, Scored, made_from, scale, scored
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.calibration import POINTS, Calibration
+from valuerepair.intervals import Flags, Floats
 from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, Flags, Floats, Scored, counted, made_from, names, scale, scored
+from valuerepair.report.drawing import Drawing, Scored, counted, made_from, names, scale, scored
 from valuerepair.report.lowess import lowess_line
 from valuerepair.store.store import Store
 from valuerepair.text import quantity

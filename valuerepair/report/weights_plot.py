@@ -1,4 +1,4 @@
-"""Training weights as plots: their distribution, and the positions and phases that they favour."""
+"""The plot of training weights: their distribution, and which disagreements and phases they favour."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from valuerepair.report import style
 from valuerepair.text import positions_of_games
 from valuerepair.training.weights import GAP_BINS, WeightTally
 
-_JOINED = 4  # bins of the tally in one of the plot
+_BINS_IN_ONE = 4  # bins of the tally that make one bin of the plot
 
 
 def draw(tally: WeightTally, formula: str) -> Figure:
-    """Three panels: positions and weight by |net Q - deep Q|; positions by weight; both by phase.
+    """Three panels: shares of positions and of weight by |net Q - deep Q|, positions by weight, both shares by phase.
 
+    The first panel leaves out positions without a known disagreement. `formula` is the line below the title.
     Artists have a gid: ``positions``, ``weight``, ``weights``, ``phase-positions``, ``phase-weight``.
     """
     with style.house_style():
@@ -37,12 +38,12 @@ def draw(tally: WeightTally, formula: str) -> Figure:
 
 
 def _draw_disagreement(axes: Axes, tally: WeightTally) -> None:
-    edges = np.linspace(0, 2, GAP_BINS // _JOINED + 1)
+    edges = np.linspace(0, 2, GAP_BINS // _BINS_IN_ONE + 1)
     for values, total, colour, gid, label in (
         (tally.gap_counts, tally.positions, style.GREY, "positions", "of positions"),
         (tally.gap_sums, tally.sum, style.VERMILLION, "weight", "of weight"),
     ):
-        share = values[:GAP_BINS].reshape(-1, _JOINED).sum(1) / (total or 1)
+        share = values[:GAP_BINS].reshape(-1, _BINS_IN_ONE).sum(1) / (total or 1)
         axes.stairs(np.where(share > 0, share, np.nan), edges, color=colour, lw=1.6, gid=gid, label=label)
     axes.set_yscale("log")
     axes.set(xlim=(0, 2), xlabel="|net Q − deep Q|, side to move", ylabel="share")
@@ -63,14 +64,14 @@ def _draw_weights(axes: Axes, tally: WeightTally) -> None:
 
 
 def _draw_phases(axes: Axes, tally: WeightTally) -> None:
-    x = np.arange(len(PHASES))
+    places = np.arange(len(PHASES))
     for offset, values, total, colour, name in (
         (-0.2, tally.phase_counts, tally.positions, style.GREY, "positions"),
         (0.2, tally.phase_sums, tally.sum, style.VERMILLION, "weight"),
     ):
-        bars = axes.bar(x + offset, values / (total or 1), 0.38, color=colour, label=f"of {name}")
+        bars = axes.bar(places + offset, values / (total or 1), 0.38, color=colour, label=f"of {name}")
         for bar in bars:
             bar.set_gid(f"phase-{name}")
-    axes.set_xticks(x, PHASES)
+    axes.set_xticks(places, PHASES)
     axes.set(ylabel="share")
     axes.legend()
