@@ -41,7 +41,7 @@ from valuerepair.nets.providers import (
 log = logging.getLogger(__name__)
 DEFAULT_CPU_BATCH, DEFAULT_GPU_BATCH = 64, 512
 CPU_BATCHES = (16, 32, 64, 128, 256)
-GPU_BATCHES = (64, DEFAULT_GPU_BATCH, 2048)
+GPU_BATCHES = (8, 64, DEFAULT_GPU_BATCH, 2048)
 GPU_STREAMS = 3
 TUNE_S = 0.25  # measured time per batch size
 TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
