@@ -120,8 +120,19 @@ def test_a_deeper_net_learns_as_readmes_hour_has_it(there: Player) -> None:
     assert mined[mined.index("--deep") + 1] == f"stockfish:nodes={STOCKFISH_NODES}"
     assert mined[mined.index("--aside") + 1] == ASIDE
     assert trained[trained.index("--alpha") + 1] == "170"
-    for nodes in MATCHES:
-        assert found[f"match-{DEEPER}-{nodes}"][1] == f"net={there.net(DEEPER)},nodes={nodes},q_scale=0.800"
+    assert found[f"match-{DEEPER}-100"][1] == f"net={there.net(DEEPER)},nodes=100,q_scale=0.800"
+
+
+def test_q_is_as_steep_in_the_positions_of_the_match(there: Player) -> None:
+    """There the net's Q, times 0.8, was flatter than the old net's: times 0.9 it is as steep, times 1.35 steeper."""
+    there.judged(DEEPER).write_text(said([0.8]))
+    for played, new, old in ((1.125, "0.900", "1.000"), (1.6, "1.000", "0.781")):
+        (there.out / f"match-{DEEPER}-100.json").write_text(json.dumps({"q_scale": {"value": played}}))
+        found = {step.name: list(step.command) for phase in there.deepened(there.out) for step in phase}
+        for nodes in MATCHES:
+            assert found[f"match-{DEEPER}-{nodes}-played"][1:3] == [
+                f"net={there.net(DEEPER)},nodes={nodes},q_scale={new}", f"net=maia-1900,nodes={nodes},q_scale={old}"
+            ]  # fmt: skip
 
 
 def test_a_net_of_own_games_differs_from_it_by_the_games(there: Player) -> None:

@@ -158,7 +158,9 @@ class Player:
         yield [self._trained(name, name, _STEPS_DEEPLY, alpha=_FLATTER_ALPHA)]
         yield self.judging(name, [name], ("--regret", "100"))
         if self.judged(name).exists():
-            yield [self._at_equal_breadth(name, 0, name, nodes, games) for nodes, games in MATCHES.items()]
+            yield [self._at_equal_breadth(name, 0, name, 100, MATCHES[100])]
+            if self._match_of(f"{name}-100").exists():
+                yield [self._as_played(name, nodes, games) for nodes, games in MATCHES.items()]
             yield self.telling(results)
 
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
@@ -234,6 +236,18 @@ class Player:
         new, old = (f",q_scale={scale:.3f}" for scale in self.scales(judged, place))
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
+    def _as_played(self, name: str, nodes: int, games: int) -> Step:
+        """With the Q of both as steep in the positions of their match `NAME-100`, not in those of other games."""
+        new, old = self.scales(name, 0)
+        played = float(read_json(self._match_of(f"{name}-100"))["q_scale"]["value"])
+        new, old = for_both(new / old * played)
+        settings = {"new": f",q_scale={new:.3f}", "old": f",q_scale={old:.3f}"}
+        return self._match(f"{name}-{nodes}-played", name, nodes, games, **settings)
+
+    def _match_of(self, name: str) -> Path:
+        """What `vr match --json` says of a match."""
+        return self.out / f"match-{name}.json"
+
     def scales(self, judged: str, place: int) -> tuple[float, float]:
         """What the Q of the new and of the old net is multiplied by, so that both are as steep."""
         return for_both(float(read_json(self.judged(judged))["comparisons"][place]["q_scale"]["value"]))
@@ -255,7 +269,7 @@ class Player:
         sides = [f"net={self.net(net)},nodes={nodes}{new}", f"net={base},nodes={nodes}{old}"]
         words = ["match", *sides, "--games", str(self._sized(games, 4) // 2 * 2), "--openings", str(self.openings)]
         words += ["-o", str(self.out / f"match-{name}.pgn"), "--json"]
-        return Step(PLAYER, f"match-{name}", self.out / f"match-{name}.json", words, saves=True)
+        return Step(PLAYER, f"match-{name}", self._match_of(name), words, saves=True)
 
     def _tried(self, side: str) -> Path:
         return self.out / f"tried-{side}"
