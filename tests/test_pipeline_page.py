@@ -127,6 +127,7 @@ def test_how_broadly_both_searched_stands_beside_the_result() -> None:
     )
     found["advised"] = {"player": "repaired", "q_scale": 0.81}
     said = outcome(judged("games", ALL), elo=found).better_player.line
+    assert said.startswith("better player: shown; not quite at equal breadth Elo +91 ")
     assert said.endswith("; its searches suggest q_scale=0.81 for repaired")
 
 

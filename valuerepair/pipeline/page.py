@@ -129,10 +129,12 @@ class RepairOutcome:
 
     @property
     def better_player(self) -> Claim:
-        """Whether the repaired net beats the old one, with both searched equally broadly."""
+        """Whether the repaired net beats the old one, with both searched about as broadly."""
         match = self.matches[OLD]
         elo = _elo(match)
-        return Claim("better player", elo["low"] is not None and elo["low"] > 0, f"at equal breadth {_match(match)}")
+        # The Q of both is as steep on held-out games; in the positions of the match it may not be.
+        breadth = "not quite at equal breadth" if match.get("advised") else "at equal breadth"
+        return Claim("better player", elo["low"] is not None and elo["low"] > 0, f"{breadth} {_match(match)}")
 
     @property
     def owed_to_candidates(self) -> Claim | None:
