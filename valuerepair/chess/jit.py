@@ -1,8 +1,8 @@
 """Compilation of the kernels, and a cache on disk that notices every change of their sources.
 
 Numba's own ``cache=True`` checks only the file of the cached function: a caller keeps the old code of a function that
-changed in another module. So all compiled kernels are in a folder named by a hash of all kernel sources; any change
-recompiles everything, and old folders of other versions are removed.
+changed in another module. So all compiled kernels are in a folder named by a hash of all kernel sources. After any
+change everything is compiled again; folders of other versions are removed when no process used them for a month.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ KERNEL_SOURCES = (
     "chess/*.py", "archives/chunk_boards.py", "archives/evaluation_dump.py", "archives/pgn.py", "archives/select.py",
     "archives/split.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/records.py",
 )  # fmt: skip
-KEEP_DAYS = 30.0
-PATIENCE_S = 2.0
+KEEP_DAYS = 30.0  # for folders of other versions
+PATIENCE_S = 2.0  # seconds of compilation before it is logged
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ def cache_root() -> Path:
 
 
 def open_cache(root: Path, key: str) -> Path | None:
-    """The folder of `key` below `root`, made if needed; None, for no cache, if it is not writable."""
+    """The folder of `key` in `root`, made if needed; None if it is not writable, which means no cache."""
     folder = root / key[:32]
     try:
-        fresh = not folder.exists()
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
         os.utime(folder)
-        if fresh:
+        if is_new:
             _drop_old(root, keep=folder)
     except OSError:
         return None
@@ -73,7 +73,7 @@ def open_cache(root: Path, key: str) -> Path | None:
 
 
 def _drop_old(root: Path, keep: Path) -> None:
-    """Removes folders of other versions that no process has opened for a month."""
+    """Removes folders of other versions that no process has opened for `KEEP_DAYS`."""
     oldest = time.time() - KEEP_DAYS * 86400
     for folder in root.iterdir():
         is_cache = len(folder.name) == 32 and not set(folder.name) - set("0123456789abcdef")
@@ -100,7 +100,7 @@ class KernelLocator:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], path: str) -> KernelLocator | None:
-        """The locator of a function; None if its file is not one of `KERNEL_SOURCES`."""
+        """The locator of a function; None without a cache, and if its file is not one of `KERNEL_SOURCES`."""
         source = Path(path)
         if CACHE_FOLDER is None or not source.is_relative_to(PACKAGE):
             return None
@@ -124,27 +124,29 @@ class KernelLocator:
 
 
 class CompilingNotice(event.Listener):
-    """Logs once that compilation takes long; kernels from the cache do not count.
+    """Logs once that compilation took `patience_s` seconds or more; kernels from the cache do not count.
 
     On a terminal this is a warning, elsewhere a debug message, because it is about this machine only.
     """
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._patience_s, self._depth, self._began, self._spent, self._logged = patience_s, 0, 0.0, 0.0, False
+        self._patience_s, self._was_logged = patience_s, False
+        self._compiling = 0  # a kernel, the kernel that it calls, and so on
+        self._began, self._seconds = 0.0, 0.0  # of the outermost kernel; of all that are compiled
 
     def on_start(self, event: object) -> None:
-        if not self._depth:
+        if not self._compiling:
             self._began = time.monotonic()
-        self._depth += 1
+        self._compiling += 1
 
     def on_end(self, event: object) -> None:
         """Called when a kernel is compiled; kernels that call it may still be compiling."""
-        self._depth -= 1
-        spent = self._spent + time.monotonic() - self._began
-        if not self._depth:
-            self._spent = spent
-        if spent >= self._patience_s and not self._logged:
-            self._logged = True
+        self._compiling -= 1
+        seconds = self._seconds + time.monotonic() - self._began
+        if not self._compiling:
+            self._seconds = seconds
+        if seconds >= self._patience_s and not self._was_logged:
+            self._was_logged = True
             level = logging.WARNING if sys.stderr.isatty() else logging.DEBUG
             log.log(level, "compiling for this machine; only the first time, up to a minute or two")
 
@@ -155,7 +157,7 @@ _event.register("numba:compile", NOTICE)
 
 
 def kernel(function: F) -> F:
-    """Compiles a function on its first call: no GIL, C division, cached on disk if a folder is writable.
+    """Compiles a function on its first call: no GIL, division as in C, a cache on disk if its folder is writable.
 
     It must not make arrays (Numba would refuse to compile it). In exchange it does not count references to its
     arguments, which made the search twice as fast. `allocating_kernel` is for functions that make arrays or receive an
@@ -175,15 +177,15 @@ def allocating_kernel(function: F) -> F:
 
 
 def _compiled(function: F, *, allocates: bool = False, inlined: bool = False) -> F:
-    # Older versions of Numba ignore unknown settings.
-    before = _config.CACHE_DIR, getattr(_config, "CACHE_LOCATOR_CLASSES", "")
+    # These settings hold only while a kernel is declared; older versions of Numba ignore the second.
+    previous = _config.CACHE_DIR, getattr(_config, "CACHE_LOCATOR_CLASSES", "")
     _config.CACHE_DIR = str(CACHE_FOLDER or "")
     _config.CACHE_LOCATOR_CLASSES = f"{__name__}.KernelLocator,UserProvidedCacheLocator" if CACHE_FOLDER else ""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": allocates, "forceinline": inlined}
     try:
         compiled: Any = numba.njit(cache=CACHE_FOLDER is not None, **options)(function)
     finally:
-        _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES = before
+        _config.CACHE_DIR, _config.CACHE_LOCATOR_CLASSES = previous
     compiled.get_call_template = _without_literals(compiled.get_call_template)
     typed: F = compiled
     return typed
@@ -193,6 +195,7 @@ def _without_literals(template: Callable[..., Any]) -> Callable[..., Any]:
     """Types a call like ``f(rows, 0)`` as ``f(rows, n)``; otherwise Numba would compile f once for each constant."""
 
     def typed_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        return template(tuple(map(_types.unliteral, args)), {name: _types.unliteral(t) for name, t in kws.items()})
+        keywords = {name: _types.unliteral(numba_type) for name, numba_type in kws.items()}
+        return template(tuple(map(_types.unliteral, args)), keywords)
 
     return typed_template

@@ -1,4 +1,4 @@
-"""The engine's UCI options: every parameter of the search under lc0's name where lc0 has it, and the engine's own."""
+"""The UCI options: all parameters of the search, under lc0's names where lc0 has them, and the engine's own options."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from valuerepair.errors import UsageError, nearest
 from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
-# Names of lc0 (search/classic/params.cc, neural/shared_params.cc); `q_scale` and the last seven are our own.
-# MinibatchSize is below.
+# The option of each parameter of the search. The names are lc0's (search/classic/params.cc, neural/shared_params.cc);
+# lc0 has no option like `q_scale` and the last seven. `minibatch_size` is an option of the engine, because 0 means the
+# fastest size there.
 PARAMETER_NAMES = {
     "cpuct": "CPuct",
     "cpuct_base": "CPuctBase",
@@ -62,10 +63,11 @@ _MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits
 class EngineSettings:
     """The settings of a user: parameters of the search, the net, the output, and the use of time.
 
-    `weights` is a net's name or file, empty for the default net; `threads` of the net, 0 for all cores;
-    `minibatch` replaces the parameter of that name, 0 for the fastest, 1 for the sequential search; `hash_mb` bounds
-    the tree; `smart_pruning` is lc0's factor, by which a search by the clock ends once no other move can overtake the
-    best (0: never), and which changes nothing in a search by nodes.
+    `weights` is a net's name or file, empty for the default net. `threads` are those of the net, 0 for all cores.
+    `minibatch` replaces the parameter `minibatch_size`: 0 is the fastest size, 1 the sequential search. `hash_mb` (MiB)
+    limits the tree. `multipv` is the number of lines shown. `smart_pruning` is lc0's factor: a search by the clock ends
+    when no other move can overtake the best one at the speed so far divided by it. 0 switches this off; searches by
+    nodes never end early.
     """
 
     params: SearchParams = field(default_factory=SearchParams)
@@ -83,8 +85,8 @@ class EngineSettings:
 
 
 @dataclass(frozen=True)
-class _Own:
-    """An option of the engine itself: the setting it changes, its range or its choices."""
+class _EngineOption:
+    """An option of the engine itself: the field of `EngineSettings` that it sets, and its range or its choices."""
 
     name: str
     setting: str
@@ -93,28 +95,32 @@ class _Own:
     choices: tuple[str, ...] = ()
 
 
-_OWN = (
-    _Own("WeightsFile", "weights"),
-    _Own("Device", "device", choices=DEVICES),
-    _Own("Threads", "threads", 0, 1024),
-    _Own("MinibatchSize", "minibatch", 0, 1024),
-    _Own("Hash", "hash_mb", 1, 1 << 20),
-    _Own("MultiPV", "multipv", 1, 500),
-    _Own("Ponder", "ponder"),
-    _Own("UCI_ShowWDL", "show_wdl"),
-    _Own("VerboseMoveStats", "verbose"),
-    _Own("MoveOverheadMs", "move_overhead_ms", 0, 100_000),
-    _Own("SmartPruningFactor", "smart_pruning"),
+_ENGINE_OPTIONS = (
+    _EngineOption("WeightsFile", "weights"),
+    _EngineOption("Device", "device", choices=DEVICES),
+    _EngineOption("Threads", "threads", 0, 1024),
+    _EngineOption("MinibatchSize", "minibatch", 0, 1024),
+    _EngineOption("Hash", "hash_mb", 1, 1 << 20),
+    _EngineOption("MultiPV", "multipv", 1, 500),
+    _EngineOption("Ponder", "ponder"),
+    _EngineOption("UCI_ShowWDL", "show_wdl"),
+    _EngineOption("VerboseMoveStats", "verbose"),
+    _EngineOption("MoveOverheadMs", "move_overhead_ms", 0, 100_000),
+    _EngineOption("SmartPruningFactor", "smart_pruning"),
 )
-_BY_NAME: Mapping[str, _Own | str] = {own.name.lower(): own for own in _OWN} | {
+# By the name in lower case: an option of the engine, or a parameter of the search.
+_BY_NAME: Mapping[str, _EngineOption | str] = {option.name.lower(): option for option in _ENGINE_OPTIONS} | {
     name.lower(): parameter for parameter, name in PARAMETER_NAMES.items()
 }
-_ALL_NAMES = (*(own.name for own in _OWN), *PARAMETER_NAMES.values())
+_ALL_NAMES = (*(option.name for option in _ENGINE_OPTIONS), *PARAMETER_NAMES.values())
 
 
 def option_lines(settings: EngineSettings) -> list[str]:
-    """The ``option name ...`` lines of the handshake, with the given settings as defaults."""
-    lines = [_line(own.name, getattr(settings, own.setting), (own.low, own.high), own.choices) for own in _OWN]
+    """The ``option name ...`` lines of the handshake, with `settings` as defaults."""
+    lines = [
+        _line(option.name, getattr(settings, option.setting), (option.low, option.high), option.choices)
+        for option in _ENGINE_OPTIONS
+    ]
     for parameter, name in PARAMETER_NAMES.items():
         value = getattr(settings.params, parameter)
         lines.append(_line(name, value, RANGES.get(parameter), CHOICES.get(parameter, ())))
@@ -143,8 +149,8 @@ def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettin
         raise UsageError(f"no option {name!r}{nearest(name, _ALL_NAMES)}")
     if value == "<empty>":
         value = ""
-    if isinstance(option, _Own):
-        change: dict[str, Any] = {option.setting: _own_value(option, settings, value)}
+    if isinstance(option, _EngineOption):
+        change: dict[str, Any] = {option.setting: _setting_of(option, settings, value)}
         return replace(settings, **change)
     if option == "n_scl" and value == "0":
         value = "inf"
@@ -155,16 +161,17 @@ def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettin
         raise UsageError(f"option {PARAMETER_NAMES[option]}={value}: {reason}") from None
 
 
-def _own_value(own: _Own, settings: EngineSettings, text: str) -> str | int | float | bool:
-    current = getattr(settings, own.setting)
-    where = f"option {own.name}={text}: "
+def _setting_of(option: _EngineOption, settings: EngineSettings, text: str) -> str | int | float | bool:
+    """The value that a text means, of the type that the setting has now. Raises UsageError."""
+    current = getattr(settings, option.setting)
+    message_start = f"option {option.name}={text}: "
     if isinstance(current, bool):
         if text.lower() not in ("true", "false"):
-            raise UsageError(f"{where}must be true or false")
+            raise UsageError(f"{message_start}must be true or false")
         return text.lower() == "true"
     if isinstance(current, int):
-        if not text.isdecimal() or not own.low <= int(text) <= own.high:
-            raise UsageError(f"{where}must be a whole number from {own.low} to {own.high}")
+        if not text.isdecimal() or not option.low <= int(text) <= option.high:
+            raise UsageError(f"{message_start}must be a whole number from {option.low} to {option.high}")
         return int(text)
     if isinstance(current, float):
         try:
@@ -172,8 +179,8 @@ def _own_value(own: _Own, settings: EngineSettings, text: str) -> str | int | fl
         except ValueError:
             number = -1.0
         if not 0 <= number <= 100:
-            raise UsageError(f"{where}must be a number from 0 to 100")
+            raise UsageError(f"{message_start}must be a number from 0 to 100")
         return number
-    if own.choices and text not in own.choices:
-        raise UsageError(f"{where}must be one of {', '.join(own.choices)}")
+    if option.choices and text not in option.choices:
+        raise UsageError(f"{message_start}must be one of {', '.join(option.choices)}")
     return text

@@ -1,7 +1,7 @@
 """The UCI protocol: one thread reads commands, another loads the net and searches, so that a search can be stopped.
 
-Every ``go`` gets one ``bestmove`` (``0000`` if the search failed), and a command that is not understood an ``info
-string``. A command that cannot run beside a search waits for its end; a search without a limit ends at once.
+Every ``go`` gets one ``bestmove`` (``0000`` if the search failed). A command that is not understood gets an ``info
+string``. A command that cannot run beside a search waits for the search to end; a search without a limit is stopped.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from valuerepair.nets.position_text import read_position
 from valuerepair.version import __version__
 
 _ENDING_S = 3.0  # the time for a search to end when the engine quits
-_SAMPLE_NODES = 10_000
-_SHOWN_TEXT = 100
+_SAMPLE_NODES = 10_000  # of the tree by which the size of a node is measured
+_SHOWN_TEXT = 100  # characters
 _NO_MOVE = "bestmove 0000"
 
 
 @dataclass(frozen=True)
 class OpenedNet:
-    """A net that searches can use: whether it has a WDL head, how to close it.
+    """A net that searches can use, whether it has a WDL head, and what closes it.
 
-    `minibatch` is the fastest number of leaves of a tree at a time.
+    `minibatch` is the number of leaves of one tree in a batch with which a search is fastest.
     """
 
     evaluator: LeafEvaluator
@@ -60,7 +60,7 @@ class UciServer:
     ) -> None:
         self._open_net, self._raw_write = open_net, write
         self._settings = self._defaults = settings or EngineSettings()
-        self._writing, self._deaf = threading.Lock(), False
+        self._writing, self._output_closed = threading.Lock(), False
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="uci-search", daemon=True)
         self._switches: list[Switch] = []  # of the searches without an answer yet
@@ -70,14 +70,14 @@ class UciServer:
         self._search: Search | None = None
         self._search_settings: object = None
         self._position: Position | None = Position(STARTPOS_FEN)
-        self._clock, self._game = TimeManager(), 0
+        self._clock, self._games = TimeManager(), 0
 
     # -- the reader ---------------------------------------------------------------------------------------------------
 
     def run(self, lines: Iterable[str]) -> None:
-        """Answers commands until ``quit``, which stops a running search; at the end of the input it runs to its limit.
+        """Answers commands until ``quit``, which stops a running search, or to the end of the input, which does not.
 
-        The other thread may run on for a while: while it compiles or loads a net it ends only with the process.
+        Returns before the other thread has ended if that compiles or loads a net; it then ends with the process.
         """
         quitting = True
         self._worker.start()
@@ -85,7 +85,7 @@ class UciServer:
             try:
                 for line in lines:
                     words = line.split()
-                    if self._deaf or (words and not self._obey(words[0], words[1:])):
+                    if self._output_closed or (words and not self._obey(words[0], words[1:])):
                         break
                 else:
                     quitting = False
@@ -95,7 +95,7 @@ class UciServer:
                 self._worker.join(_ENDING_S if quitting else None)
 
     def _obey(self, command: str, words: list[str]) -> bool:
-        """Executes a command; False for the last one."""
+        """Executes or queues a command; returns False if it is ``quit``."""
         if command == "quit":
             return False
         if command == "uci":
@@ -129,14 +129,14 @@ class UciServer:
         self._write("uciok")
 
     def _be_ready(self) -> None:
-        """Answers at once while a search runs; otherwise when net and kernels are loaded."""
+        """Answers ``isready``: at once while a search runs, otherwise when net and kernels are loaded."""
         if self._switches:
             self._write("readyok")
         else:
             self._jobs.put(self._load_and_say)
 
     def _stop(self, *, endless_only: bool = False) -> None:
-        """Ends searches; with `endless_only` only those without a limit, which the next command would wait for."""
+        """Stops searches; with `endless_only` only those without a limit, which never end by themselves."""
         for switch in tuple(self._switches):
             if switch.is_endless or not endless_only:
                 switch.stop()
@@ -163,13 +163,14 @@ class UciServer:
     def _write(self, line: str) -> None:
         try:
             with self._writing:
-                if not self._deaf:
+                if not self._output_closed:
                     self._raw_write(line)
-        except (OSError, ValueError):  # the GUI is gone, and with it the pipe
-            self._deaf = True
+        except (OSError, ValueError):  # the GUI has ended, and its pipe is closed
+            self._output_closed = True
             self._stop()
 
     def _say(self, text: str) -> None:
+        """Writes the first line of `text`, shortened, as an ``info string``."""
         lines = text.splitlines() or [""]
         shown = "".join(c if c.isprintable() else "?" for c in lines[0])
         self._write(f"info string {shown if len(shown) <= 2 * _SHOWN_TEXT else shown[: 2 * _SHOWN_TEXT] + '...'}")
@@ -195,7 +196,7 @@ class UciServer:
     def _new_game(self) -> None:
         self._search = None
         self._clock = TimeManager()
-        self._game += 1
+        self._games += 1
 
     def _set_position(self, text: str) -> None:
         words = text.split()
@@ -212,7 +213,7 @@ class UciServer:
     def _load_and_say(self) -> None:
         try:
             self._load()
-        except Exception as error:  # the engine is ready all the same: for another net
+        except Exception as error:  # the engine is ready nevertheless: the GUI can set another net
             self._say_error(error)
         self._write("readyok")
 
@@ -235,7 +236,7 @@ class UciServer:
         return net, self._search
 
     def _think(self, go: Go, switch: Switch) -> None:
-        """Answers one ``go``. The search counts as ended before its answer goes out: a command may follow at once."""
+        """Answers one ``go``. Removes its switch before it writes the answer, as the next command may come at once."""
         try:
             answer = self._think_on(go, switch)
         except Exception as error:
@@ -254,11 +255,11 @@ class UciServer:
             return "bestmove (none)"
         net, search = self._load()
         search.set_position(position)
-        go = replace(go, searchmoves=self._legal_ones(go.searchmoves, position))
-        return Thinking(net, search, position, go, self._settings, self._clock, self._game, switch, self._write).run()
+        go = replace(go, searchmoves=self._legal_moves(go.searchmoves, position))
+        return Thinking(net, search, position, go, self._settings, self._clock, self._games, switch, self._write).run()
 
-    def _legal_ones(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
-        """The legal moves among `moves`, in plain UCI; reports the others."""
+    def _legal_moves(self, moves: tuple[str, ...], position: Position) -> tuple[str, ...]:
+        """The legal moves among `moves`, in UCI, each once; reports the others."""
         board, legal = chess.Board(position.fen), []
         for text in moves:
             try:
@@ -303,7 +304,10 @@ _SAY_S = 1.0  # between two `info` lines in which only the number of nodes is ne
 
 
 class Switch:
-    """Passes ``stop`` and ``ponderhit`` (the move that it ponders on was played) to a running search."""
+    """Passes ``stop`` and ``ponderhit`` (the move that it ponders on was played) to a running search.
+
+    `begun` is when the clock of the search began, by `time.monotonic`.
+    """
 
     def __init__(self, go: Go) -> None:
         self.begun = time.monotonic()
@@ -325,7 +329,7 @@ class Switch:
 
     @property
     def is_endless(self) -> bool:
-        """Whether only ``stop`` ends the search, or ``ponderhit`` and then its limit."""
+        """Whether the search has no limit now; while pondering, its limit counts only from ``ponderhit`` on."""
         return self._endless or self.pondering
 
     def wait_for_leave(self) -> None:
@@ -336,7 +340,11 @@ class Switch:
 
 @dataclass(eq=False)
 class Thinking:
-    """One ``go``. `search` has its position set; `game` counts games, so that moves differ; `write` writes a line."""
+    """The search for one ``go``. `search` has its position set. `write` writes a line.
+
+    `game` is the number of the game; with it moves drawn by temperature differ between games. `clock` is that of the
+    game.
+    """
 
     net: OpenedNet
     search: Search
@@ -357,7 +365,7 @@ class Thinking:
                 ply=self.position.ply,
                 overhead_ms=self.settings.move_overhead_ms,
             )
-        self._budget = self._clock_budget if self.go.movetime is None else self.go.movetime / 1000
+        self._budget = self._clock_budget if self.go.movetime is None else self.go.movetime / 1000  # seconds
         self._enough = False
         self._begun = time.monotonic()
         self._nodes_before = self.search.nodes
@@ -373,23 +381,23 @@ class Thinking:
             on_info=self._look,
             info_seconds=_LOOK_S,
             root_moves=go.searchmoves,
-            # With a temperature any move may be played, and its line has the move to ponder on.
+            # With a temperature any move may be played, and the move to ponder on is in the line of that move.
             lines=MOST_MOVES if params.temperature > 0 else self.settings.multipv,
         )
         if result.nodes >= self.search.room and (go.infinite or go.nodes is None or go.nodes > result.nodes):
             self.write(f"info string the tree is full at {result.nodes} nodes; raise Hash for more")
-        # Before the clock is read: the time of a search that ended while it pondered begins with `ponderhit`.
+        # Wait before reading the clock: if the search ended while pondering, its time begins with `ponderhit`.
         self.switch.wait_for_leave()
-        thought = time.monotonic() - self.switch.begun
+        seconds = time.monotonic() - self.switch.begun
         self._say(result)
         if self.settings.verbose:
-            has_left = self.net.evaluator.moves_left
-            self._lines(verbose_lines(result, self.position.fen, params, moves_left=has_left))
+            has_moves_left = self.net.evaluator.moves_left
+            self._write_lines(verbose_lines(result, self.position.fen, params, moves_left=has_moves_left))
         if self._clock_budget is not None and not self.switch.pondering:
-            self.clock.spent(self._clock_budget, thought)
-        move = choose_move(result, params, self.position.ply, params.seed + self.game)
-        line = next(m.pv for m in result.moves if m.move == move)
-        return f"bestmove {move} ponder {line[1]}" if len(line) > 1 else f"bestmove {move}"
+            self.clock.spent(self._clock_budget, seconds)
+        chosen_move = choose_move(result, params, self.position.ply, params.seed + self.game)
+        line = next(move.pv for move in result.moves if move.move == chosen_move)
+        return f"bestmove {chosen_move} ponder {line[1]}" if len(line) > 1 else f"bestmove {chosen_move}"
 
     def _is_over(self) -> bool:
         return self.switch.stopped or self._enough or self._seconds_left() <= 0
@@ -401,7 +409,7 @@ class Thinking:
         return self._budget - (time.monotonic() - self.switch.begun)
 
     def _look(self, result: SearchResult) -> None:
-        """Writes news, and checks whether a limit of `go` is reached."""
+        """Writes an ``info`` line if there is news, and checks whether a limit of `go` is reached."""
         now = time.monotonic()
         news = (result.depth, result.seldepth, result.best_move)
         if news != self._shown_news or now - self._shown_at >= _SAY_S:
@@ -420,29 +428,30 @@ class Thinking:
     def _say(self, result: SearchResult) -> None:
         new, seconds = result.nodes - self._nodes_before, time.monotonic() - self._begun
         has_wdl, room = self.net.has_wdl, self.search.room
-        self._lines(info_lines(result, seconds, new, self.settings, has_wdl=has_wdl, room=room))
+        self._write_lines(info_lines(result, seconds, new, self.settings, has_wdl=has_wdl, room=room))
 
-    def _lines(self, lines: list[str]) -> None:
+    def _write_lines(self, lines: list[str]) -> None:
         for line in lines:
             self.write(line)
 
 
 _MIDPOINT, _STEEPNESS = 51.5, 7.0  # of the log-logistic distribution of game lengths, in moves
-_FIRST_MOVE = 2.8  # shares of the time: the first move has no tree to resume
-_OF_THE_CLOCK = 0.5  # the most that a move may take, unless it is the last
-_PRUNING_FROM_S = 0.2
-_TOLERANCE_NODES = 300
+_FIRST_MOVE = 2.8  # shares of the time for the first move, which has no tree to resume
+_OF_THE_CLOCK = 0.5  # the most that a move may take, unless it is the last before more time
+_PRUNING_FROM_S = 0.2  # of search, before its speed may end it
+_TOLERANCE_NODES = 300  # added to the nodes so far when their speed is computed
 
 
 class TimeManager:
-    """Divides the time on the clock over the rest of a game. Time saved by early moves is spent on the next one.
+    """Divides the time on the clock over the rest of a game. Time that a move did not use is spent on the next move.
 
-    Like lc0's "legacy" manager (src/search/classic/stoppers/legacy.cc), which gives a first move 0.25 shares more for
-    each ply of a book, up to 5.8, and may give a move the whole clock. Here a bonus or saved time takes at most half.
+    Like lc0's "legacy" manager (src/search/classic/stoppers/legacy.cc), with two differences. lc0 gives a first move
+    0.25 shares more for each ply of a book, up to 5.8; here it always gets 2.8. lc0 may give a move the whole clock;
+    here a move gets no more than half, unless its share of the time is larger.
     """
 
     def __init__(self) -> None:
-        self._first, self._spared_ms = True, 0.0
+        self._is_first, self._spared_ms = True, 0.0
 
     def budget(self, go: Go, *, white: bool, ply: int, overhead_ms: int) -> float | None:
         """Seconds for this move by the clock of the side to move; None if `go` has no clock for that side."""
@@ -454,10 +463,10 @@ class TimeManager:
         if go.movestogo is not None and 0 < go.movestogo < moves:
             moves = go.movestogo
         total = max(0.0, clock_ms + increment * (moves - 1) - overhead_ms)
-        squander, self._spared_ms = min(max(0.0, self._spared_ms), total), min(0.0, self._spared_ms)
-        share = (total - squander) / moves
-        target_ms = share * (_FIRST_MOVE if self._first else 1) + squander
-        self._first = False
+        extra_ms, self._spared_ms = min(max(0.0, self._spared_ms), total), min(0.0, self._spared_ms)
+        share = (total - extra_ms) / moves
+        target_ms = share * (_FIRST_MOVE if self._is_first else 1) + extra_ms
+        self._is_first = False
         usable = max(0.0, clock_ms - overhead_ms)
         return min(target_ms, usable if moves <= 1 else max(share, _OF_THE_CLOCK * usable), usable) / 1000
 
@@ -480,8 +489,8 @@ def is_settled(result: SearchResult, new_nodes: int, seconds: float, seconds_lef
     """
     if factor <= 0:
         return False
-    lost = sum(move.certain == -1 for move in result.moves)
-    if len(result.moves) - lost <= 1 or result.certain == 1:
+    losing_moves = sum(move.certain == -1 for move in result.moves)
+    if len(result.moves) - losing_moves <= 1 or result.certain == 1:
         return True
     if seconds < _PRUNING_FROM_S:
         return False
@@ -493,7 +502,7 @@ def is_settled(result: SearchResult, new_nodes: int, seconds: float, seconds_lef
 _NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
 _FLAGS = ("infinite", "ponder")
 _KEYWORDS = (*_NUMBERS, *_FLAGS, "searchmoves")
-_SHORT_NODES = 100
+_SHORT_NODES = 100  # of a search whose limits are not understood
 # GUIs send negative times when a flag has fallen.
 _MAY_BE_NEGATIVE = ("wtime", "btime", "winc", "binc", "movestogo")
 _MOST = 2**62
@@ -524,20 +533,20 @@ class Go:
 
 
 def parse_go(words: Sequence[str]) -> tuple[Go, list[str]]:
-    """Reads the words after ``go``; also returns remarks on unknown words, which UCI says to ignore.
+    """Reads the words after ``go``; also returns remarks on words that are not understood, which UCI says to ignore.
 
-    If it understands no word the search is short: without limits it would never end.
+    If there are words and none is understood, the search is short, because without a limit it would never end.
     """
     limits: dict[str, Any] = {}
     remarks = []
-    at = 0
-    while at < len(words):
-        word, end = words[at], at + 1
+    start = 0
+    while start < len(words):
+        word, end = words[start], start + 1
         if word in _FLAGS:
             limits[word] = True
         elif word in _NUMBERS:
             end += words[end : end + 1] != [] and words[end] not in _KEYWORDS
-            text = " ".join(words[at + 1 : end])
+            text = " ".join(words[start + 1 : end])
             number = _number(word, text)
             if isinstance(number, str):
                 remarks.append(f"{f'{word} {text[:40]}'.strip()}: {number}")
@@ -546,13 +555,13 @@ def parse_go(words: Sequence[str]) -> tuple[Go, list[str]]:
         elif word == "searchmoves":
             while end < len(words) and words[end] not in _KEYWORDS:
                 end += 1
-            if end > at + 1:
-                limits[word] = tuple(words[at + 1 : end])
+            if end > start + 1:
+                limits[word] = tuple(words[start + 1 : end])
             else:
                 remarks.append("searchmoves: no moves follow")
         else:
             remarks.append(f"{word[:40]!r} is not understood")
-        at = end
+        start = end
     if words and not limits:
         remarks.append(f"no limit is understood; a search of {_SHORT_NODES} nodes")
         limits["nodes"] = _SHORT_NODES
