@@ -320,6 +320,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "player-breadth": lambda folder: player_breadth(folder / SECOND),
     "player-regret": lambda folder: player_regret(folder / SECOND),
     "policy-nets": lambda folder: policy_nets(folder / SECOND),
+    "played-kinds": lambda folder: player_kinds(folder / SECOND, "played"),
     "policy-kinds": lambda folder: player_kinds(folder / SECOND, "policy"),
     "policy-matches": lambda folder: player_matches(folder / SECOND, "policy"),
 }
