@@ -306,7 +306,7 @@ _SAY_S = 1.0  # between two `info` lines in which only the number of nodes is ne
 class Switch:
     """Passes ``stop`` and ``ponderhit`` (the move that it ponders on was played) to a running search.
 
-    `begun` is when the clock of the search began, by the monotonic clock.
+    `begun` is when the search's clock began, in seconds of the monotonic clock.
     """
 
     def __init__(self, go: Go) -> None:
