@@ -92,7 +92,7 @@ def test_the_wrapped_file_is_valid_onnx(net: Net) -> None:
     assert list(plain.graph.initializer) == list(model.graph.initializer)[2:]
 
 
-TENSORS = Tensors("x", "y", None, "y", None, np.float32, None)
+TENSORS = Tensors("x", "y", None, "y", None, np.float32, np.float32, None)
 
 
 def test_files_that_cannot_be_wrapped_say_why() -> None:

@@ -24,7 +24,7 @@ from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load
 from valuerepair.nets.weights import fields
 
-VERSION = 2  # of the nodes below: in the name of the cached file
+VERSION = 3  # of the nodes below and of the converted net: in the name of the cached file
 MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/moves", "/compact/logits"
 MIN_OPSET = 11  # the first with GatherElements
 EXTERNAL, DATA_LOCATION = 1, 14  # TensorProto.DataLocation; its field
@@ -76,7 +76,7 @@ def _wrapped(graph: bytes, tensors: Tensors) -> bytes:
             *unchanged,
             om.node("GatherElements", [tensors.policy, MOVES], [LOGITS], axis=1),
             *(om.field(om.INPUT_FIELD, content) for content in inputs),
-            om.field(om.OUTPUT_FIELD, om.value(LOGITS, (rows, "moves"), element)),
+            om.field(om.OUTPUT_FIELD, om.value(LOGITS, (rows, "moves"), np.dtype(tensors.policy_dtype).name)),
         ]
     )
 

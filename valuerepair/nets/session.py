@@ -335,7 +335,7 @@ LC0_EXPORT = "an ONNX net as `lc0 leela2onnx` writes it is needed"
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """Names of the tensors, the element type of the input, and its batch size where the file fixes one."""
+    """Names of the tensors, the element types of input and policy, and the batch size where the file fixes one."""
 
     planes: str
     policy: str
@@ -343,6 +343,7 @@ class Tensors:
     value: str | None
     mlh: str | None
     dtype: type[np.float32] | type[np.float16]
+    policy_dtype: type[np.float32] | type[np.float16]
     fixed_batch: int | None
 
 
@@ -374,6 +375,7 @@ def find_tensors(session: Any, path: Path) -> Tensors:
         value=value,
         mlh=moves_left[0] if len(moves_left) == 1 else None,
         dtype=DTYPES[planes.type],
+        policy_dtype=next(DTYPES.get(output.type, np.float32) for output in outputs if output.name == policy),
         fixed_batch=batch if isinstance(batch, int) and batch > 0 else None,
     )
 
