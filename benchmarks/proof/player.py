@@ -58,7 +58,7 @@ _POLICY = "judge:0.3"
 ALPHA = 113.0  # of the results of these games (docs/proof.md): (112 to 115)
 _FLATTER_ALPHA = 170.0  # that of vr, and of README's hour
 _LEARNED_DEEPLY, _STEPS_DEEPLY = 150_000, 2_000
-# Games of the old net, by its policy, as those of data/: so many of each.
+# Games that the old net plays by its policy, made as those of data/; the number of games of each kind.
 _OWN, _OWN_GAMES = 1_000, {
     "own-wild.pgn.zst": ("--seed", "12", "--temperature", "2", "--nets-only"), "own.pgn.zst": ("--seed", "11"),
 }  # fmt: skip

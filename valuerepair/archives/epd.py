@@ -209,7 +209,7 @@ def _recorded(fen: str, opcodes: dict[str, str]) -> Recorded | None:
 
 
 def _best_move(fen: str, sans: str) -> str | None:
-    """The first of these SAN moves, in UCI; None if there is none or it is not legal."""
+    """The first of these SAN moves, in UCI. None if there are no moves, or if the first is not legal."""
     import chess
 
     try:

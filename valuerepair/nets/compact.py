@@ -39,17 +39,16 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
     ValueError if the file cannot be changed so.
     """
     try:
-        model = list(fields(content))
-        graph = next(part for at, part in model if at == om.GRAPH_FIELD and isinstance(part, bytes))
-        opsets = [dict(fields(part)) for at, part in model if at == om.OPSET_FIELD and isinstance(part, bytes)]
-        inside = _wrapped(graph, tensors)
+        opsets = [
+            dict(fields(part)) for at, part in fields(content) if at == om.OPSET_FIELD and isinstance(part, bytes)
+        ]
+        inside = _wrapped(om.graph_of(content), tensors)
     except (IndexError, StopIteration, KeyError):
         raise ValueError("its protobuf is damaged") from None
     opset = max((int(o.get(2, 0)) for o in opsets if not o.get(1)), default=0)
     if opset < MIN_OPSET:
         raise ValueError(f"its opset {opset} is older than {MIN_OPSET}")
-    unchanged = [(at, part) for at, part in model if at != om.GRAPH_FIELD]
-    return om.message([*unchanged, (om.GRAPH_FIELD, inside)])
+    return om.with_graph(content, inside)
 
 
 def _wrapped(graph: bytes, tensors: Tensors) -> bytes:

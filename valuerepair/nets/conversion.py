@@ -135,23 +135,13 @@ def with_float32_planes(model: bytes) -> bytes:
     cast = om.node("Cast", [PLANES_NAME], [half], to=om.ELEMENTS["float16"])
     planes = om.field(om.INPUT_FIELD, om.value(PLANES_NAME, ("batch", *PLANES_SHAPE)))
     graph = cast + planes
-    for number, part in fields(_graph(model)):
+    for number, part in fields(om.graph_of(model)):
         assert isinstance(part, bytes), "every field of a GraphProto is a message or a text"
         if number == om.NODE_FIELD:
             graph += om.field(number, om.renamed(part, PLANES_NAME, half))
         elif number != om.INPUT_FIELD:
             graph += om.field(number, part)
-    return _with_graph(model, graph)
-
-
-def _graph(model: bytes) -> bytes:
-    """The GraphProto of an ONNX file."""
-    return next(part for number, part in fields(model) if number == om.GRAPH_FIELD and isinstance(part, bytes))
-
-
-def _with_graph(model: bytes, graph: bytes) -> bytes:
-    """The ONNX file with another GraphProto."""
-    return om.message((number, graph if number == om.GRAPH_FIELD else part) for number, part in fields(model))
+    return om.with_graph(model, graph)
 
 
 def with_one_activation(model: bytes) -> bytes:
@@ -159,8 +149,8 @@ def with_one_activation(model: bytes) -> bytes:
 
     Returns the same object if there is nothing to change.
     """
-    mended = _one_activation(_graph(model))
-    return model if mended is None else _with_graph(model, mended)
+    mended = _one_activation(om.graph_of(model))
+    return model if mended is None else om.with_graph(model, mended)
 
 
 def _one_activation(graph: bytes) -> bytes | None:

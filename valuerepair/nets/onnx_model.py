@@ -89,6 +89,16 @@ def message(parts: Iterable[Field]) -> bytes:
     return b"".join(number(at, part) if isinstance(part, int) else field(at, part) for at, part in parts)
 
 
+def graph_of(model: bytes) -> bytes:
+    """The GraphProto of an ONNX file. Raises StopIteration if the file has none."""
+    return next(part for at, part in fields(model) if at == GRAPH_FIELD and isinstance(part, bytes))
+
+
+def with_graph(model: bytes, graph: bytes) -> bytes:
+    """The ONNX file with another GraphProto."""
+    return message((at, graph if at == GRAPH_FIELD else part) for at, part in fields(model))
+
+
 def field(at: int, content: bytes) -> bytes:
     """A field of a protobuf message that holds bytes, a text or another message."""
     return _varint(at << 3 | 2) + _varint(len(content)) + content
