@@ -100,9 +100,9 @@ def go_on(path: Path) -> object:
         return output.chunks
 
 
-def write_a_comparison(folder: Path) -> Path:
-    (folder / "games.json").write_text('{"comparisons": [{"q_scale": {"value": 0.74, "low": 0.7}}], "alpha": 402}')
-    return folder / "games.json"
+def write_a_match(folder: Path) -> Path:
+    (folder / "scale-old.json").write_text('{"q_scale": {"value": 0.74, "low": 0.7}, "games": 402}')
+    return folder / "scale-old.json"
 
 
 def scale_of(path: Path) -> object:
@@ -120,7 +120,7 @@ JSON_READERS = {
     "curve": JsonReader(write_a_curve, read_curve, open=True),
     "stages": JsonReader(write_stages, lambda path: StageNotes(path.parent)),
     "unfinished chunks": JsonReader(write_unfinished, go_on),
-    "comparison": JsonReader(write_a_comparison, scale_of, open=True),
+    "match": JsonReader(write_a_match, scale_of, open=True),
     "scheduler file": JsonReader(write_a_scheduler_file, lambda path: parse_cluster(str(path)), open=True),
 }
 

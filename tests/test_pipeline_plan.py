@@ -202,13 +202,15 @@ def test_every_command_is_understood(settings: Settings, tmp_path: Path, monkeyp
 def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     found = plan(SETTINGS, MEASURED, FOLDER)
     assert [stage.name for stage in found.stages] == [
-        "mine", "split", "books", "repaired", "games", "families", "rejudge", "match-old",
+        "mine", "split", "books", "repaired", "games", "families", "rejudge", "scale-old",
+        "match-old",
     ]  # fmt: skip
     assert not any("control" in word for stage in found.stages for word in stage.words)
     found = plan(replace(SETTINGS, control=True), MEASURED, FOLDER)
     assert [stage.name for stage in found.stages] == [
         "mine", "split", "books", "repaired", "control",
-        "games", "games-control", "families", "families-control", "rejudge", "match-old", "match-control",
+        "games", "games-control", "families", "families-control", "rejudge", "scale-old", "scale-control", "match-old",
+        "match-control",
     ]  # fmt: skip
     stages = by_name(found)
     assert stages["repaired"].seconds == stages["control"].seconds
@@ -224,6 +226,17 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
         assert options(stages[name])["--split"] == "out/split.json"
     assert {options(stages[name])["--part"] for name in ("games", "games-control")} == {"games"}
     assert {options(stages[name])["--part"] for name in ("families", "families-control")} == {"families"}
+
+
+@pytest.mark.parametrize(("nodes", "few"), [(100, 5), (400, 20), (7, 1)])
+def test_a_quick_match_of_fewer_nodes_tells_the_scale_of_each_match(nodes: int, few: int) -> None:
+    stages = by_name(plan(replace(SETTINGS, control=True, play=Playing(match_nodes=nodes)), MEASURED, FOLDER))
+    for name, opponent in (("old", "old.pb.gz"), ("control", "out/control.pb.gz")):
+        quick, match = stages[f"scale-{name}"], stages[f"match-{name}"]
+        assert quick.words[1:3] == (f"net=out/repaired.pb.gz,nodes={few}", f"net={opponent},nodes={few}")
+        assert match.scaled_by == quick.output
+        of_one_game = (match.seconds - 3 * MEASURED.start) / int(options(match)["--games"])
+        assert quick.seconds - 3 * MEASURED.start > 199 * few / nodes * of_one_game
 
 
 def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:

@@ -32,7 +32,7 @@ from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSetting
 
 SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
-STAGES = 12
+STAGES = 14
 DIGEST_OF = running.digest_of
 OLD = hashlib.sha256(b"old").hexdigest()[:16]
 
@@ -85,7 +85,7 @@ class Commands:
         if not isinstance(out, int | None):
             # Q of the repaired net is twice as steep as the old net's, and the control's a quarter steeper than its.
             scale = 1.25 if "control.pb.gz" in words[2] else 0.5
-            out.write(json.dumps({"digest": digest, "comparisons": [{"q_scale": {"value": scale}}]}).encode())
+            out.write(json.dumps({"digest": digest, "q_scale": {"value": scale}}).encode())
         self._live()
         return 0, False
 
@@ -195,9 +195,9 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
     ("settings", "again"),
     [
         (replace(SETTINGS, sizes=replace(SIZES, games=20)), 2),
-        (replace(SETTINGS, play=Playing(match_nodes=5)), 2),
-        (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 3),
-        (replace(SETTINGS, train=TrainSettings(share=0.2)), 9),
+        (replace(SETTINGS, play=Playing(match_nodes=50)), 4),
+        (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 5),
+        (replace(SETTINGS, train=TrainSettings(share=0.2)), 11),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
         (replace(SETTINGS, alpha=113.0), STAGES),
         (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
@@ -384,23 +384,27 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
 
 
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
-    """By the spreads that the comparison on held-out games says: before it was made no number stands there. The Q of
-    the net that is steeper is multiplied by less than 1, whichever that is."""
+    """A quick match of the same nets tells the numbers: before it none stands there. The Q of the steeper net is
+    multiplied by less than 1, whichever that is."""
     found = of(SETTINGS, tmp_path)
-    assert all("q_scale=Q_SCALE" in found.command(stage) for stage in found.plan.stages[-2:])
+    matches = [stage for stage in found.plan.stages if stage.scaled_by]
+    assert all("q_scale=Q_SCALE" in found.command(stage) for stage in matches)
     run(found, quiet=True)
-    old, control = (each["command"] for each in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"][-2:])
+    commands_of = {
+        each["name"]: each["command"] for each in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"]
+    }
+    old, control = (commands_of[stage.name] for stage in matches)
     sides = f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale={{}} net={{}},nodes=100,q_scale={{}} "
     assert sides.format("0.500", "old.pb.gz", "1.000") in old
     assert sides.format("1.000", f"{tmp_path}/control.pb.gz", "0.800") in control
 
 
-@pytest.mark.parametrize("content", ["{", "{}", '{"comparisons": []}', '{"comparisons": [{"q_scale": null}]}'])
-def test_a_comparison_without_spreads_is_one_line(content: str, tmp_path: Path, commands: Commands) -> None:
+@pytest.mark.parametrize("content", ["{", "{}", '{"q_scale": null}', '{"q_scale": {"value": 0}}'])
+def test_a_quick_match_without_a_scale_is_one_line(content: str, tmp_path: Path, commands: Commands) -> None:
     run(of(SETTINGS, tmp_path), quiet=True)
-    (tmp_path / "games.json").write_text(content)
+    (tmp_path / "scale-old.json").write_text(content)
     (tmp_path / "match-old.json").unlink()
-    with pytest.raises(ValueRepairError, match=r"games\.json: ") as error:
+    with pytest.raises(ValueRepairError, match=r"scale-old\.json: ") as error:
         run(of(SETTINGS, tmp_path), quiet=True)
     assert "\n" not in str(error.value)
 

@@ -185,29 +185,33 @@ def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, Repair
     files = {row[0] for row in rows(heading)}
     nets = {name.replace(".pb.gz", end) for name in NETS for end in (".pb.gz", ".training.json")}
     others = {"repair.toml", "store.db", "split.json", "books", "match-old.pgn", "match-control.pgn"}
+    others |= {"scale-old.pgn", "scale-control.pgn"}
     assert {path.name for path in whole[0].iterdir()} == files | nets | others
     assert [row[0] for row in rows(heading, 1)] == list(notes(whole[0])[0])
     assert dict(read(whole[0] / "rates.json")).keys() == {"of", "rates"}
 
 
-def test_how_steep_the_nets_are_is_counted_by_sql(whole: tuple[Path, RepairOutcome]) -> None:
+def test_matches_have_the_scale_of_q_of_a_quick_match_of_the_same_nets(whole: tuple[Path, RepairOutcome]) -> None:
+    """The squares of each side's Q stand in the tags of its games: over all openings they have this ratio."""
     folder, _ = whole
-    split = vr.read_split(folder / "split.json")
-    with vr.open_store(folder / "store.db") as store:
-        ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
-        held = set(ids[np.isin([PARTS[i] for i in split.parts(store, ids)], ["games"])].tolist())
-        query = """
-            SELECT n.name, v.position_id, v.q FROM net_values v JOIN nets n ON n.id = v.net_id
-            JOIN deep_values d ON d.position_id = v.position_id AND d.stage = 'full'
-            JOIN positions p ON p.id = v.position_id WHERE p.kind = 'game'
-        """
-        values = [(name, q) for name, number, q in store.connection.execute(query) if number in held]
-    size = {net: np.hypot.reduce([q for name, q in values if name == net]) for net in ("tiny", "control", "repaired")}
-    for name, net in (("match-old", "tiny"), ("match-control", "control")):
-        (command,) = (each["command"] for each in notes(folder) if each["name"] == name)
-        scale = size[net] / size["repaired"]
+    for name, opponent in (("old", "tiny"), ("control", "control")):
+        (command,) = (each["command"] for each in notes(folder) if each["name"] == f"match-{name}")
+        scale = read(folder / f"scale-{name}.json")["q_scale"]["value"]
         assert f"repaired.pb.gz,nodes=4,q_scale={min(scale, 1):.3f} " in command
-        assert f",nodes=4,q_scale={min(1 / scale, 1):.3f} --games" in command
+        assert f"{opponent}.pb.gz,nodes=4,q_scale={min(1 / scale, 1):.3f} --games" in command
+        quick = (folder / f"scale-{name}.pgn").read_text("utf-8")
+        assert quick.count("[Result ") == 200
+        squares: Counter[str] = Counter()
+        for game in quick.split("[Event ")[1:]:
+            tags = dict(re.findall(r'\[(\w+) "(.*)"\]', game))
+            (q, roots), (other_q, other_roots) = (
+                map(float, tags[f"{colour}Breadth"].partition("net Q ")[2].split(" in "))
+                for colour in ("White", "Black")
+            )
+            assert "nodes=1," in tags["WhiteSide"]
+            squares[tags["White"]] += q**2 * (roots + other_roots)
+            squares[tags["Black"]] += other_q**2 * (roots + other_roots)
+        assert scale == pytest.approx((squares[opponent] / squares["repaired"]) ** 0.5, rel=1e-3)
 
 
 def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, RepairOutcome]) -> None:
@@ -280,7 +284,7 @@ def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, RepairOu
     assert done.stdout.splitlines() == outcome.lines()
     assert (folder / "stages.json").read_bytes() == before
     said = here("repair", "-o", folder, "--plan", cwd=folder).stdout
-    assert said.count("done, ") == 12
+    assert said.count("done, ") == 14
     done = here("repair", "-o", folder, "--plan", "--json", cwd=folder)
     planned_now = json.loads(done.stdout)
     assert (planned_now["seconds"], {each["done"] for each in planned_now["stages"]}) == (0, {True})

@@ -17,12 +17,26 @@ import valuerepair as vr
 from benchmarks.proof import games, page, player
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
-from benchmarks.proof.player import AGAIN, CHOSEN, DEEPER, FLATTER, MATCHES, MIXTURES, OWN, PLAYER, Player, best_of
+from benchmarks.proof.player import (
+    AGAIN,
+    CHOSEN,
+    DEEPER,
+    FLATTER,
+    MATCHES,
+    MIXTURES,
+    OWN,
+    PLAYER,
+    SCALE_GAMES,
+    Player,
+    best_of,
+)  # fmt: skip
 from tests.cli_tree import SAMPLE, parse
+from tests.test_pipeline_plan import MEASURED, SETTINGS
 from valuerepair.archives.aside import parse_shares
 from valuerepair.cli import cli
 from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.nets.net import open_net
+from valuerepair.pipeline.plan import plan
 from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
 from valuerepair.play.openings import read_openings
 from valuerepair.question import Question
@@ -124,11 +138,15 @@ def test_a_deeper_net_learns_as_readmes_hour_has_it(there: Player) -> None:
 
 
 def test_q_is_as_steep_in_the_positions_of_the_match(there: Player) -> None:
-    """There the net's Q, times 0.8, was flatter than the old net's: times 0.9 it is as steep, times 1.35 steeper."""
+    """A quick match tells it, as that of `vr repair` does; what was judged says 0.8."""
     there.judged(DEEPER).write_text(said([0.8]))
-    for played, new, old in ((1.125, "0.900", "1.000"), (1.6, "1.000", "0.781")):
-        (there.out / f"match-{DEEPER}-100.json").write_text(json.dumps({"q_scale": {"value": played}}))
+    repair = {stage.name: stage for stage in plan(SETTINGS, MEASURED, there.out).stages}["scale-old"].words
+    for quick, new, old in ((0.9, "0.900", "1.000"), (1.28, "1.000", "0.781")):
+        (there.out / f"match-{DEEPER}-scale.json").write_text(json.dumps({"q_scale": {"value": quick}}))
         found = {step.name: list(step.command) for phase in there.deepened(there.out) for step in phase}
+        words = found[f"match-{DEEPER}-scale"]
+        assert [side.rpartition(",")[2] for side in words[1:3]] == [side.rpartition(",")[2] for side in repair[1:3]]
+        assert repair[repair.index("--games") + 1] == str(SCALE_GAMES)
         for nodes in MATCHES:
             assert found[f"match-{DEEPER}-{nodes}-played"][1:3] == [
                 f"net={there.net(DEEPER)},nodes={nodes},q_scale={new}", f"net=maia-1900,nodes={nodes},q_scale={old}"
@@ -137,7 +155,7 @@ def test_q_is_as_steep_in_the_positions_of_the_match(there: Player) -> None:
 
 def test_a_net_of_own_games_differs_from_it_by_the_games(there: Player) -> None:
     for name in (DEEPER, OWN):
-        there.judged(name).write_text(said([0.8]))
+        (there.out / f"match-{name}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.8}}))
 
     def without(text: str) -> str:
         """A text with NET for the name of the net."""
@@ -241,6 +259,7 @@ def test_tables_are_what_the_commands_said(there: Player, shared_data: Path) -> 
     elo = [{"level": 0.9, "value": 1.0, "low": 0.0, "high": 2.0}, {"level": 0.95, "value": 1.0, "low": -1.0, "high": 3}]
     played = {"games": 4, "score": {"wins": 2, "draws": 1, "losses": 1}, "elo": elo, "effective_root_moves": [3.4, 3.5]}
     (there.out / "match-player-100.json").write_text(json.dumps(played))
+    (there.out / f"match-{OWN}-scale.json").write_text("{}")  # a quick match, which is no row
     [match] = player.matches(there.out).to_dict("records")
     assert (match["match"], match["low"], match["high"], match["moves"]) == ("player-100", -1.0, 3, 3.4)
     done = CliRunner().invoke(player.command, ["tables", str(there.out), "-o", str(there.out)], catch_exceptions=False)

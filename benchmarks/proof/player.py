@@ -68,6 +68,7 @@ _AT_ONCE = 4_096  # positions of a batch for the net
 MATCHES = {100: 3_300, 400: 1_000}
 _OTHER_GAMES = 600
 _BREADTH_NODES = 100
+SCALE_NODES, SCALE_GAMES = 5, 200  # of the match that tells the scale of Q: those of `vr repair` at 100 nodes
 _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 # Settings that a net may play better by: lc0's defaults times 0.35, 0.5, 0.7 and 1.4, cpuct and first-play urgency.
 _TRIED = tuple(
@@ -140,6 +141,9 @@ class Player:
     def deepened(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net that learned fewer positions of the same games, each by ten times as many nodes."""
         yield from self._of_hours(DEEPER, [TRAIN], results)
+        if self.judged(DEEPER).exists():
+            yield [self._at_equal_breadth(DEEPER, 0, DEEPER, 100, MATCHES[100])]
+            yield self.telling(results)
 
     def of_own_games(self, results: Path) -> Iterator[Iterable[Step]]:
         """As `deepened`, of games that the old net plays itself."""
@@ -157,11 +161,10 @@ class Player:
         yield self.testing()
         yield [self._trained(name, name, _STEPS_DEEPLY, alpha=_FLATTER_ALPHA)]
         yield self.judging(name, [name], ("--regret", "100"))
-        if self.judged(name).exists():
-            yield [self._at_equal_breadth(name, 0, name, 100, MATCHES[100])]
-            if self._match_of(f"{name}-100").exists():
-                yield [self._as_played(name, nodes, games) for nodes, games in MATCHES.items()]
-            yield self.telling(results)
+        yield [self._match(_quick(name), name, SCALE_NODES, SCALE_GAMES, new="", old="")]
+        if self.match_of(_quick(name)).exists():
+            yield [self._as_played(name, nodes, games) for nodes, games in MATCHES.items()]
+        yield self.telling(results)
 
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, drawn by policy surprise."""
@@ -237,14 +240,12 @@ class Player:
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
     def _as_played(self, name: str, nodes: int, games: int) -> Step:
-        """With the Q of both as steep in the positions of their match `NAME-100`, not in those of other games."""
-        new, old = self.scales(name, 0)
-        played = float(read_json(self._match_of(f"{name}-100"))["q_scale"]["value"])
-        new, old = for_both(new / old * played)
+        """With the Q of both as steep in the positions of a quick match of theirs, as `vr repair` has it."""
+        new, old = for_both(float(read_json(self.match_of(_quick(name)))["q_scale"]["value"]))
         settings = {"new": f",q_scale={new:.3f}", "old": f",q_scale={old:.3f}"}
         return self._match(f"{name}-{nodes}-played", name, nodes, games, **settings)
 
-    def _match_of(self, name: str) -> Path:
+    def match_of(self, name: str) -> Path:
         """What `vr match --json` says of a match."""
         return self.out / f"match-{name}.json"
 
@@ -269,7 +270,7 @@ class Player:
         sides = [f"net={self.net(net)},nodes={nodes}{new}", f"net={base},nodes={nodes}{old}"]
         words = ["match", *sides, "--games", str(self._sized(games, 4) // 2 * 2), "--openings", str(self.openings)]
         words += ["-o", str(self.out / f"match-{name}.pgn"), "--json"]
-        return Step(PLAYER, f"match-{name}", self._match_of(name), words, saves=True)
+        return Step(PLAYER, f"match-{name}", self.match_of(name), words, saves=True)
 
     def _tried(self, side: str) -> Path:
         return self.out / f"tried-{side}"
@@ -375,11 +376,15 @@ def nets(out: Path) -> pd.DataFrame:
 
 
 def matches(out: Path) -> pd.DataFrame:
-    """A row for each match that was played, from the new net's side: games, results, Elo, effective root moves."""
+    """A row for each match that was played, from the new net's side: games, results, Elo, effective root moves.
+
+    The quick matches, which tell the scale of Q alone, are left out.
+    """
     import pandas as pd
 
+    quick = {Player(Path(), out).match_of(_quick(name)) for name in NETS}
     rows = []
-    for path in sorted(out.glob("match-*.json")):
+    for path in sorted({*out.glob("match-*.json")} - quick):
         found = read_json(path)
         elo = next(each for each in found["elo"] if each["level"] == 0.95)
         new, old = found["effective_root_moves"]
@@ -449,6 +454,11 @@ def regrets(out: Path) -> pd.DataFrame:
             rows.append(cells | {"old": row["regret"][0], "new": row["regret"][1], **_interval(row["change"], "")})
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
+
+
+def _quick(name: str) -> str:
+    """The name of the match that tells the scale of a net's Q."""
+    return f"{name}-scale"
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------

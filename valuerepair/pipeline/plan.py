@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,9 @@ REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
 # Placeholders, in the words of a match, for the numbers that multiply its nets' Q: see `run.q_scales`.
 Q_SCALES = ("Q_SCALE", "OTHER_Q_SCALE")
+# The quick match that tells how steep the Q of each net is: its games, its nodes as a share of the match's, and the
+# time of its games as a share of those of the match. That is larger, as small searches cost more for each node.
+_SCALE_GAMES, _SCALE_NODES, _SCALE_SECONDS = 200, 0.05, 0.07
 
 # Shares of the time for work, and the sizes beyond which more brings nothing: see `_most`. Stages look around
 # candidates only for a book that is played: nets that learned those positions judged no better, or worse
@@ -55,7 +58,7 @@ class Stage:
     `output` is the file that gets its standard output. `makes` are its other files and folders, which all exist once it
     is done; `whole` is one of them that exists only then. `leaves` are further files of an unfinished stage. All these
     are removed before the stage starts anew. `elsewhere` are words that say where it runs, without effect on the
-    result. `scaled_by` is the comparison of nets that gives the numbers for `Q_SCALES`.
+    result. `scaled_by` is the output of an earlier match of the same nets, which gives the numbers for `Q_SCALES`.
     """
 
     name: str
@@ -346,24 +349,34 @@ class _Stages:
         return ("remeasure", *(word for net in nets for word in ("--net", net)), *options, *more, "--json")
 
     def of_matches(self) -> list[Stage]:
-        """Matches of the repaired net against the old one, and against the control, with their Q on one scale."""
+        """Matches of the repaired net against the old one, and against the control, with their Q on one scale.
+
+        How steep a net's Q is depends on the positions. So quick matches come first, whose positions are like those of
+        the matches.
+        """
         nodes, games = self._settings.play.match_nodes, self._sizes.games or 0
-        opponents = [("match-old", self._settings.net, PARTS[0])]
+        few = max(1, round(_SCALE_NODES * nodes))
+        opponents = {"old": self._settings.net}
         if self._settings.control:
-            opponents.append(("match-control", self._at(CONTROL), f"{PARTS[0]}-control"))
-        stages = []
-        for match, opponent, compared in opponents:
-            sides = tuple(
-                f"net={_side(net)},nodes={nodes},q_scale={scale}"
-                for net, scale in zip((self._at(REPAIRED), opponent), Q_SCALES, strict=True)
-            )
-            words = ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{match}.pgn"), "--json")
-            stages.append(
-                Stage(match, words, f"{games:,} games at {nodes:,} nodes",
-                      3 * self._rates.start + games * _PLIES / self._rates.moves,
-                      output=f"{match}.json", makes=(f"{match}.pgn",), scaled_by=f"{compared}.json")
-            )  # fmt: skip
-        return stages
+            opponents["control"] = self._at(CONTROL)
+        quick, matches = list[Stage](), list[Stage]()
+        for name, opponent in opponents.items():
+            nets = _side(self._at(REPAIRED)), _side(opponent)
+            sides = [f"net={net},nodes={few}" for net in nets]
+            size = f"{few:,} nodes, for the scale of Q"
+            quick.append(self._match(f"scale-{name}", sides, _SCALE_GAMES, size, max(_SCALE_SECONDS, few / nodes)))
+            sides = [f"net={net},nodes={nodes},q_scale={scale}" for net, scale in zip(nets, Q_SCALES, strict=True)]
+            match = self._match(f"match-{name}", sides, games, f"{nodes:,} nodes", 1.0)
+            matches.append(replace(match, scaled_by=quick[-1].output))
+        return quick + matches
+
+    def _match(self, name: str, sides: Sequence[str], games: int, nodes: str, part: float) -> Stage:
+        """A match. Its games take a `part` of the time of as many games by `match_nodes`."""
+        return Stage(
+            name, ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{name}.pgn"), "--json"),
+            f"{games:,} games at {nodes}", 3 * self._rates.start + part * games * _PLIES / self._rates.moves,
+            output=f"{name}.json", makes=(f"{name}.pgn",),
+        )  # fmt: skip
 
     def _at(self, name: str) -> str:
         return str(self._folder / name)

@@ -159,15 +159,15 @@ class Repair:
 
 def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
     """The numbers that multiply the Q of the repaired net and of its opponent in a match, so that both are equally
-    steep on held-out games.
+    steep in the positions of an earlier match.
 
-    None if the nets were not compared yet. Raises ValueRepairError if their comparison has no such numbers.
+    None before that match. Raises ValueRepairError if its output has no such numbers.
     """
     path = folder / stage.scaled_by
     if not path.exists():
         return None
     try:
-        return for_both(read_json(path, _Compared, "comparison of nets").comparisons[0].q_scale.value)
+        return for_both(read_json(path, _Played, "match").q_scale.value)
     except (OSError, ValueRepairError) as error:
         raise ValueRepairError(f"{error}; remove it") from None
 
@@ -176,14 +176,10 @@ class _Scale(msgspec.Struct):
     value: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
-class _Comparison(msgspec.Struct):
+class _Played(msgspec.Struct):
+    """The part of the output of `vr match --json` that another match needs."""
+
     q_scale: _Scale
-
-
-class _Compared(msgspec.Struct):
-    """The part of the output of `vr remeasure --json` that a match needs."""
-
-    comparisons: Annotated[list[_Comparison], msgspec.Meta(min_length=1)]
 
 
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
