@@ -201,7 +201,7 @@ def test_matches_have_the_scale_of_q_of_a_quick_match_of_the_same_nets(whole: tu
         assert f"{opponent}.pb.gz,nodes=4,q_scale={min(1 / scale, 1):.3f} --games" in command
         quick = (folder / f"scale-{name}.pgn").read_text("utf-8")
         assert quick.count("[Result ") == 200
-        squares: Counter[str] = Counter()
+        squares: dict[str, float] = dict.fromkeys((opponent, "repaired"), 0.0)
         for game in quick.split("[Event ")[1:]:
             tags = dict(re.findall(r'\[(\w+) "(.*)"\]', game))
             (q, roots), (other_q, other_roots) = (
