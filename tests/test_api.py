@@ -175,6 +175,15 @@ def test_stats_are_those_of_vr_stats(store: vr.MinedStore) -> None:
     assert store_figures(store, Question(threshold=THRESHOLD))["scored"] == told["scored"]
 
 
+def test_the_worst_are_those_of_vr_stats(store: vr.MinedStore) -> None:
+    told = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", "worst:2%", "--json"))
+    assert store.stats(vr.Worst(0.02))["scored"] == told["scored"]
+    frame = store.frame()
+    worst = frame[frame["disagreement"].abs() >= told["scored"]["threshold"]]
+    assert sorted(store.candidates(vr.Worst(0.02))["position_id"]) == sorted(worst["position_id"])
+    assert 0 < worst["weight"].sum() <= 0.02 * frame["weight"].sum()
+
+
 def test_a_frame_of_single_columns(store: vr.MinedStore) -> None:
     found = store.frame(only=("net_q", "weight"))
     pd.testing.assert_frame_equal(found[["net_q", "weight"]], store.frame()[["net_q", "weight"]], check_like=True)
@@ -297,6 +306,8 @@ def test_a_finished_game_is_not_searched() -> None:
         (lambda: vr.plot("scatter", SAMPLE, "plot.doc"), "plot.doc"),
         (lambda: vr.mine("nowhere.pgn", "x.db"), "nowhere.pgn"),
         (lambda: vr.remeasure(SAMPLE, ["maia-1900"]), "at least two nets"),
+        (lambda: vr.stats(SAMPLE, 0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # what is refused
+        (lambda: vr.open_store(SAMPLE).candidates(0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # as above
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

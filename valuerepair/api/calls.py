@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from valuerepair.chess.progress import Progress, remarks_to
-from valuerepair.errors import Interrupted, ValueRepairError
+from valuerepair.errors import Interrupted, UsageError, ValueRepairError
 from valuerepair.question import Question, Worst, is_candidate
 from valuerepair.store.store import Store
 
@@ -84,8 +84,11 @@ def resolved(store: Store, given: Asked, *, to_train: bool = False) -> Question:
     """The question with a number as its threshold, and an engine identified by its program instead of its name.
 
     A share of the positions is converted by the store, and logged; with `to_train` by the alpha of training. Raises
-    ValueRepairError if no position is scored, and for a net that the store does not have.
+    UsageError for anything else, such as a bare number; ValueRepairError if no position is scored, and for a net that
+    the store does not have.
     """
+    if not isinstance(given, Question | Worst | None):
+        raise UsageError(f"a question is Question(threshold=0.55) or Worst(0.02); not {given!r}")
     if not isinstance(given, Worst):
         question = given or Question()
         return replace(question, net=_net(store, question))
@@ -126,12 +129,12 @@ def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDA
 def _net(store: Store, question: Question) -> str | None:
     """The question's net; of an engine on this machine the key of the program itself, as its name fits other versions,
     too. Where words fit several nets, which one they mean is logged."""
-    from valuerepair.engines.find import find_engine
-    from valuerepair.oracles.engine_net import is_engine, open_engine_net, parse_engine_net
-
     net = question.net
     if net is None:
         return None
+    from valuerepair.engines.find import find_engine
+    from valuerepair.oracles.engine_net import is_engine, open_engine_net, parse_engine_net
+
     path = parse_engine_net(net).engine.path if is_engine(net) else None
     if path is None or find_engine(path) is None:
         _say_which(store, net, question.oracle)

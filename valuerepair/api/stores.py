@@ -89,12 +89,13 @@ class MinedStore(Store):
     does not disturb a `vr mine` that is writing to the same file.
 
     A `Question` says which net and oracle, which alpha and which threshold; None is the pair with most scored positions
-    at the default threshold.
+    at the default threshold. `Worst` takes a share of the positions instead of a threshold. Anything else raises
+    UsageError.
     """
 
     def frame(
         self,
-        question: Question | None = None,
+        question: Asked = None,
         *,
         text: bool = True,
         only: Sequence[str] | None = None,
@@ -121,27 +122,27 @@ class MinedStore(Store):
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        frame = super().frame(question, text=text or labels, only=only, cut=cut)
+        frame = super().frame(resolved(self, question), text=text or labels, only=only, cut=cut)
         return self._joined(frame, labels, verdicts, outcomes)
 
     def candidates(
-        self, question: Question | None = None, *, labels: bool = False, verdicts: bool = False, outcomes: bool = False
+        self, question: Asked = None, *, labels: bool = False, verdicts: bool = False, outcomes: bool = False
     ) -> pd.DataFrame:
         """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
-        return self._joined(super().candidates(question), labels, verdicts, outcomes)
+        return self._joined(super().candidates(resolved(self, question)), labels, verdicts, outcomes)
 
-    def iter_candidates(self, question: Question | None = None) -> Iterator[Candidate]:
+    def iter_candidates(self, question: Asked = None) -> Iterator[Candidate]:
         """The candidates as `Candidate` records with labels and verdicts, the largest disagreement first."""
         frame = self.candidates(question, labels=True, verdicts=True)
         return (_candidate(row) for row in frame.to_dict("records"))
 
-    def stats(self, question: Question | None = None) -> dict[str, Any]:
+    def stats(self, question: Asked = None) -> dict[str, Any]:
         """The contents of the store, JSON-able: `vr stats --json` without labels, verdicts and games."""
         from valuerepair.report.stats import store_figures
 
-        return store_figures(self, question)
+        return store_figures(self, resolved(self, question))
 
-    def family(self, position_id: int, question: Question | None = None) -> pd.DataFrame:
+    def family(self, position_id: int, question: Asked = None) -> pd.DataFrame:
         """The tree by which `vr expand` reached a position, or which begins at it: a row for each position.
 
         In the order of the tree, the root first: position_id, parent_id, step, distance, round, move (SAN), fen, net_q,
@@ -152,7 +153,7 @@ class MinedStore(Store):
 
         from valuerepair.report.family import COLUMNS, family_of, leaf_rows
 
-        rows = leaf_rows(family_of(self, position_id, question or Question()))
+        rows = leaf_rows(family_of(self, position_id, resolved(self, question)))
         with_missing = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
         table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(with_missing)
         return table
