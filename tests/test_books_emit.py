@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import textwrap
 from pathlib import Path
 
 import chess
@@ -108,6 +109,8 @@ def test_moves_are_numbered_wrapped_and_end_in_a_star() -> None:
     text = pgn_entry(LineWriter().line(STARTPOS_FEN, moves, fen), {})
     lines = text.splitlines()
     assert max(map(len, lines)) <= 79
+    moves_alone = [line for line in lines if line]
+    assert moves_alone == textwrap.wrap(" ".join(moves_alone), 79, break_on_hyphens=False)
     assert lines[0] == ""  # no tags
     assert lines[1].startswith("1. ")
     assert text.endswith(" *\n\n")
