@@ -228,15 +228,18 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     assert {options(stages[name])["--part"] for name in ("families", "families-control")} == {"families"}
 
 
-@pytest.mark.parametrize(("nodes", "few"), [(100, 5), (400, 20), (7, 1)])
-def test_a_quick_match_of_fewer_nodes_tells_the_scale_of_each_match(nodes: int, few: int) -> None:
-    stages = by_name(plan(replace(SETTINGS, control=True, play=Playing(match_nodes=nodes)), MEASURED, FOLDER))
+@pytest.mark.parametrize(("nodes", "few", "games"), [(100, 5, 900), (400, 20, 900), (7, 1, 40)])
+def test_a_quick_match_of_fewer_nodes_tells_the_scale_of_each_match(nodes: int, few: int, games: int) -> None:
+    sizes, play = Sizes(games=games), Playing(match_nodes=nodes)
+    settings = replace(SETTINGS, control=True, budget="9h", sizes=sizes, play=play)
+    stages = by_name(plan(settings, MEASURED, FOLDER))
     for name, opponent in (("old", "old.pb.gz"), ("control", "out/control.pb.gz")):
         quick, match = stages[f"scale-{name}"], stages[f"match-{name}"]
         assert quick.words[1:3] == (f"net=out/repaired.pb.gz,nodes={few}", f"net={opponent},nodes={few}")
         assert match.scaled_by == quick.output
-        of_one_game = (match.seconds - 3 * MEASURED.start) / int(options(match)["--games"])
-        assert quick.seconds - 3 * MEASURED.start > 199 * few / nodes * of_one_game
+        assert options(quick)["--games"] == str(min(games, 200))
+        searched = (match.seconds - 3 * MEASURED.start) / games * min(games, 200)
+        assert quick.seconds - 3 * MEASURED.start == pytest.approx(max(0.07, few / nodes) * searched)
 
 
 def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:

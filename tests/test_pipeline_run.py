@@ -194,7 +194,7 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
 @pytest.mark.parametrize(
     ("settings", "again"),
     [
-        (replace(SETTINGS, sizes=replace(SIZES, games=20)), 2),
+        (replace(SETTINGS, sizes=replace(SIZES, games=20)), 4),
         (replace(SETTINGS, play=Playing(match_nodes=50)), 4),
         (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 5),
         (replace(SETTINGS, train=TrainSettings(share=0.2)), 11),

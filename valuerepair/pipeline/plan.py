@@ -19,8 +19,8 @@ REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
 # Placeholders, in the words of a match, for the numbers that multiply its nets' Q: see `run.q_scales`.
 Q_SCALES = ("Q_SCALE", "OTHER_Q_SCALE")
-# The quick match that tells how steep the Q of each net is: its games, its nodes as a share of the match's, and the
-# time of its games as a share of those of the match. That is larger, as small searches cost more for each node.
+# The quick match that tells how steep the Q of each net is has as many games as the match, but at most 200. Its nodes,
+# and the time of a game, as shares of those of the match; the time is more, as small searches cost more for each node.
 _SCALE_GAMES, _SCALE_NODES, _SCALE_SECONDS = 200, 0.05, 0.07
 
 # Shares of the time for work, and the sizes beyond which more brings nothing: see `_most`. Stages look around
@@ -169,8 +169,15 @@ def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
         "rejudge": parse_spec(settings.test_deep).limits["nodes"] / rates.nodes if settings.test_deep else 0.0,
         "book": _BOOK_PLIES * settings.play.book_nodes / settings.play.match_nodes / rates.moves,
         "steps": nets * settings.train.batch / rates.train,
-        "games": nets * _PLIES / rates.moves,
+        "games": nets * _PLIES / rates.moves * (1 + _quick_match(settings)[1]),
     }
+
+
+def _quick_match(settings: Settings) -> tuple[int, float]:
+    """The nodes of the match that tells the scale of Q, and the time of its games as a share of those of the match."""
+    nodes = settings.play.match_nodes
+    quick_nodes = max(1, round(_SCALE_NODES * nodes))
+    return quick_nodes, max(_SCALE_SECONDS, quick_nodes / nodes)
 
 
 def _evaluated(mining: Mining) -> float:
@@ -355,16 +362,17 @@ class _Stages:
         the matches.
         """
         nodes, games = self._settings.play.match_nodes, self._sizes.games or 0
-        few = max(1, round(_SCALE_NODES * nodes))
+        quick_nodes, share = _quick_match(self._settings)
+        quick_games = min(games, _SCALE_GAMES)
         opponents = {"old": self._settings.net}
         if self._settings.control:
             opponents["control"] = self._at(CONTROL)
         quick, matches = list[Stage](), list[Stage]()
         for name, opponent in opponents.items():
             nets = _side(self._at(REPAIRED)), _side(opponent)
-            sides = [f"net={net},nodes={few}" for net in nets]
-            size = f"{few:,} nodes, for the scale of Q"
-            quick.append(self._match(f"scale-{name}", sides, _SCALE_GAMES, size, max(_SCALE_SECONDS, few / nodes)))
+            sides = [f"net={net},nodes={quick_nodes}" for net in nets]
+            size = f"{quick_nodes:,} nodes, for the scale of Q"
+            quick.append(self._match(f"scale-{name}", sides, quick_games, size, share))
             sides = [f"net={net},nodes={nodes},q_scale={scale}" for net, scale in zip(nets, Q_SCALES, strict=True)]
             match = self._match(f"match-{name}", sides, games, f"{nodes:,} nodes", 1.0)
             matches.append(replace(match, scaled_by=quick[-1].output))
