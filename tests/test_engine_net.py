@@ -331,8 +331,12 @@ def material_engine(file: Path, *, white_view: bool = False, scores_in_check: bo
 
 
 def warnings_of(done: Result) -> list[str]:
+    """The warnings; what they warn of is no ground for a next command."""
     assert done.exit_code == 0, (done.output, done.exception)
-    return [line for line in done.output.splitlines() if line.startswith("warning: ")]
+    lines = done.output.splitlines()
+    warnings = [line for line in lines if line.startswith("warning: ")]
+    assert any(line.startswith(("next: ", "no candidates at ")) for line in lines) == (not warnings)
+    return warnings
 
 
 def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfish: str) -> None:

@@ -68,14 +68,17 @@ def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path) -> N
     assert right.failed == 0
     assert "recorded evaluations: depth 8 to 12, median 10; nodes not recorded" in right.remarks
     # KeyNet's values are noise, so that evaluations do not go with it; with the results they do.
-    warnings = [line for line in right.remarks if line.startswith("warning: ")]
-    assert warnings[0].startswith("warning: evaluations by 3 players (B, W0, W1) are in one oracle")
-    assert "do not go with the net" in warnings[1]
+    [warning] = [line for line in right.remarks if line.startswith("warning: ")]
+    assert warning.startswith("warning: evaluations by 3 players (B, W0, W1) are in one oracle")
+    [turned] = right.turned
+    assert "do not go with the net" in turned
     wrong = mine_recorded(engine_games(tmp_path / "b.pgn", 300, "white"), tmp_path / "b.db", per_game=2)
-    assert any("do not go with the results of the games" in line for line in wrong.remarks)
-    assert wrong.remarks[-1].endswith("recorded:view=white")
+    [turned] = wrong.turned
+    assert "do not go with the results of the games" in turned
+    assert turned.endswith("recorded:view=white")
+    assert not any(line.startswith("next: ") for line in wrong.lines())
     mended = mine_recorded(tmp_path / "b.pgn", tmp_path / "b.db", "recorded:view=white,by=b", per_game=2)
-    assert not any("results" in line or "players" in line for line in mended.remarks)
+    assert not any("results" in line or "players" in line for line in (*mended.remarks, *mended.turned))
     assert mended.report.rejected_positions["evaluation by another player"] > 1000
     with Store.open(tmp_path / "b.db") as store:
         labels = store.oracles()["label"].tolist()

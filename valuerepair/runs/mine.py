@@ -221,7 +221,8 @@ class _Mining(SampledRun, SearchLoop[int]):
             workers=self._oracle.workers,
             nodes=self._nodes,
             cut=self._cut,
-            remarks=[*([line] if line else ()), *engine_view(self._store, pair, question.q_from)],
+            remarks=[line] if line else [],
+            turned=engine_view(self._store, pair, question.q_from),
         )
 
     def _show(self) -> None:

@@ -152,20 +152,23 @@ class _Import(SampledRun):
 
     def summary(self, state: str) -> MineSummary:
         """What the run came to."""
-        warnings = remarks(self._store, self._run.id, *self.positions.pair, self._source.identity)
-        return self.positions.summary(state, self._started, remarks=warnings)
+        about, turned = remarks(self._store, self._run.id, *self.positions.pair, self._source.identity)
+        return self.positions.summary(state, self._started, remarks=about, turned=turned)
 
     def _show(self) -> None:
         self.positions.show(self._taken)
 
 
-def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: OracleIdentity) -> list[str]:
-    """The remarks on what a run on recorded evaluations has stored; warnings begin so."""
+def remarks(
+    store: Store, run_id: int, net_id: int, oracle_id: int, identity: OracleIdentity
+) -> tuple[list[str], list[str]]:
+    """The remarks on what a run on recorded evaluations has stored, and the warnings that their point of view is
+    another."""
     kind = identity.options["kind"]
     parameters = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
     white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, parameters, 9)
     if not len(white):
-        return []
+        return [], []
     view = identity.options.get("view", KINDS[kind].view)
     without = np.full(len(own), np.nan)
     q = values.deep_q(np.stack([cp, mate, without, without, without, own], 1), values.DEFAULT_ALPHA)
@@ -179,8 +182,8 @@ def remarks(store: Store, run_id: int, net_id: int, oracle_id: int, identity: Or
         references.append(("the net", net))
     for what, reference in references:
         if warning := point_of_view(white == 1, q, reference, what, view):
-            return [*said, warning]
-    return said
+            return said, [warning]
+    return said, []
 
 
 def _extent(depth: Floats, nodes: Floats) -> str:

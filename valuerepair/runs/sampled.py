@@ -266,9 +266,11 @@ class SampledPositions:
         nodes: int = 0,
         cut: int = 0,
         remarks: Sequence[str],
+        turned: Sequence[str],
     ) -> MineSummary:
         """What the run came to, with the alpha of the store as it is now. It `started` then, by the monotonic clock;
-        `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time."""
+        `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time; `remarks`
+        and `turned` as in `MineSummary`."""
         self._store.commit()
         question = self._options.question
         scale = run_scale(self._store, self.pair, question)
@@ -297,6 +299,7 @@ class SampledPositions:
             nodes=nodes,
             seconds=time.monotonic() - started,
             remarks=[*remarks, *self.net_failures.remarks()],
+            turned=turned,
             pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
             split=split_file(self._store),
             two_scales=self._store.two_scales(*self.pair, question) if len(self.tally) else None,

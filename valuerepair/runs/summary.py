@@ -107,7 +107,8 @@ class MineSummary:
     could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
     threshold, at `alpha`, of positions that stood in games; `beside` has those of each other kind. `nodes` and
     `seconds` are of this time only. So many `workers` searched at once, None where evaluations were recorded and
-    nothing was searched; `remarks` is what else there is to say of these, or of the ladder. `calibration` says what
+    nothing was searched; `remarks` is what else there is to say of these, or of the ladder. `turned` are warnings that
+    values seem to be from another point of view; no command follows on such values. `calibration` says what
     candidates beyond scale are counted by, empty where that was not asked for; `pair` are the options that choose net
     and oracle, empty where the store does without; `split` is the file of the store's split; `two_scales` as
     `Store.two_scales`. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
@@ -134,6 +135,7 @@ class MineSummary:
     nodes: int
     seconds: float
     remarks: Sequence[str]
+    turned: Sequence[str]
     calibration: str
     pair: Sequence[str]
     split: str
@@ -167,6 +169,7 @@ class MineSummary:
             f"net: {self.net} on {self.provider}",
             f"deep: {self.oracle}{at_once}",
             *self.remarks,
+            *self.turned,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
             *([str(self.two_scales)] if self.two_scales else ()),
@@ -180,6 +183,8 @@ class MineSummary:
         lines = []
         if self.state != "finished":
             lines.append(NOT_DONE)
+        if self.turned:
+            return lines
         if self.two_scales:
             # What is a candidate changes with it.
             lines.append(f"next: {self.two_scales.command}")
