@@ -269,8 +269,8 @@ class SampledPositions:
         turned: Sequence[str],
     ) -> MineSummary:
         """What the run came to, with the alpha of the store as it is now. It `started` then, by the monotonic clock;
-        `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time; `remarks`
-        and `turned` as in `MineSummary`."""
+        `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time;
+        `remarks` and `turned` as in `MineSummary`."""
         self._store.commit()
         question = self._options.question
         scale = run_scale(self._store, self.pair, question)
