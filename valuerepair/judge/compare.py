@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -36,6 +38,7 @@ from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrat
 from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
+from valuerepair.judge.two_phase import Deeper
 from valuerepair.question import Calibrated, QFrom, Question, is_candidate
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
@@ -78,6 +81,11 @@ class ComparedScores:
         """The positions that stood in a game; only these are a sample of the archive."""
         in_game = self.kind == GAME
         return ComparedScores(**{name: column[..., in_game] for name, column in vars(self).items()})
+
+    def by_kind(self, second: int, deeper: Deeper | None = None) -> list[KindRow]:
+        """Net `second` against net 0, by kind of position; with `deeper` by that judge."""
+        net_q = self.net_q[0], self.net_q[second]
+        return rows_by_kind(net_q, self.deep_q, self.weight, self.game_id, self.kind, deeper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +197,12 @@ class Remeasured:
         return plain
 
 
+def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
+    """[n] indices into `CATEGORIES`, for net `second` against net 0."""
+    wrong = is_candidate(scores.disagreement[[0, second]], threshold)
+    return np.asarray(2 * wrong[0] + wrong[1], np.int64)
+
+
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
@@ -207,22 +221,18 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
     holder = _holder_of_alpha(store, nets[0].id, oracle)
     alpha = store.alpha(holder, oracle.id, question.alpha)
     of_oracle = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    all_kinds, cut, without_q = _read(store, words, of_oracle, oracle)
+    questions = [replace(of_oracle, net=net_words) for net_words in words]
+    all_kinds, cut, without_q = _read(store, questions, oracle)
     scores = all_kinds.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
-    wrong = is_candidate(scores.disagreement, question.threshold)
     curves = _curves(scores) if question.calibration == "none" else None
     if curves is not None:
         by_curves = [curve.expected(scores.weight) - scores.deep_q for curve in curves]
         scores = replace(scores, recalibrated=np.stack(by_curves))
-    labels = [candidate_labels(store, replace(of_oracle, net=net_words), oracle) for net_words in words]
-    comparisons = []
-    for i in range(1, len(nets)):
-        recalibrated = None if curves is None else _recalibration(scores, curves, i, question.threshold)
-        by_kind = _by_kind(all_kinds, i)
-        judge = better_judge(by_kind, held_out=oracle.part is not None)
-        comparisons.append(_compare(scores, wrong, i, names, recalibrated, (labels[0], labels[i]), by_kind, judge))
+    wrong = is_candidate(scores.disagreement, question.threshold)
+    labels = [candidate_labels(store, each, oracle) for each in questions]
+    together = _Together(names, scores, all_kinds, question.threshold, wrong, curves, labels)
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
@@ -237,8 +247,8 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
         effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
         without_q=without_q,
         left_out={name: net.missing for name, net in zip(names, nets, strict=True) if net.missing},
-        nets=[_net_rate(name, net, scores, i, wrong[i]) for i, (name, net) in enumerate(zip(names, nets, strict=True))],
-        comparisons=comparisons,
+        nets=[together.rate(i, net.key) for i, net in enumerate(nets)],
+        comparisons=[together.compared(i, held_out=oracle.part is not None) for i in range(1, len(nets))],
         scores=scores,
         all_kinds=all_kinds,
     )
@@ -256,17 +266,83 @@ def _curves(scores: ComparedScores) -> list[CrossFit] | None:
     return [CrossFit(first, deep, weight, game), *other_curves]
 
 
-def _recalibration(scores: ComparedScores, curves: Sequence[CrossFit], i: int, threshold: float) -> Recalibration:
-    """Net i against net 0, both recalibrated."""
-    disagreement = scores.disagreement[0], scores.disagreement[i]
-    rows = scores.deep_q, scores.weight, scores.game_id
-    return recalibrate((curves[0], curves[i]), disagreement, *rows, threshold)
+@dataclass(frozen=True)
+class _Together:
+    """k nets on the same positions; net 0 is the one that the others are compared with.
 
+    `scores` are of the positions of games; `wrong` [k, n] marks each net's candidates among them. `labels` are those of
+    each net's candidates, with whether the net's policy is known for all.
+    """
 
-def _by_kind(scores: ComparedScores, i: int) -> list[KindRow]:
-    """Net i against net 0, by kind of position."""
-    net_q = scores.net_q[0], scores.net_q[i]
-    return rows_by_kind(net_q, scores.deep_q, scores.weight, scores.game_id, scores.kind)
+    names: Sequence[str]
+    scores: ComparedScores
+    all_kinds: ComparedScores
+    threshold: float
+    wrong: Flags
+    curves: Sequence[CrossFit] | None
+    labels: Sequence[tuple[Labels, bool]]
+
+    def rate(self, i: int, key: str) -> NetRate:
+        """Net i, which the store knows by this key."""
+        weight, net_q, size = self.scores.weight, self.scores.net_q[i], np.abs(self.scores.disagreement[i])
+        mean_abs, mean_q = (float(np.average(x, weights=weight)) for x in (size, net_q))
+        spread = float(np.sqrt(np.average((net_q - mean_q) ** 2, weights=weight)))
+        return NetRate(self.names[i], key, weighted(self.wrong[i], weight, self.scores.game_id), mean_abs, spread)
+
+    def compared(self, i: int, *, held_out: bool) -> Comparison:
+        """Net i against net 0."""
+        scores, first, second = self.scores, self.wrong[0], self.wrong[i]
+        weight, game, size = scores.weight, scores.game_id, np.abs(scores.disagreement)
+        differences = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
+        mean_abs, share = bootstrap(differences, weight, game)
+        counts = np.bincount(categories(scores, self.threshold, i), minlength=len(CATEGORIES)).tolist()
+        by_kind = self.all_kinds.by_kind(i)
+        policies = self.labels[0][1] and self.labels[i][1]
+        return Comparison(
+            first=self.names[0],
+            second=self.names[i],
+            counts=dict(zip(CATEGORIES, counts, strict=True)),
+            share_by_games=share_change(share, weight, game),
+            mean_abs=mean_abs,
+            of_first=self._selected(0, i),
+            of_second=self._selected(i, 0),
+            newly=weighted(second[~first], weight[~first], game[~first]),
+            recalibrated=self._recalibration(i),
+            policies=policies,
+            q_scale=self._q_scale(i),
+            by_kind=by_kind,
+            judge=better_judge(by_kind, held_out=held_out),
+            labels=self._label_changes(i, frozenset() if policies else OF_POLICY),
+        )
+
+    def _selected(self, own: int, other: int) -> Selected:
+        """The candidates of net `own`, and the other net on them."""
+        chosen = self.wrong[own]
+        weight, game = self.scores.weight[chosen], self.scores.game_id[chosen]
+        sizes = [np.abs(self.scores.disagreement[net][chosen]) for net in (own, other)]
+        means = [float(np.average(size, weights=weight)) if len(weight) else float("nan") for size in sizes]
+        return Selected(len(weight), weighted(~self.wrong[other][chosen], weight, game), *means)
+
+    def _recalibration(self, i: int) -> Recalibration | None:
+        if self.curves is None:
+            return None
+        scores, curves = self.scores, (self.curves[0], self.curves[i])
+        disagreement = scores.disagreement[0], scores.disagreement[i]
+        return recalibrate(curves, disagreement, scores.deep_q, scores.weight, scores.game_id, self.threshold)
+
+    def _q_scale(self, i: int) -> QScale | None:
+        with contextlib.suppress(ValueRepairError):
+            return q_scale_of(self.scores.net_q[i], self.scores.net_q[0], self.scores.game_id, self.scores.weight)
+        return None
+
+    def _label_changes(self, i: int, unknown: frozenset[str]) -> list[LabelChange]:
+        """The changes of all labels but the `unknown` ones."""
+        ids = set(self.scores.position_id.tolist())
+        first, second = (
+            {number: labels - unknown for number, labels in self.labels[net][0].items() if number in ids}
+            for net in (0, i)
+        )
+        return label_changes(first, second, self.scores.position_id, self.scores.weight, self.scores.game_id)
 
 
 def unique_names(nets: Sequence[AskedNet]) -> list[str]:
@@ -284,45 +360,36 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
     return names
 
 
-def _read(
-    store: Store, words: Sequence[str], question: Question, oracle: AskedOracle
-) -> tuple[ComparedScores, int, int]:
-    """The positions that the oracle has a Q of, and all nets, which are named by `words`, a value.
+def _read(store: Store, questions: Sequence[Question], oracle: AskedOracle) -> tuple[ComparedScores, int, int]:
+    """The positions that the oracle has a Q of, and all nets, a question each, a value.
 
     Also returns how many of these a ladder cut, and how many positions have values of all nets but no deep Q.
     """
-    import pandas as pd
-
-    joined: pd.DataFrame | None = None
-    for i, net_words in enumerate(words):
-        # "searched" includes the positions beside the games; positions reached from candidates have no kind.
-        of_net = replace(question, net=net_words, expanded="searched")
-        frame = store.frame(of_net, text=False, cut=oracle.cut).dropna(subset="kind").set_index("position_id")
-        net_columns = pd.DataFrame({i: frame["disagreement"], f"q{i}": frame["net_q"]})
-        if joined is None:
-            joined = net_columns.join(frame[["game_id", "deep_q"]]).assign(
-                cut=frame["rung"].notna() if oracle.cut else False, kind=frame["kind"]
-            )
-        else:
-            joined = joined.join(net_columns, how="inner")
-    assert joined is not None
+    only = ["position_id", "game_id", "kind", "net_q", "deep_q", "disagreement", *(["rung"] if oracle.cut else [])]
+    # "searched" includes the positions beside the games; positions reached from candidates have no kind.
+    everything = (store.frame(replace(each, expanded="searched"), only=only, cut=oracle.cut) for each in questions)
+    frames = [frame.dropna(subset="kind").set_index("position_id") for frame in everything]
+    common = reduce(lambda index, other: index.intersection(other), (frame.index for frame in frames))
     if oracle.part is not None:
-        joined = joined[oracle.part.among(joined.index.to_numpy(np.int64))]
-    usable = joined[joined[0].notna()]
-    numbers = range(len(words))
-    disagreement, net_q = (usable[names].to_numpy(np.float64).T for names in ([*numbers], [f"q{i}" for i in numbers]))
-    ids = usable.index.to_numpy(np.int64)
+        common = common[oracle.part.among(common.to_numpy(np.int64))]
+    usable = common[frames[0].loc[common, "disagreement"].notna()]
+    ids, of_first = usable.to_numpy(np.int64), frames[0].loc[usable]
+    net_q, disagreement = (
+        np.stack([frame.loc[usable, name].to_numpy(np.float64) for frame in frames])
+        for name in ("net_q", "disagreement")
+    )
     scores = ComparedScores(
         ids,
-        usable["game_id"].to_numpy(np.int64),
+        of_first["game_id"].to_numpy(np.int64),
         np.ones(len(ids)) if oracle.cut else selection_weights(store, oracle.id, ids),
-        usable["deep_q"].to_numpy(np.float64),
+        of_first["deep_q"].to_numpy(np.float64),
         net_q,
         disagreement,
         np.full_like(disagreement, np.nan),
-        usable["kind"].to_numpy(object),
+        of_first["kind"].to_numpy(object),
     )
-    return scores, int(usable["cut"].sum()), len(joined) - len(usable)
+    cut = int(of_first["rung"].notna().sum()) if oracle.cut else 0
+    return scores, cut, len(common) - len(usable)
 
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, without_q: int, q_from: QFrom) -> str:
@@ -334,72 +401,6 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
         f"no position in {store.path} scored by {oracle.label} has a value of each of {', '.join(names)}; "
         "give the nets' files, so that what is missing can be computed"
     )
-
-
-def _net_rate(name: str, net: AskedNet, scores: ComparedScores, i: int, wrong: Flags) -> NetRate:
-    mean, mean_q = (float(np.average(x, weights=scores.weight)) for x in (abs(scores.disagreement[i]), scores.net_q[i]))
-    spread = float(np.sqrt(np.average((scores.net_q[i] - mean_q) ** 2, weights=scores.weight)))
-    return NetRate(name, net.key, weighted(wrong, scores.weight, scores.game_id), mean, spread)
-
-
-def _compare(
-    scores: ComparedScores,
-    wrong: Flags,
-    i: int,
-    names: Sequence[str],
-    recalibrated: Recalibration | None,
-    labels: Sequence[tuple[Labels, bool]],
-    by_kind: list[KindRow],
-    judge: BetterJudge,
-) -> Comparison:
-    """The comparison of net i with net 0; `wrong` [k, n] marks the candidates of each net.
-
-    `labels` are those of both nets' candidates, each with whether the net's policy is known for all.
-    """
-    first, second, weight, game = wrong[0], wrong[i], scores.weight, scores.game_id
-    size = np.abs(scores.disagreement)
-    counts = np.bincount(2 * first + second, minlength=4).tolist()
-    differences = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
-    mean_abs, by_games = bootstrap(differences, weight, game)
-    compared_ids = set(scores.position_id.tolist())
-    policies = all(has_policies for _, has_policies in labels)
-    unknown = frozenset[str]() if policies else OF_POLICY
-    first_labels, second_labels = (
-        {number: words - unknown for number, words in by_id.items() if number in compared_ids} for by_id, _ in labels
-    )
-    return Comparison(
-        first=names[0],
-        second=names[i],
-        counts=dict(zip(CATEGORIES, counts, strict=True)),
-        share_by_games=share_change(by_games, weight, game),
-        mean_abs=mean_abs,
-        of_first=_select(first, second, size[0], size[i], weight, game),
-        of_second=_select(second, first, size[i], size[0], weight, game),
-        newly=weighted(second[~first], weight[~first], game[~first]),
-        recalibrated=recalibrated,
-        policies=policies,
-        q_scale=_q_scale(scores, i),
-        by_kind=by_kind,
-        judge=judge,
-        labels=label_changes(first_labels, second_labels, scores.position_id, weight, game),
-    )
-
-
-def _q_scale(scores: ComparedScores, i: int) -> QScale | None:
-    try:
-        return q_scale_of(scores.net_q[i], scores.net_q[0], scores.game_id, scores.weight)
-    except ValueRepairError:
-        return None
-
-
-def _select(own: Flags, other: Flags, size: Floats, size_other: Floats, weight: Floats, game: Ids) -> Selected:
-    """The candidates `own` [n] of a net whose |disagreement| is `size`, and the `other` net on them."""
-    own_weight = weight[own]
-    means = [
-        float(np.average(sizes[own], weights=own_weight)) if len(own_weight) else float("nan")
-        for sizes in (size, size_other)
-    ]
-    return Selected(int(own.sum()), weighted(~other[own], own_weight, game[own]), *means)
 
 
 def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
@@ -569,7 +570,7 @@ def wrong_positions(
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
         table[f"recalibrated_{i + 1}"] = scores.recalibrated[i, rows]
         if i:
-            table[f"category_{i + 1}"] = names[2 * wrong[0, rows] + wrong[i, rows]]
+            table[f"category_{i + 1}"] = names[categories(scores, remeasured.threshold, i)[rows]]
             same = wrong[0, rows] == wrong[i, rows]
             beyond_scale = np.where(wrong[0, rows], stays_wrong[0], stays_wrong[i])
             table[f"beyond_scale_{i + 1}"] = np.where(without_curve | same, None, beyond_scale)

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from valuerepair.chess import values
-from valuerepair.judge.compare import CATEGORIES, ComparedScores, Comparison, Remeasured, shown_labels
-from valuerepair.question import is_candidate
+from valuerepair.judge.compare import CATEGORIES, Comparison, Remeasured, categories, shown_labels
 from valuerepair.report import style
 from valuerepair.report.scatter import point_of
 
@@ -80,12 +79,6 @@ def _draw_positions(axes: Axes, remeasured: Remeasured, pair: Comparison, second
     axes.set_ylabel(f"net Q − deep Q, {pair.second}")
     axes.legend(loc="upper left", handletextpad=0.3)
     style.title(axes, f"{pair.second} against {pair.first}", *_words(remeasured))
-
-
-def categories(scores: ComparedScores, threshold: float, second: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """[n] indices into `CATEGORIES`, for net `second` against net 0."""
-    wrong = is_candidate(scores.disagreement[[0, second]], threshold)
-    return np.asarray(2 * wrong[0] + wrong[1], np.int64)
 
 
 def _words(result: Remeasured) -> list[str]:

@@ -19,7 +19,7 @@ from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import rejudged
-from valuerepair.judge.by_kind import better_judge, rows_by_kind
+from valuerepair.judge.by_kind import better_judge
 from valuerepair.judge.compare import Remeasured
 from valuerepair.judge.compared_nets import AskedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
@@ -97,7 +97,6 @@ def rejudge(
 
 def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool) -> Rejudged:
     everything, of = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
-    columns = everything.deep_q, everything.weight, everything.game_id, everything.kind
     deeper, strata = rejudged.deeper_values(plan, deep_q)
     scores, of_games = everything.of_games(), deeper.of(of)
     net_q = scores.disagreement + scores.deep_q  # calibrated, where that is asked for
@@ -110,7 +109,7 @@ def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: F
     for i, pair in enumerate(remeasured.comparisons, 1):
         both = (net_q[0], net_q[i])
         candidates, mean_abs = rejudged.rejudged_pair(both, scores.deep_q, of_games, *by_game)
-        rows = rows_by_kind((everything.net_q[0], everything.net_q[i]), *columns, deeper)
+        rows = everything.by_kind(i, deeper)
         judgement = better_judge(rows, held_out=held_out)
         pairs.append(RejudgedPair(pair.first, pair.second, candidates, mean_abs, rows, judgement))
     drawn, judged = (sum(getattr(each, name) for each in strata) for name in ("drawn", "judged"))
