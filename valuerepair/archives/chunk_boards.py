@@ -40,12 +40,12 @@ from valuerepair.chess.rows import (
     THEM,
     US,
     Boards,
+    Index,
     Moves,
 )
 
 Masks = NDArray[np.uint64]  # [n, 104] history planes as in the record
 Small = NDArray[np.uint8]
-Index = NDArray[np.int64]
 
 FINE, ILLEGAL, NOT_STANDARD, OTHER_MOVES = range(4)
 REASONS = ("", "illegal position", "Chess960", "legal moves differ from those recorded")

@@ -33,7 +33,7 @@ from valuerepair.archives.select import game_hashes, in_share, lowest_of_each, p
 from valuerepair.chess import board, v6
 from valuerepair.chess.origins import QColumns
 from valuerepair.chess.positions import STARTPOS_FEN, cuts_of, decode_move
-from valuerepair.chess.rows import ROW
+from valuerepair.chess.rows import ROW, Index
 
 BLOCK_CHUNKS = 16
 _NO_CHUNK, _OTHER_VERSION = "no training chunk", "training data of version"
@@ -210,7 +210,6 @@ def _bad_records(data: bytes, n: int) -> str | None:
     return None
 
 
-Index = NDArray[np.int64]
 Facts = NDArray[np.void]  # of v6.FACTS
 
 # lc0's input formats: the standard ones have the side to move, the canonical ones a symmetry and the e.p. file.

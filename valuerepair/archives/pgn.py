@@ -50,7 +50,7 @@ from valuerepair.chess import board
 from valuerepair.chess.jit import kernel
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.positions import cuts_of
-from valuerepair.chess.rows import Boards
+from valuerepair.chess.rows import Boards, Index
 from valuerepair.errors import ValueRepairError
 
 # Flags that `census` sets for a game's movetext.
@@ -365,7 +365,6 @@ def _score(match: re.Match[str], sign: int) -> tuple[int | None, int | None]:
 _READERS = {EVAL: _read_eval, CUTECHESS: _read_cutechess, TCEC: _read_tcec, SELFPLAY: _read_selfplay}
 
 
-Index = NDArray[np.int64]
 _EMPTY_LINES = re.compile(rb"\n(?:[ \t\r]*\n)+")
 _TEXT_REJECTS = (
     (NUL_BYTE, "not text"),

@@ -14,9 +14,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import board
 from valuerepair.chess.origins import OriginGame, Origins, QColumns, Recorded, take_rows
 from valuerepair.chess.positions import STARTPOS_FEN, PositionBatch, cut_out, decode_move
-from valuerepair.chess.rows import ROW, Boards
-
-Index = NDArray[np.int64]
+from valuerepair.chess.rows import ROW, Boards, Index
 
 
 @dataclass(frozen=True, slots=True)

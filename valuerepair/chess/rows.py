@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 
 Boards = NDArray[np.uint64]  # [n, ROW]
 Moves = NDArray[np.uint16]
+Keys = NDArray[np.uint64]  # of positions or games
+Index = NDArray[np.int64]  # numbers of rows, and counts
 
 ROW = 10
 US, THEM, PAWNS, KNIGHTS, SLANTED, STRAIGHT, KINGS, STATE, KEY, REPETITION = range(ROW)

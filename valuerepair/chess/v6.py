@@ -55,6 +55,7 @@ RECORD = np.dtype(
         ("reserved", "<u4"),
     ]
 )
+Records = NDArray[np.void]  # [n] of RECORD
 HISTORY_PLANES = 104
 REPEATED_PLANE = 12  # ones if the position occurred before
 # The fields after the planes, which are together at the end of a record.

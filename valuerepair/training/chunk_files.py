@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.open import COMPRESSIONS, TarError, bare_name, chunk_version, members
 from valuerepair.chess import v6
+from valuerepair.chess.rows import Index
+from valuerepair.chess.v6 import Records
 from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import open_regular
@@ -39,7 +41,6 @@ MAX_RECORDS = 8192  # of a chunk; lc0 ends a game at ply 450
 _OPEN_TARS = 64
 _AHEAD = 8  # chunks that wait for each unpacking thread
 
-Records = NDArray[np.void]  # [n] of v6.RECORD
 T = TypeVar("T")
 Result = TypeVar("Result")
 
@@ -257,8 +258,6 @@ def put_files(
 
 
 EXAMPLES = 3
-
-Index = NDArray[np.int64]
 
 
 @dataclass(slots=True)

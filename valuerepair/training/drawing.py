@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair.archives.select import in_share, salt, scrambled
+from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular
+from valuerepair.intervals import Flags, Floats
 from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.question import Question
 from valuerepair.runs.neighbourhood import LINE
@@ -25,10 +26,6 @@ from valuerepair.training.judged import JudgedPositions
 if TYPE_CHECKING:
     import pandas as pd
 
-Index = NDArray[np.int64]
-Keys = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 _MOST_ROWS = 10_000_000  # of a file of weights, which may be for a larger store
 
 

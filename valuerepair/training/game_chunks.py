@@ -26,9 +26,11 @@ from valuerepair.chess import v6, values
 from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, legal_moves, parse_fens
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Moves
+from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index, Moves
+from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.identity import set_options
+from valuerepair.intervals import Floats
 from valuerepair.judge.split import Split, key_of_game
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.net import Net, NetValues, open_net
@@ -46,7 +48,6 @@ from valuerepair.training.records import (
     LAST_CLOCK,
     MOST_VISITS,
     RecordFacts,
-    Records,
     compressed,
     divergence,
     fill_boards,
@@ -54,8 +55,6 @@ from valuerepair.training.records import (
 
 log = logging.getLogger(__name__)
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.int64]
 PolicyFrom = Literal["played", "net", "judge"]
 
 NO_RESULT, HELD_OUT, TOO_LONG, NOTHING_LEFT = (

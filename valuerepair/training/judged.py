@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import encode_moves
+from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Flags
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.net import fill_of
 from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, encode
@@ -21,9 +23,6 @@ from valuerepair.training.samples import wdl_of
 
 log = logging.getLogger(__name__)
 
-Index = NDArray[np.int64]
-Keys = NDArray[np.uint64]
-Flags = NDArray[np.bool_]
 
 LOW_CLOCK = 20  # plies: 80 more to the 50-move rule, beyond what a search sees
 _POSITIONS_READ = 2048  # positions of a store that are read together

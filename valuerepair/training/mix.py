@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.select import salt, scrambled
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.rows import Index
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
@@ -36,7 +37,6 @@ TOLERANCE = 0.01  # largest difference of the share from the requested one
 
 By = Literal["games", "positions"]
 Form = Literal["tar", "links"]
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from valuerepair.chess.board import owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
 from valuerepair.chess.positions import PositionBatch, cuts_of, encode_move, encode_moves
-from valuerepair.chess.rows import FLIP, RIGHTS, ROW, STATE, Boards, Moves
+from valuerepair.chess.rows import FLIP, RIGHTS, ROW, STATE, Boards, Index, Moves
+from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.mcts.params import SearchParams
@@ -45,7 +46,6 @@ from valuerepair.nets.planes import (
 from valuerepair.nets.policy import policy_index
 from valuerepair.play.game import ADJUDICATIONS, LOSSES, RESIGNED, GameRecord
 
-Records = NDArray[np.void]  # of v6.RECORD
 _WORDS = v6.RECORD.itemsize // 4
 _POLICY = slice(2, 2 + len(v6.POLICY_MOVES))  # of a record in 32-bit words
 _CASTLING = ("castling_us_ooo", "castling_us_oo", "castling_them_ooo", "castling_them_oo")
@@ -248,7 +248,6 @@ def _fill_outcome(records: Records, game: GameRecord, at: NDArray[np.int64], bla
         records["invariance_info"] |= np.uint8(v6.ADJUDICATED)
 
 
-Index = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 # Columns of the facts that `write_boards` writes: the bytes after the planes of a record, and the side to move.

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
 from valuerepair.archives.select import scrambled
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.v6 import Records
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.judge.split import Split
@@ -32,7 +33,6 @@ from valuerepair.training.chunk_files import (
     BrokenChunk,
     ChunkFile,
     LeftOut,
-    Records,
     digest_of,
     find_archives,
     in_order,

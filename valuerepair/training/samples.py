@@ -14,6 +14,7 @@ from valuerepair.chess import v6
 from valuerepair.chess.bits import ALL
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
+from valuerepair.chess.rows import Index
 from valuerepair.nets.planes import (
     ARMAGEDDON,
     AUXILIARY,
@@ -28,7 +29,6 @@ from valuerepair.nets.planes import (
 from valuerepair.nets.policy import policy_indices
 
 Floats = NDArray[np.float32]
-Index = NDArray[np.int64]
 
 MOST_MOVES = 224  # columns of a batch; a position has at most 218 legal moves
 _MIRRORED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder="little")

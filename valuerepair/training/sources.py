@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import ply_priorities, salt, scrambled
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import cuts_of
+from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.store.store import Store
@@ -25,8 +26,6 @@ from valuerepair.training.drawing import StoreDraw, check_any_left, is_held, rea
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, numbers_within, of_positions, of_records
 from valuerepair.training.weights import parse_formula
 
-Index = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 T = TypeVar("T")
 
 WINDOW = 1 << 16  # positions that are shuffled together

@@ -19,7 +19,10 @@ from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import Moves, PositionBatch
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.rows import Index
+from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.intervals import Floats
 from valuerepair.judge.split import JUDGED, PARTS, TRAIN, Split
 from valuerepair.nets.net import Net, NetValues, Priors
 from valuerepair.nets.policy import policy_indices
@@ -34,15 +37,12 @@ from valuerepair.training.records import (
     LAST_CLOCK,
     MOST_VISITS,
     RecordFacts,
-    Records,
     compressed,
     divergence,
     fill_positions,
 )
 from valuerepair.training.samples import chances, sampled_results
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.int64]
 ResultFrom = Literal["sampled", "judge", "game"]
 
 _BATCH = 1024  # positions that the net evaluates together

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from valuerepair import calibration, signals
 from valuerepair.chess.origins import KINDS
 from valuerepair.errors import ValueRepairError
+from valuerepair.intervals import Floats
 from valuerepair.question import is_candidate
 from valuerepair.training.learner import Learner
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.samples import Samples
 from valuerepair.training.sources import Held
-
-Floats = NDArray[np.float64]
 
 # `loss` is what training minimizes, over all positions; then its parts.
 MEASURES = (

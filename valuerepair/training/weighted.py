@@ -19,8 +19,10 @@ from valuerepair import outputs
 from valuerepair.archives.select import ply_priorities, salt, scrambled
 from valuerepair.calibration import Calibration, TooLittle, fit, fold_of
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import whole_folder, written_whole
+from valuerepair.intervals import Floats
 from valuerepair.question import Calibrated
 from valuerepair.text import positions_of_games
 from valuerepair.training.chunk_files import (
@@ -42,7 +44,6 @@ from valuerepair.training.chunk_output import MANIFEST
 from valuerepair.training.weights import (
     SMALLEST,
     Formula,
-    Records,
     WeightTally,
     described,
     disagreement,
@@ -54,8 +55,6 @@ from valuerepair.version import __version__
 
 _BLOCK_GAMES = 256
 _SCHEMA = pa.schema([("chunk", pa.string()), ("record", pa.int32()), ("weight", pa.float32())])
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True)

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PHASES, phases
+from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError
+from valuerepair.intervals import Floats
 from valuerepair.judge.weights import DEFAULT_SOFTNESS, weights_of
 from valuerepair.nets.planes import CANONICAL
 from valuerepair.text import positions_of_games, table_lines
-
-Records = NDArray[np.void]  # [n] of v6.RECORD
-Floats = NDArray[np.float64]
 
 _MEN = b"PNBRQKpnbrqk"
 
