@@ -22,12 +22,12 @@ import pytest
 
 from tests.cli_tree import SAMPLE
 from tests.vr_runs import here
+from valuerepair.chess.position_text import read_position, read_positions
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import Split, read_split, write_split
 from valuerepair.nets import canary, onnx_model, session
 from valuerepair.nets.net import open_net
-from valuerepair.nets.position_text import read_position, read_positions
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
 from valuerepair.pipeline.rates import Rates, rates

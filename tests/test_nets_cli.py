@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 from tests import lc0_oracle
 from valuerepair import evaluate
+from valuerepair.chess.position_text import read_lines, read_position
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import open_net
-from valuerepair.nets.position_text import read_lines, read_position
 
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 

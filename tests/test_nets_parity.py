@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests import lc0_oracle
+from valuerepair.chess.position_text import read_lines
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.nets.net import open_net
-from valuerepair.nets.position_text import read_lines
 
 # Of this FEN lc0 itself says other things with --history-fill-new=fen_only than with =no (below).
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"

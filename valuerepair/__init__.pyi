@@ -43,6 +43,7 @@ from .api.writing import write_suite as write_suite
 from .archives.options import SampleOptions as SampleOptions
 from .books.check import BookCheck as BookCheck
 from .books.options import BookOptions as BookOptions
+from .chess.position_text import read_positions as read_positions
 from .chess.positions import Position as Position
 from .chess.values import cp_to_q as cp_to_q
 from .chess.values import fit_alpha as fit_alpha
@@ -58,7 +59,6 @@ from .mcts.params import SearchParams as SearchParams
 from .nets.heads import Heads as Heads
 from .nets.net import describe_net as describe_net
 from .nets.net import open_net as open_net
-from .nets.position_text import read_positions as read_positions
 from .nets.registry import known_nets as known_nets
 from .nets.registry import pull_net as pull_net
 from .play.experiment import ExperimentOptions as ExperimentOptions

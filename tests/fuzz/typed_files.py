@@ -114,7 +114,7 @@ def position_seeds() -> list[bytes]:
 
 def run_position(data: bytes) -> None:
     """A position as text and as a file of lines; python-chess reaches the same by its moves."""
-    from valuerepair.nets.position_text import read_position, read_positions
+    from valuerepair.chess.position_text import read_position, read_positions
 
     with suppress(ValueError):
         position = read_position(data.decode("utf-8", "replace"))

@@ -137,7 +137,7 @@ def evaluate_each(
 
 
 def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[EvaluatedPosition]:
-    from valuerepair.nets.position_text import san
+    from valuerepair.chess.position_text import san
 
     values, (moves, offsets, p) = net.evaluate_with_priors(PositionBatch.from_positions(positions))
     for i, position in enumerate(positions):
@@ -245,7 +245,7 @@ def _position(position: One) -> Position:
         return position.position
     from chess import Board
 
-    from valuerepair.nets.position_text import read_argument
+    from valuerepair.chess.position_text import read_argument
 
     if isinstance(position, str):
         return read_argument(position, ())

@@ -15,11 +15,11 @@ from valuerepair.calibration import Calibration
 from valuerepair.chess import values
 from valuerepair.chess.bits import bit_count
 from valuerepair.chess.board import bitboards, parse_fens
+from valuerepair.chess.position_text import read_argument
 from valuerepair.chess.positions import Position, decode_move
 from valuerepair.chess.rows import RIGHTS, STATE
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.material import material_signature
-from valuerepair.nets.position_text import read_argument
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import net_label, table

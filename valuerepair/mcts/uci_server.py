@@ -16,6 +16,7 @@ from typing import Any
 
 import chess
 
+from valuerepair.chess.position_text import read_position
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.chess.progress import remarks_to
 from valuerepair.errors import ValueRepairError
@@ -27,7 +28,6 @@ from valuerepair.mcts.search import Search
 from valuerepair.mcts.tree import MOST_MOVES
 from valuerepair.mcts.uci_info import info_lines, verbose_lines
 from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
-from valuerepair.nets.position_text import read_position
 from valuerepair.version import __version__
 
 _ENDING_S = 3.0  # the time for a search to end when the engine quits
