@@ -203,18 +203,6 @@ def remarks_to(write: Callable[[str], None]) -> Iterator[None]:
         logger.setLevel(level)
 
 
-@contextmanager
-def without_remarks(package: str) -> Iterator[None]:
-    """Silences the log messages below WARNING of a package (``oracles``), when it is opened only for inspection."""
-    logger = logging.getLogger(f"valuerepair.{package}")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 class _Remarks(logging.Handler):
     def __init__(self, write: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)

@@ -15,7 +15,6 @@ import numpy as np
 from valuerepair.archives.select import U64
 from valuerepair.chess.origins import Origin, Origins
 from valuerepair.chess.positions import Moves, Position, PositionBatch
-from valuerepair.chess.progress import without_remarks
 from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.engines.kinds import chosen_spec
@@ -23,7 +22,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.runs.evaluators import Opened
 from valuerepair.runs.workers import Answer
@@ -98,7 +97,7 @@ def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
         return {}  # its identity names the kind of device, which may differ here
     try:
         with (
-            without_remarks("oracles"),
+            without_remarks(),
             open_oracle(assignment.deep, net_path=str(assignment.net.path), workers=1) as oracle,
         ):
             return {Role.SEARCH: Offer(oracle.identity)}

@@ -233,12 +233,11 @@ def _usual(db: str, oracle: AskedOracle) -> str:
 
 def _opened(net: AskedNet, options: Mapping[str, Any]) -> Net | EngineNet:
     """The net of a file, or an engine's evaluation, which has none of the options."""
-    from valuerepair.nets.net import open_net
+    from valuerepair.nets.net import fill_of, open_net
 
     if net.history_fill == ENGINE_FILL:
         return open_engine_net(net.path)
-    fill = next(fill for fill in FILLS if fill == net.history_fill)
-    return open_net(net.path, history_fill=fill, **options)
+    return open_net(net.path, history_fill=fill_of(net.history_fill), **options)
 
 
 def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progress, command: str = "") -> int:
@@ -248,24 +247,19 @@ def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progres
     The history is the one the store keeps of each position. Positions of which an engine gives no value are counted.
     """
     net_id = store.add_net(net.identity, net.history_fill)
-    record = _run_record(net, oracle, command)
-    run = store.begin_run(record)
-    store.commit()
-    done, without = 0, dict[str, str]()
-    try:
+    without = dict[str, str]()
+    with store.running(_run_record(net, oracle, command)) as run:
+        store.commit()
+        run.counts["evaluated"] = done = 0
         for ids, batch in _unmeasured(store, net_id, oracle):
             values, failed = evaluated(net, batch)
             without |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
             store.add_net_values(np.delete(ids, list(failed)), net_id, values, run)
             store.commit()
             done += len(ids) - len(failed)
+            run.counts["evaluated"] = done
             progress.advance(len(ids))
-    except BaseException:
-        # The error that ended the work is the one to tell, not that its end could not be recorded either.
-        with contextlib.suppress(ValueRepairError):
-            store.end_run(run, "interrupted", {"evaluated": done})
-        raise
-    store.end_run(run, "finished", {"evaluated": done})
+    store.end_run(run, "finished", run.counts)
     for fen, reason in [*without.items()][:1]:
         log.info(f"{net.identity.name} has no value of {len(without):,} positions, the first of them {fen}: {reason}")
     return done

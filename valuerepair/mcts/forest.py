@@ -487,13 +487,8 @@ def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
     if mark is None or not mark.exists():
         again = "; there is no folder to keep it in, so every start does it" if mark is None else ", only this once"
         log.info(f"compiling the search for this machine, which takes about a minute{again}")
-    signals.apart(lambda: _search_briefly(Forest(evaluator, params, trees=1, nodes=2)))
+    forest = Forest(evaluator, params, trees=1, nodes=2)
+    signals.apart(lambda: list(forest.search([Position(STARTPOS_FEN)], 2)))
     if mark is not None:
         with suppress(OSError):
             mark.touch()
-
-
-def _search_briefly(forest: Forest) -> None:
-    forest.add(Position(STARTPOS_FEN), 2)
-    while forest.busy:
-        forest.step()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from valuerepair.cores import usable_cores
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _GPU_WORKERS = 2
+
+
+@contextmanager
+def without_remarks() -> Iterator[None]:
+    """Within, oracles are opened without a word: only to look at them, or for another purpose than deep searches."""
+    logger = logging.getLogger("valuerepair.oracles")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def open_oracle(

@@ -19,7 +19,7 @@ from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.question import Question
 from valuerepair.runs.after_move import after
 from valuerepair.runs.confirmed import Confirmed, ConfirmSummary, confirm_report
-from valuerepair.runs.loop import Look, StoredSearches, stored_run
+from valuerepair.runs.loop import Look, StoredSearches
 from valuerepair.runs.second_oracle import Depth, open_second
 from valuerepair.store import second_looks
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, Run, RunRecord
@@ -68,7 +68,7 @@ def confirm(
     if frame.attrs["calibration"]:
         settings["calibration"] = "fitted"
     work = {"second look": oracle.identity.digest, **settings}
-    with stored_run(store, RunRecord.of(work, options.command, settings)) as run:
+    with store.running(RunRecord.of(work, options.command, settings)) as run:
         if run.resumed and (made := second_looks.made(store.connection, run.id)):
             log.info(f"going on with {made:,} searches made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))

@@ -32,7 +32,7 @@ from valuerepair.runs.allocation import Yields, groups_of, is_drawn, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.failures import Failures
 from valuerepair.runs.frontier import Frontier, Waiting, take_values
-from valuerepair.runs.loop import SearchLoop, stored_run
+from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, ExpansionSource, Neighbours, batch_of, neighbours
 from valuerepair.runs.planned import PlannedSearch, PlannedSearches, SourceQueue
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
@@ -121,7 +121,7 @@ def expand(
         **options.of_split(),
     }
     work = {"expand": settings, "pair": start.names, "seed": options.seed}
-    with stored_run(store, RunRecord.of(work, options.command, settings, options.seed, net.provider)) as run:
+    with store.running(RunRecord.of(work, options.command, settings, options.seed, net.provider)) as run:
         store.commit()
         if run.resumed:
             log.info(f"going on with {reached.done_before(store, run):,} positions searched before")

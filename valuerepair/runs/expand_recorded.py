@@ -19,7 +19,6 @@ from valuerepair.question import is_candidate
 from valuerepair.runs.expand import ExpandOptions
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.known_games import KnownGames
-from valuerepair.runs.loop import stored_run
 from valuerepair.runs.neighbourhood import GAME, GAME_PLIES, PARENT, PARENTS
 from valuerepair.store import reached
 from valuerepair.store.reached import NeighbourOutcome, Reached
@@ -80,7 +79,7 @@ def expand_recorded(
         f"{source.identity.label}: what lies around candidates is recorded in their games ({len(games):,} at hand); "
         "no engine is asked"
     )
-    with stored_run(store, RunRecord.of(work, options.command, settings, provider=net.provider)) as run:
+    with store.running(RunRecord.of(work, options.command, settings, provider=net.provider)) as run:
         store.commit()
         taking = _Taking(store, net, source, options, start, run, progress or Progress("expanding", quiet=True))
         with signals.left_to_loop():

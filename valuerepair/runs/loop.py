@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from valuerepair import signals
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import ValueRepairError
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.runs.failures import Failures
-from valuerepair.store.rows import DeepResult, Run, RunRecord
+from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -40,19 +39,6 @@ class SearchDone(Generic[Key]):
 
     key: Key
     future: Future[Any]
-
-
-@contextlib.contextmanager
-def stored_run(store: Store, record: RunRecord) -> Iterator[Run]:
-    """A run in the store's list of runs; an error marks it there as interrupted, with the counts it had before."""
-    run = store.begin_run(record)
-    try:
-        yield run
-    except BaseException:
-        # The error that ended the run is the one to tell, not that its end could not be recorded either.
-        with contextlib.suppress(ValueRepairError):
-            store.end_run(run, "interrupted", run.counts)
-        raise
 
 
 class Loop:

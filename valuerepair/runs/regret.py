@@ -18,7 +18,7 @@ import numpy as np
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress, without_remarks
+from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.intervals import Ids
@@ -28,11 +28,11 @@ from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows
 from valuerepair.judge.verdict import alpha_of_second
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.devices import split_key
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question
 from valuerepair.runs.after_move import after
-from valuerepair.runs.loop import Look, StoredSearches, stored_run
+from valuerepair.runs.loop import Look, StoredSearches
 from valuerepair.runs.same_oracle import net_files, open_same
 from valuerepair.store import second_looks
 from valuerepair.store.rows import AFTER, CHOSEN, ENGINE_FILL, DeepResult, Run, RunRecord
@@ -108,7 +108,7 @@ def measure_regret(
         "deep": options.deep,
     }
     record = RunRecord.of({"command": "regret", **settings}, command, {**settings, "positions": options.positions})
-    with Store.open(db, write=True) as store, stored_run(store, record) as run:
+    with Store.open(db, write=True) as store, store.running(record) as run:
         work = _Regret(store, oracle, run, ids, quiet)
         with _opened_judge(store, oracle, options.deep) as judge:  # a missing judge is noticed before a net runs
             played = [
@@ -258,5 +258,5 @@ def _player(net: Net, scale: float, nodes: int) -> Oracle:
     """A search as in vr match, of many positions at once."""
     from valuerepair.oracles.mcts_oracle import open_mcts
 
-    with without_remarks("oracles"):  # it is no deep search
+    with without_remarks():  # it is no deep search
         return open_mcts(SearchParams(history_fill=net.history_fill, q_scale=scale), nodes, None, net)

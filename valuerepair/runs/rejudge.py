@@ -25,7 +25,7 @@ from valuerepair.judge.compared_nets import AskedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
-from valuerepair.runs.loop import Look, stored_run
+from valuerepair.runs.loop import Look
 from valuerepair.runs.regret import search
 from valuerepair.store import second_looks
 from valuerepair.store.rows import EXPANDED, FULL, REJUDGED, SECOND, OracleIdentity, Run, RunRecord
@@ -83,7 +83,7 @@ def rejudge(
     ):
         _check_deeper(second_looks.oracle_of(store.connection, oracle.digest), deeper.identity)
         record = RunRecord.of({"command": "rejudge", **settings}, command, {**settings, "positions": options.positions})
-        with stored_run(store, record) as run:
+        with store.running(record) as run:
             judged = _judge(store, deeper, run, ids, quiet)
             store.end_run(run, "finished", {"positions": len(judged.ids)})
         label = deeper.identity.label

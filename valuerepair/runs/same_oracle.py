@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from valuerepair.chess.progress import without_remarks
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import open_stored
@@ -16,7 +15,7 @@ from valuerepair.nets.devices import split_key
 from valuerepair.nets.net import Net
 from valuerepair.nets.registry import KNOWN_NETS, is_pulled
 from valuerepair.nets.weights import read_net_file
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question
 from valuerepair.store import files
@@ -55,7 +54,7 @@ def open_same(
         return None, f"no file of its net, SHA-256 {wanted[:12]}, at hand: give it by --net"
     shared = net if net is not None and net.identity.sha256 == wanted else None
     try:
-        with without_remarks("oracles"):
+        with without_remarks():
             opened = open_oracle(deep or stored_spec(oracle), net_path=path, net=shared, workers=workers)
     except ValueRepairError as error:
         return None, str(error)

@@ -27,7 +27,7 @@ from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question, is_candidate
 from valuerepair.runs.beside import lines_of
 from valuerepair.runs.failures import Failures, NetFailures
-from valuerepair.runs.loop import Loop, stored_run
+from valuerepair.runs.loop import Loop
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.progress import RunCounts, RunProgress
 from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
@@ -94,7 +94,7 @@ def run_sampled(
     kept, lines = KeptSample(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
     with (
         ArchiveReader(paths, options.sample, whole=whole, kept=kept, net=lines) as reader,  # it samples from now on
-        stored_run(store, record) as run,
+        store.running(record) as run,
     ):
         store.commit()
         if run.resumed:

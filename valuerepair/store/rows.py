@@ -170,7 +170,7 @@ class Run:
     resumed: bool = False
     state: str = "running"
     scored: int = 0
-    counts: Mapping[str, Any] = field(default_factory=dict)
+    counts: dict[str, Any] = field(default_factory=dict)
 
 
 class Admission(NamedTuple):

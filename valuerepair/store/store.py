@@ -8,7 +8,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, Kind, OriginGame
 from valuerepair.chess.positions import PositionBatch, joined
+from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
 from valuerepair.store import alphas, calibrations, db_option, files, queries
 from valuerepair.store.alphas import TrainingScale, TwoScales
@@ -142,6 +143,18 @@ class Store:
             self.commit()
 
     # -- runs, nets, oracles ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def running(self, record: RunRecord) -> Iterator[Run]:
+        """A run in the list of runs; an error marks it there as interrupted, with its counts."""
+        run = self.begin_run(record)
+        try:
+            yield run
+        except BaseException:
+            # The error that ended the run is the one to tell, not that its end could not be recorded either.
+            with suppress(ValueRepairError):
+                self.end_run(run, "interrupted", run.counts)
+            raise
 
     def begin_run(self, record: RunRecord) -> Run:
         """Records the beginning of a run; a run of the same identity goes on under its old number."""

@@ -29,6 +29,7 @@ from valuerepair.files import written_whole
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import play_game
+from valuerepair.nets.net import fill_of
 from valuerepair.nets.planes import (
     AUXILIARY,
     CANONICAL,
@@ -75,8 +76,7 @@ class RecordFacts:
     @staticmethod
     def of(input_format: int, params: SearchParams) -> RecordFacts:
         """The facts of a search with `params` by a net of this input format."""
-        fill = next(fill for fill in FILLS if fill == params.history_fill)
-        return RecordFacts(input_format, fill, params.policy_softmax_temp)
+        return RecordFacts(input_format, fill_of(params.history_fill), params.policy_softmax_temp)
 
 
 def has_records(game: GameRecord) -> bool:
