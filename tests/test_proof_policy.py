@@ -23,11 +23,11 @@ def targets(tmp_path: Path) -> PolicyTargets:
     (tmp_path / "out" / "nets").mkdir(parents=True)
     for name in ("openings-level.db", "policy.db"):
         (tmp_path / "out" / name).touch()
-    return PolicyTargets(tmp_path / "data", tmp_path / "out", 0.5)
+    return PolicyTargets(player.Player(tmp_path / "data", tmp_path / "out", 0.5))
 
 
 def steps(targets: PolicyTargets) -> dict[str, Step]:
-    return {step.name: step for phase in targets.phases(targets.out) for step in phase}
+    return {step.name: step for phase in targets.phases(targets.player.out) for step in phase}
 
 
 def curves(judge_move: dict[str, float], worse: dict[str, float]) -> pd.DataFrame:
@@ -52,7 +52,7 @@ def test_arms_differ_in_policy_and_learning_rate_alone(targets: PolicyTargets) -
             if one != other
         }
         target, rate = ARMS[name]
-        expected = {"-o": str(targets.net(name)), "--policy": target, "--lr": f"{rate:g}"}
+        expected = {"-o": str(targets.player.net(name)), "--policy": target, "--lr": f"{rate:g}"}
         assert changed.items() <= expected.items(), name
         assert words[words.index("--steps") + 1] == "340"
 
@@ -61,11 +61,12 @@ def test_the_best_mover_among_good_judges_plays_both(targets: PolicyTargets, mon
     assert not any(name.startswith("match-") for name in steps(targets))
     monkeypatch.setattr(policy, "curves", lambda _: curves(MORE, dict.fromkeys(ARMS, 1.0) | {"moves-10": 1.06}))
     pair = {"q_scale": {"value": 0.8}}
-    targets.judged.write_text(json.dumps({"comparisons": [{"q_scale": {"value": s}} for s in (0.7, 0.75, 0.6, 1.25)]}))
-    (targets.out / "moves-3-judged.json").write_text(json.dumps({"comparisons": [pair]}))
+    scales = [{"q_scale": {"value": s}} for s in (0.7, 0.75, 0.6, 1.25)]
+    targets.player.judged("policy").write_text(json.dumps({"comparisons": scales}))
+    targets.player.judged("moves-3").write_text(json.dumps({"comparisons": [pair]}))
     made = steps(targets)
     sides = {name: list(step.command)[1:3] for name, step in made.items() if name.startswith("match-")}
-    of = {name: f"net={targets.net(name)},nodes=100,q_scale=" for name in ARMS}
+    of = {name: f"net={targets.player.net(name)},nodes=100,q_scale=" for name in ARMS}
     assert sides == {
         f"match-moves-3-{HOUR}": [f"{of['moves-3']}0.800", f"{of[HOUR]}1.000"],
         "match-moves-3": [f"{of['moves-3']}0.600", "net=maia-1900,nodes=100,q_scale=1.000"],

@@ -62,7 +62,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "own": lambda data, out, scale, results: Player(data, out, scale).of_own_games(results),
     "surprise": lambda data, out, scale, results: Player(data, out, scale).surprised(results),
     "starts": lambda data, out, scale, results: Starts(data, out, scale).phases(results),
-    "policy": lambda data, out, scale, results: PolicyTargets(data, out, scale).phases(results),
+    "policy": lambda data, out, scale, results: PolicyTargets(Player(data, out, scale)).phases(results),
     "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),
 }
 # Trained by the store's alpha; by others are scale, which only plays, and results.

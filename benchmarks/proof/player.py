@@ -116,7 +116,7 @@ class Player:
         """The net itself, in phases."""
         yield self.testing()
         yield self.learning(PLAYER, MIXTURES[CHOSEN], _LEARNED, _STEPS)
-        again = ("--rejudge", _REJUDGE, "--rejudge-positions", str(self._sized(_REJUDGED, 100)), "--regret", "100")
+        again = ("--rejudge", _REJUDGE, "--rejudge-positions", str(self.sized(_REJUDGED, 100)), "--regret", "100")
         yield self.judging(PLAYER, [PLAYER], again)
         if self.judged(PLAYER).exists():
             yield [
@@ -147,7 +147,7 @@ class Player:
 
     def of_own_games(self, results: Path) -> Iterator[Iterable[Step]]:
         """As `deepened`, of games that the old net plays itself."""
-        games = str(self._sized(_OWN, 40))
+        games = str(self.sized(_OWN, 40))
         yield [
             Step(PLAYER, f"play-{name}", path, ["--games", games, *how, "-o", str(path)], "data.make_games")
             for name, how in _OWN_GAMES.items()
@@ -208,7 +208,7 @@ class Player:
         """Openings of held-out games."""
         yield dividing(self.data, self.out)
         db = str(self.out / "openings-level.db")
-        early = ["early", str(self.out / TEST), db, str(self._sized(_OPENED, 20))]
+        early = ["early", str(self.out / TEST), db, str(self.sized(_OPENED, 20))]
         yield Step(PLAYER, "mine-openings", self.out / "done" / "mine-openings", early, "benchmarks.proof.player")
         words = ["openings", db, "-o", str(self.openings)]
         yield Step(PLAYER, "openings", self.openings, words, "benchmarks.proof.player")
@@ -221,7 +221,7 @@ class Player:
     def _trained(self, name: str, store: str, steps: int, *more: str, base: str = NET, alpha: float = ALPHA) -> Step:
         """A net that began as `base` and learned from a store."""
         words = ["train", "--net", base, "--store", str(self.out / f"{store}.db"), "-o", str(self.net(name))]
-        words += ["--policy", _POLICY, "--alpha", f"{alpha:g}", "--steps", str(self._sized(steps, 20)), *more]
+        words += ["--policy", _POLICY, "--alpha", f"{alpha:g}", "--steps", str(self.sized(steps, 20)), *more]
         return Step(PLAYER, f"{name}.pb.gz", self.net(name), [*words, "--seed", str(_SEED)])
 
     def judging(self, name: str, nets: Iterable[str], more: Iterable[str], base: str = NET) -> Iterator[Step]:
@@ -268,7 +268,7 @@ class Player:
     def _match(self, name: str, net: str, nodes: int, games: int, base: str = NET, *, new: str, old: str) -> Step:
         """Against the old net, with more settings of each side."""
         sides = [f"net={self.net(net)},nodes={nodes}{new}", f"net={base},nodes={nodes}{old}"]
-        words = ["match", *sides, "--games", str(self._sized(games, 4) // 2 * 2), "--openings", str(self.openings)]
+        words = ["match", *sides, "--games", str(self.sized(games, 4) // 2 * 2), "--openings", str(self.openings)]
         words += ["-o", str(self.out / f"match-{name}.pgn"), "--json"]
         return Step(PLAYER, f"match-{name}", self.match_of(name), words, saves=True)
 
@@ -277,14 +277,14 @@ class Player:
 
     def _tries(self, side: str, net: str) -> Step:
         """A net against itself, with other settings."""
-        games = min(_TRIED_GAMES, self._sized(_TRIED_GAMES, 4) // 2 * 2)
+        games = min(_TRIED_GAMES, self.sized(_TRIED_GAMES, 4) // 2 * 2)
         words = ["experiment", "match", *_TRIED, "--net", net, "--nodes", "100", "--lines", str(games // 2)]
         return self._done(f"tried-{side}", [*words, "--games", str(games), "-o", str(self._tried(side))])
 
     def _mined(
         self, name: str, archives: Iterable[str], aside: str, positions: int, nodes: int, *more: str, seed: int = _SEED
     ) -> Step:
-        count = str(self._sized(positions, 100))
+        count = str(self.sized(positions, 100))
         words = [
             "mine",
             *(str(self.out / name) for name in archives),
@@ -296,7 +296,8 @@ class Player:
         words += [*(("--aside", aside) if aside else ()), "--screen", "off", "--deep", f"stockfish:nodes={nodes}"]
         return self._done(f"mine-{name}", [*words, *more, "--seed", str(seed)])
 
-    def _sized(self, size: int, least: int) -> int:
+    def sized(self, size: int, least: int) -> int:
+        """A size by the scale."""
         return max(least, round(self.scale * size))
 
     def _done(self, name: str, words: list[str]) -> Step:

@@ -18,7 +18,6 @@ import click
 from benchmarks.proof import tables
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.player import Player, kind_row, read_json
-from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.weights import read_net_file
 from valuerepair.training.train import read_curve
 
@@ -44,85 +43,68 @@ _WORSE = 1.05  # times the squared error of `HOUR` that a chosen net may have, o
 
 @dataclass(frozen=True, slots=True)
 class PolicyTargets:
-    """Where everything lies: `data` with the archive of openings, `out` for all that is made. `scale` multiplies all
-    sizes."""
+    """`player` has the openings, and says where everything lies."""
 
-    data: Path
-    out: Path
-    scale: float = 1.0
-
-    def net(self, name: str) -> Path:
-        return self.out / "nets" / f"{name}.pb.gz"
+    player: Player
 
     @property
     def db(self) -> Path:
-        return self.out / "policy.db"
+        return self.player.out / "policy.db"
 
     @property
     def split(self) -> Path:
-        return self.out / "policy-split.json"
-
-    @property
-    def judged(self) -> Path:
-        """What `vr remeasure --json` says of the old net and all arms on held-out games."""
-        return self.out / "policy-judged.json"
+        return self.player.out / "policy-split.json"
 
     def phases(self, results: Path) -> Iterator[Iterable[Step]]:
         """All of it, in phases: what one has made says what is in the next."""
         yield from self._training()
-        yield [self._judging("policy", self.judged, [NET, *(str(self.net(name)) for name in ARMS)])]
-        if not self.judged.exists():
+        nets = {name: str(self.player.net(name)) for name in ARMS}
+        yield [self._judging(PART, NET, *nets.values())]
+        if not self.player.judged(PART).exists():
             return
-        best = chosen(curves(self.out))
+        best = chosen(curves(self.player.out))
         if best != HOUR:
-            against_hour = self.out / f"{best}-judged.json"
-            yield [self._judging(best, against_hour, [str(self.net(HOUR)), str(self.net(best))])]
-            if against_hour.exists():
-                yield [self._match(f"{best}-{HOUR}", best, str(self.net(HOUR)), against_hour, 0)]
-        yield [
-            self._match(name, name, NET, self.judged, list(ARMS).index(name)) for name in dict.fromkeys((best, HOUR))
-        ]
-        words = ["tables", str(self.out), "-o", str(results)]
+            yield [self._judging(best, nets[HOUR], nets[best])]
+            if self.player.judged(best).exists():
+                yield [self._match(f"{best}-{HOUR}", best, nets[HOUR], best, 0)]
+        yield [self._match(name, name, NET, PART, [*ARMS].index(name)) for name in dict.fromkeys((best, HOUR))]
+        words = ["tables", str(self.player.out), "-o", str(results)]
         yield [Step("measure", "policy-tables", results / "policy.done", words, "benchmarks.proof.policy")]
 
     def _training(self) -> Iterator[Iterable[Step]]:
         db, split = str(self.db), str(self.split)
-        yield Player(self.data, self.out, self.scale).opening()
+        yield self.player.opening()
         words = ["mine", *ARCHIVES, "--net", NET, "--deep", f"stockfish:nodes={_NODES}", "--aside", "0.5"]
-        words += ["--positions", str(self._sized(_POSITIONS, 400)), "--screen", "off", "--alpha", _ALPHA]
+        words += ["--positions", str(self.player.sized(_POSITIONS, 400)), "--screen", "off", "--alpha", _ALPHA]
         dividing = ["split", "--db", db, "--net", NET, "--alpha", _ALPHA, "--games", "0.15", "--families", "0.1"]
         yield [
-            Step(PART, "mine-policy", self.out / "done" / "mine-policy", [*words, "--seed", _SEED, "--db", db]),
+            Step(PART, "mine-policy", self.player.out / "done" / "mine-policy", [*words, "--seed", _SEED, "--db", db]),
             Step(PART, "split-policy", Path(split), [*dividing, "--seed", _SEED, "-o", split]),
         ]
         yield [self._trained(name) for name in ARMS]
 
-    def _judging(self, name: str, output: Path, nets: Iterable[str]) -> Step:
+    def _judging(self, name: str, *nets: str) -> Step:
         """Nets on held-out games, each against the first."""
         words = ["remeasure", "--db", str(self.db), "--alpha", _ALPHA, "--split", str(self.split), "--part", "games"]
         words += [word for net in nets for word in ("--net", net)]
-        return Step(PART, f"judge-{name}", output, [*words, "--json"], saves=True)
+        return Step(PART, f"judge-{name}", self.player.judged(name), [*words, "--json"], saves=True)
 
     def _trained(self, name: str) -> Step:
-        policy, rate = ARMS[name]
+        (policy, rate), net = ARMS[name], self.player.net(name)
         words = ["train", "--net", NET, "--store", str(self.db), "--split", str(self.split), "--alpha", _ALPHA]
-        words += ["--policy", policy, "--lr", f"{rate:g}", "--steps", str(self._sized(_STEPS, 20)), "--seed", _SEED]
-        return Step(PART, f"{name}.pb.gz", self.net(name), [*words, "-o", str(self.net(name))])
+        words += ["--policy", policy, "--lr", f"{rate:g}", "--steps", str(self.player.sized(_STEPS, 20))]
+        return Step(PART, f"{name}.pb.gz", net, [*words, "--seed", _SEED, "-o", str(net)])
 
-    def _match(self, name: str, net: str, opponent: str, judged: Path, place: int) -> Step:
+    def _match(self, name: str, net: str, opponent: str, judged: str, place: int) -> Step:
         """At equal breadth: with the Q of both as steep on held-out games."""
-        steeper = float(read_json(judged)["comparisons"][place]["q_scale"]["value"])
+        player = self.player
         sides = [
             f"net={file},nodes={_MATCH_NODES},q_scale={scale:.3f}"
-            for file, scale in zip((self.net(net), opponent), for_both(steeper), strict=True)
+            for file, scale in zip((player.net(net), opponent), player.scales(judged, place), strict=True)
         ]
-        words = ["match", *sides, "--games", str(self._sized(_GAMES, 4) // 2 * 2), "--seed", _SEED]
-        words += ["--openings", str(Player(self.data, self.out).openings), "--json"]
-        words += ["-o", str(self.out / f"match-{name}.pgn")]
-        return Step(PART, f"match-{name}", self.out / f"match-{name}.json", words, saves=True)
-
-    def _sized(self, size: int, least: int) -> int:
-        return max(least, round(self.scale * size))
+        words = ["match", *sides, "--games", str(player.sized(_GAMES, 4) // 2 * 2), "--seed", _SEED]
+        words += ["--openings", str(player.openings), "--json", "-o", str(player.out / f"match-{name}.pgn")]
+        return Step(PART, f"match-{name}", player.match_of(name), words, saves=True)
 
 
 def chosen(rows: pd.DataFrame) -> str:
@@ -148,15 +130,12 @@ def curves(out: Path) -> pd.DataFrame:
 
     rows = []
     for name, (policy, rate) in ARMS.items():
-        training = read_curve(PolicyTargets(Path(), out).net(name))
+        net = Player(Path(), out).net(name)
+        training = read_curve(net)
         step = training.about["written"]["step"]
         written: Mapping[str, Any] = next(row for row in training.rows if row["step"] == step)
         amplitude = training.about["amplitude"] or {"lambda": math.nan}
-        cells: dict[str, Any] = {
-            "net": name,
-            "sha256": read_net_file(PolicyTargets(Path(), out).net(name)).sha256,
-            "policy": policy,
-        }
+        cells: dict[str, Any] = {"net": name, "sha256": read_net_file(net).sha256, "policy": policy}
         cells |= {"lr": rate, "positions": training.about["positions"], "step": step, "lambda": amplitude["lambda"]}
         cells |= {"judge_move_before": training.rows[0]["judge_move"], "judge_move": written["judge_move"]}
         cells |= {"policy_kl": written["policy_kl"]}
@@ -169,9 +148,9 @@ def kinds(out: Path) -> pd.DataFrame:
     """The rows of `vr remeasure` by kind of position, of each arm against the old net: as `player.kinds`."""
     import pandas as pd
 
-    targets = PolicyTargets(Path(), out)
-    compared = zip(ARMS, read_json(targets.judged)["comparisons"], strict=True)
-    rows = [kind_row(name, targets.net(name), "first", row) for name, pair in compared for row in pair["by_kind"]]
+    player = Player(Path(), out)
+    compared = zip(ARMS, read_json(player.judged(PART))["comparisons"], strict=True)
+    rows = [kind_row(name, player.net(name), "first", row) for name, pair in compared for row in pair["by_kind"]]
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
 
