@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from valuerepair.books.check import BookCheck, ReadEntry
-from valuerepair.books.emit import LineWriter, epd_entry, pgn_entry
+from valuerepair.books.emit import BookLine, book_lines, epd_entry, pgn_entry
 from valuerepair.books.lc0_reader import no_game
 from valuerepair.chess.positions import STARTPOS_FEN
 
@@ -42,6 +42,11 @@ def _game(start: str, choices: list[int]) -> tuple[list[str], str]:
     return moves, board.fen()
 
 
+def _line(start: str, moves: list[str], fen: str) -> BookLine:
+    [line] = book_lines([start], [moves], [fen])
+    return line
+
+
 games = st.tuples(st.sampled_from(STARTS), st.lists(st.integers(0, 10_000), max_size=40))
 names = st.text(max_size=40)
 
@@ -59,10 +64,11 @@ def _read(pgn: str) -> tuple[list[str], list[str]]:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(games, min_size=1, max_size=5), names, st.booleans())
 def test_random_games_come_back(drawn: list[tuple[str, list[int]]], name: str, with_moves: bool) -> None:
-    writer, text, meant = LineWriter(), "", []
-    for start, choices in sorted(drawn):
-        moves, fen = _game(start, choices)
-        line = writer.line(start, moves if with_moves else [], fen)
+    text, meant = "", []
+    starts, played = [start for start, _ in drawn], [_game(*each) for each in drawn]
+    moves, fens = [line if with_moves else [] for line, _ in played], [fen for _, fen in played]
+    lines = book_lines(starts, moves, fens)
+    for line, fen in zip(lines, fens, strict=True):
         text += pgn_entry(line, {"Event": name, "White": name[::-1], "Result": "*"})
         meant.append(fen)
         assert line.fen == fen
@@ -85,7 +91,7 @@ def test_random_games_come_back(drawn: list[tuple[str, list[int]]], name: str, w
 @settings(max_examples=200, deadline=None)
 def test_no_text_in_a_tag_or_an_operand_breaks_an_entry(hostile: str, other: str) -> None:
     fen = "4k3/8/8/8/8/8/4P3/4K3 b - - 5 39"
-    line = LineWriter().line(fen, [], fen)
+    line = _line(fen, [], fen)
     text = pgn_entry(line, {"Event": hostile, "White": f'"]\n[FEN "{STARTPOS_FEN}"]\n\n1. e4 {other}{hostile}'})
     assert _read(text + text) == ([], [fen, fen])
     game = chess.pgn.read_game(io.StringIO(text))
@@ -99,14 +105,14 @@ def test_no_text_in_a_tag_or_an_operand_breaks_an_entry(hostile: str, other: str
 
 
 def test_a_names_quotes_and_backslashes_are_escaped() -> None:
-    line = LineWriter().line(STARTPOS_FEN, ["e2e4"], "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
+    line = _line(STARTPOS_FEN, ["e2e4"], "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1")
     text = pgn_entry(line, {"White": 'Tal "Misha" \\ [Riga]\nLatvia'})
     assert text.splitlines()[0] == r'[White "Tal \"Misha\" \\ [Riga] Latvia"]'
 
 
 def test_moves_are_numbered_wrapped_and_end_in_a_star() -> None:
     moves, fen = _game(STARTPOS_FEN, [3] * 120)
-    text = pgn_entry(LineWriter().line(STARTPOS_FEN, moves, fen), {})
+    text = pgn_entry(_line(STARTPOS_FEN, moves, fen), {})
     lines = text.splitlines()
     assert max(map(len, lines)) <= 79
     moves_alone = [line for line in lines if line]
@@ -120,10 +126,10 @@ def test_moves_are_numbered_wrapped_and_end_in_a_star() -> None:
 def test_a_black_to_move_start_begins_one_move_later() -> None:
     start = "4k3/8/8/8/8/8/4P3/4K3 b - - 5 39"
     moves = ["e8d7", "e2e4", "d7d6"]
-    line = LineWriter().line(start, moves, "8/8/3k4/8/4P3/8/8/4K3 w - - 1 41")
+    line = _line(start, moves, "8/8/3k4/8/4P3/8/8/4K3 w - - 1 41")
     assert line.start_fen == "8/3k4/8/8/8/8/4P3/4K3 w - - 6 40"
     assert line.sans == ("e4", "Kd6")
-    alone = LineWriter().line(start, moves[:1], "8/3k4/8/8/8/8/4P3/4K3 w - - 6 40")
+    alone = _line(start, moves[:1], "8/3k4/8/8/8/8/4P3/4K3 w - - 6 40")
     assert (alone.start_fen, alone.sans) == ("8/3k4/8/8/8/8/4P3/4K3 w - - 6 40", ())
 
 
@@ -133,24 +139,17 @@ def test_a_piece_on_the_en_passant_square_is_never_written(answer: list[str]) ->
     board, moves = chess.Board(), ["e2e4", "b8c6", "e4e5", "e7e6", "b1a3", "g8e7", "a3b5", "d7d5", "b5d6", *answer]
     for move in moves:
         board.push_uci(move)
-    line = LineWriter().line(STARTPOS_FEN, moves, board.fen())
+    line = _line(STARTPOS_FEN, moves, board.fen())
     assert "Nd6+" not in line.sans
     assert line.sans == (("a3",) if len(answer) == 2 else ())
     assert _read(pgn_entry(line, {})) == ([], [board.fen()])
 
 
-def test_lines_are_the_same_whether_beginnings_are_shared_or_not() -> None:
-    drawn = [_game(STARTPOS_FEN, [i % 7, 3, 9, i % 3, i, 2 * i, 5]) for i in range(40)]
-    shared = LineWriter()
-    for moves, fen in sorted(drawn):
-        assert shared.line(STARTPOS_FEN, moves, fen) == LineWriter().line(STARTPOS_FEN, moves, fen)
-        shorter, short_fen = moves[:3], chess.Board()
-        for move in shorter:
-            short_fen.push_uci(move)
-        assert (
-            shared.line(STARTPOS_FEN, shorter, short_fen.fen()).sans
-            == LineWriter().line(STARTPOS_FEN, shorter, short_fen.fen()).sans
-        )
+def test_lines_are_the_same_together_and_alone() -> None:
+    starts = [STARTS[i % len(STARTS)] for i in range(40)]
+    drawn = [_game(start, [i % 7, 3, 9, i % 3, i, 2 * i, 5][: i % 8]) for i, start in enumerate(starts)]
+    moves, fens = [line for line, _ in drawn], [fen for _, fen in drawn]
+    assert book_lines(starts, moves, fens) == [_line(*each) for each in zip(starts, moves, fens, strict=True)]
 
 
 def test_a_game_too_long_for_lc0_is_given_by_its_fen() -> None:
@@ -158,13 +157,13 @@ def test_a_game_too_long_for_lc0_is_given_by_its_fen() -> None:
     moves, board = ["e2e4", "e7e5", *shuffle * 112], chess.Board()
     for move in moves:
         board.push_uci(move)
-    line = LineWriter().line(STARTPOS_FEN, moves, board.fen())
+    line = _line(STARTPOS_FEN, moves, board.fen())
     assert (line.start_fen, line.sans) == (board.fen(), ())
 
 
 def test_an_en_passant_square_is_written_only_where_a_capture_is_legal() -> None:
     pinned = "8/8/8/K2pP2r/8/8/8/4k3 w - d6 0 1"  # exd6 would open the fifth rank to the rook
-    line = LineWriter().line(pinned, [], pinned)
+    line = _line(pinned, [], pinned)
     assert line.fen.split()[3] == "-"
     assert epd_entry(line.fen, {}).split()[3] == "-"
 

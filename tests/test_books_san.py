@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from valuerepair.books.emit import LineWriter, plain_lines
+from tests.test_books_emit import STARTS
+from valuerepair.books.emit import BookLine, book_lines
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
 from valuerepair.books.rows import playable
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -28,13 +29,24 @@ EP_LINE = [
 ]  # to the square of a possible e.p. capture
 
 
-def _game(seed: int, plies: int) -> list[str]:
+# Squares of e.p. captures: one that no pawn can take, one where a capture would uncover a check, and moves to them.
+EP_STARTS = (
+    "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq e6 0 3",
+    "4k3/8/8/3p4/8/4N3/8/4K3 w - d6 0 9",
+    "8/8/8/K2pP2r/4N3/8/8/4k3 w - d6 0 1",
+    "4k3/8/8/8/8/8/4P3/4K3 w - - 5 0",
+)
+
+
+def _game(seed: int, plies: int, start: str = STARTPOS_FEN) -> list[str]:
     """Random legal moves, captures, checks and promotions before others, so that they come up."""
-    draw, board = random.Random(seed), chess.Board()
+    draw, board = random.Random(seed), chess.Board(start)
     for _ in range(plies):
         moves = list(board.legal_moves)
         if not moves:
             break
+        if beside := [move for move in moves if move.to_square == board.ep_square]:
+            moves = beside
         striking = [move for move in moves if board.is_capture(move) or move.promotion or board.gives_check(move)]
         castling = [move for move in moves if board.is_castling(move)]
         board.push(draw.choice(castling or (striking if striking and draw.random() < 0.4 else moves)))
@@ -55,11 +67,27 @@ def _queens_game(seed: int) -> list[str]:
     return [move.uci() for move in board.move_stack]
 
 
-def _end(moves: list[str]) -> str:
-    board = chess.Board()
+def _end(moves: list[str], start: str = STARTPOS_FEN) -> str:
+    board = chess.Board(start)
     for move in moves:
         board.push_uci(move)
     return board.fen()
+
+
+def _by_python_chess(start: str, moves: list[str]) -> BookLine:
+    """The moves from the first position with White to move after which lc0 reads all of them; else their end alone."""
+    board, sans, first = chess.Board(start), list[str](), 0 if chess.Board(start).turn else 1
+    fens = [board.fen()]
+    for number, move in enumerate(map(chess.Move.from_uci, moves), 1):
+        sans.append(board.san(move))
+        piece = board.piece_type_at(move.from_square)
+        if move.to_square == board.ep_square and piece != chess.PAWN and board.has_pseudo_legal_en_passant():
+            first = number + board.turn
+        board.push(move)
+        fens.append(board.fen())
+    if first >= len(moves) or int(fens[first].split()[5]) + len(moves) - first >= GAME_PLY_LIMIT:
+        return BookLine(fens[-1], (), fens[-1])
+    return BookLine(fens[first], tuple(sans[first:]), fens[-1])
 
 
 def _goes_on(fen: str, start_fen: str, moves: str) -> bool:
@@ -75,8 +103,12 @@ def games() -> list[list[str]]:
 
 
 def test_lines_are_those_of_python_chess(games: list[list[str]]) -> None:
-    ends = [_end(moves) for moves in games]
-    found = plain_lines(games)
+    starts = [STARTPOS_FEN] * len(games)
+    for number, start in enumerate(10 * (*STARTS, *EP_STARTS)):
+        starts.append(start)
+        games = [*games, _game(number, number % 50, start)]
+    ends = [_end(*each) for each in zip(games, starts, strict=True)]
+    found = book_lines(starts, games, ends)
     kinds = {
         "O-O-O",
         "x",
@@ -87,21 +119,19 @@ def test_lines_are_those_of_python_chess(games: list[list[str]]) -> None:
         "^[NBRQ][1-8]x?[a-h]",
         "^[NBRQ][a-h][1-8]x?[a-h]",
     }
-    for moves, end, line in zip(games, ends, found, strict=True):
-        expected = LineWriter().line(STARTPOS_FEN, moves, end)
-        if line is None:  # only where lc0 would misread the whole line
-            assert expected.start_fen != STARTPOS_FEN
-            continue
-        assert line == expected
+    for start, moves, line in zip(starts, games, found, strict=True):
+        assert line == _by_python_chess(start, moves)
         kinds -= {kind for kind in kinds if any(re.search(kind, san) for san in line.sans)}
     assert not kinds, f"no game with {kinds}"
-    assert sum(line is not None for line in found) > 100
+    assert sum(line.start_fen == STARTPOS_FEN for line in found) > 100
+    assert sum(bool(line.sans) and line.start_fen != start for start, line in zip(starts, found, strict=True)) > 40
 
 
-def test_what_is_not_plain_is_left_to_the_writer() -> None:
+def test_a_position_alone_where_lc0_would_not_read_the_moves() -> None:
     to_and_fro = ["g1f3", "g8f6", "f3g1", "f6g8"] * 113
     lines = [["e2e4", "e7e5"], [], EP_LINE, to_and_fro[: GAME_PLY_LIMIT - 2], to_and_fro[: GAME_PLY_LIMIT - 1]]
-    assert [line is not None for line in plain_lines(lines)] == [True, False, False, True, False]
+    found = book_lines([STARTPOS_FEN] * len(lines), lines, [_end(line) for line in lines])
+    assert [bool(line.sans) for line in found] == [True, False, False, True, False]
 
 
 def test_playable_as_one_by_one(games: list[list[str]]) -> None:

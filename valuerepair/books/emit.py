@@ -13,9 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import pairwise
 
-import chess
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,8 +31,11 @@ from valuerepair.chess.board import (
 from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_moves, joined
 from valuerepair.chess.rows import (
     EP_SHIFT,
+    NUMBER_SHIFT,
+    PAWNS,
     STATE,
     THEM,
+    US,
     Boards,
     Moves,
 )
@@ -62,87 +63,50 @@ def book_lines(
 ) -> list[BookLine]:
     """The line of each of `positions` (FENs), reached from `start_fens` by `moves` (UCI); with no moves, the position
     alone. The moves must lead there: the store checks the histories that it reads. Calls `on_line` after each line.
-
-    `plain_lines` makes most of them; `LineWriter` the others, sorted by their moves, to replay common beginnings once.
     """
-    lines: list[BookLine | None] = [None] * len(positions)
+    lines = []
     for first in range(0, len(positions), _LINES_AT_ONCE):
-        rows = range(first, min(first + _LINES_AT_ONCE, len(positions)))
-        from_start = [i for i in rows if start_fens[i] == STARTPOS_FEN]
-        for i, line in zip(from_start, plain_lines([moves[i] for i in from_start]), strict=True):
-            if line is not None:
-                lines[i] = line
-                on_line()
-    writer = LineWriter()
-    for start_fen, played, position, i in sorted(zip(start_fens, moves, positions, range(len(moves)), strict=True)):
-        if lines[i] is None:
-            lines[i] = writer.line(start_fen, played, position)
+        part = slice(first, first + _LINES_AT_ONCE)
+        for line in _side_by_side(start_fens[part], moves[part], positions[part]):
+            lines.append(line)
             on_line()
-    return [line for line in lines if line is not None]
+    return lines
 
 
-class LineWriter:
-    """Turns moves into SAN lines. Consecutive lines reuse their common beginning, so pass them in sorted order."""
-
-    def __init__(self) -> None:
-        self._start_fen = ""
-        self._board = chess.Board()
-        self._moves: list[str] = []
-        self._sans: list[str] = []
-        self._first: list[int] = [0]  # after n moves: the ply from which lc0 reads all of them correctly
-
-    def line(self, start_fen: str, moves: list[str], fen: str) -> BookLine:
-        """The line to `fen`, reached from `start_fen` by legal `moves` (UCI)."""
-        if not moves:
-            position = chess.Board(fen).fen()
-            return BookLine(position, (), position)
-        self._go_to(start_fen, moves)
-        position, first = self._board.fen(), self._first[-1]
-        start = self._fen_after(first)
-        if first >= len(moves) or _move_number(start) + len(moves) - first >= GAME_PLY_LIMIT:
-            return BookLine(position, (), position)
-        return BookLine(start, tuple(self._sans[first:]), position)
-
-    def _go_to(self, start_fen: str, moves: list[str]) -> None:
-        if start_fen != self._start_fen:
-            self._start_fen, self._board = start_fen, chess.Board(start_fen)
-            self._moves, self._sans = [], []
-            self._first = [0 if self._board.turn == chess.WHITE else 1]
-        common = 0
-        while common < min(len(self._moves), len(moves)) and self._moves[common] == moves[common]:
-            common += 1
-        while len(self._moves) > common:
-            self._board.pop()
-            self._moves.pop()
-            self._sans.pop()
-            self._first.pop()
-        for move in moves[common:]:
-            self._push(move)
-
-    def _push(self, uci: str) -> None:
-        board, move, first = self._board, chess.Move.from_uci(uci), self._first[-1]
-        self._moves.append(uci)
-        self._sans.append(board.san(move))
-        if _unreadable(board, move):
-            # lc0 can read on from the next position with White to move.
-            first = len(board.move_stack) + (1 if board.turn == chess.BLACK else 2)
-        self._first.append(first)
-        board.push(move)
-
-    def _fen_after(self, plies: int) -> str:
-        board = self._board.root()
-        for move in self._board.move_stack[:plies]:
-            board.push(move)
-        return board.fen()
+def _side_by_side(start_fens: Sequence[str], moves: Sequence[list[str]], positions: Sequence[str]) -> list[BookLine]:
+    """`book_lines`, ply by ply for all lines."""
+    flat, cuts = joined([encode_moves(line) for line in moves])
+    words = np.zeros(len(flat), np.int64)
+    boards = parse_fens([start if line else fen for start, line, fen in zip(start_fens, moves, positions, strict=True)])
+    boards[:, STATE] |= (boards[:, STATE] >> NUMBER_SHIFT == 0).astype(np.uint64) << NUMBER_SHIFT  # move 0 is move 1
+    rows, lengths = np.arange(len(moves)), np.diff(cuts)
+    first = np.where(white_to_move(boards), 0, 1)  # the ply from which lc0 reads all moves correctly
+    starts, ends = [""] * len(moves), [""] * len(moves)
+    ply = 0
+    while len(rows):
+        for places, fens_of in ((first, starts), (lengths, ends)):
+            here = places[rows] == ply
+            for i, fen in zip(rows[here].tolist(), fens(boards[here]), strict=True):
+                fens_of[i] = fen
+        going = lengths[rows] > ply
+        rows, boards = rows[going], boards[going]
+        at, turn = cuts[rows] + ply, white_to_move(boards)
+        words[at], unreadable, boards = _ply(boards, flat[at])
+        ply += 1
+        # lc0 can read on from the next position with White to move.
+        first[rows[unreadable]] = np.where(turn, ply + 1, ply)[unreadable]
+    sans = _texts(words)
+    return [
+        _line(start, tuple(sans[begin:end]), fen)
+        for start, fen, begin, end in zip(starts, ends, (cuts[:-1] + first).tolist(), cuts[1:].tolist(), strict=True)
+    ]
 
 
-def _unreadable(board: chess.Board, move: chess.Move) -> bool:
-    """A piece's move to the e.p. square: lc0 looks for an e.p. capture there and throws."""
-    return (
-        move.to_square == board.ep_square
-        and board.piece_type_at(move.from_square) != chess.PAWN
-        and board.has_pseudo_legal_en_passant()
-    )
+def _line(start: str, sans: tuple[str, ...], fen: str) -> BookLine:
+    """The line, or the position alone where there are no moves or too many for lc0."""
+    if not sans or _move_number(start) + len(sans) >= GAME_PLY_LIMIT:
+        return BookLine(fen, (), fen)
+    return BookLine(start, sans, fen)
 
 
 def _move_number(fen: str) -> int:
@@ -218,46 +182,16 @@ _ONE = np.uint64(1)
 _EP_MASK = np.uint64(15)
 
 
-def plain_lines(moves: Sequence[Sequence[str]]) -> list[BookLine | None]:
-    """A line for each of the lines of legal moves (UCI) from the initial position.
-
-    None where `LineWriter` must decide: no moves, an end beyond lc0's limit, or a piece's move to the square of a
-    possible e.p. capture.
-    """
-    flat, cuts = joined([encode_moves(line) for line in moves])
-    starts, lengths = cuts[:-1], np.diff(cuts)
-    words = np.zeros(len(flat), np.int64)
-    rows = np.flatnonzero((lengths > 0) & (lengths + 1 < GAME_PLY_LIMIT))
-    boards = np.repeat(parse_fens([STARTPOS_FEN]), len(rows), axis=0)
-    reached = [""] * len(moves)
-    ply = 0
-    while len(rows):
-        words_of_ply, rows, boards = _ply(rows, boards, flat[starts[rows] + ply])
-        words[starts[rows] + ply] = words_of_ply
-        ply += 1
-        over = lengths[rows] == ply
-        for i, fen in zip(rows[over].tolist(), fens(boards[over]), strict=True):
-            reached[i] = fen
-        rows, boards = rows[~over], boards[~over]
-    sans = _texts(words)
-    return [
-        BookLine(STARTPOS_FEN, tuple(sans[begin:end]), fen) if fen else None
-        for fen, (begin, end) in zip(reached, pairwise(cuts.tolist()), strict=True)
-    ]
-
-
-def _ply(rows: Ints, boards: Boards, moves: Moves) -> tuple[Ints, Ints, Boards]:
-    """One ply of each line: the words of its move, the lines that continue and the boards after it."""
+def _ply(boards: Boards, moves: Moves) -> tuple[Ints, Flags, Boards]:
+    """One ply of each line: the words of its moves, which of them lc0 cannot read, and the boards after them."""
     listed, offsets = legal_moves(boards)
     numbers = np.repeat(np.arange(len(boards)), np.diff(offsets))
     words, kinds = _before(boards, moves)
     words |= _which(boards, moves, kinds, listed, numbers)
-    going = np.flatnonzero(~_on_ep_square(boards, moves, kinds))
-    after = replay(boards[going], moves[going], np.arange(len(going) + 1))
-    words = words[going]
+    after = replay(boards, moves, np.arange(len(boards) + 1))
     checks = np.flatnonzero(in_check(after))
     words[checks] |= np.where(has_legal_move(after[checks]), _CHECK, _MATE)
-    return words, rows[going], after
+    return words, _on_ep_square(boards, moves, kinds), after
 
 
 def _squares(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
@@ -299,9 +233,13 @@ def _which(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, numbers: In
 
 
 def _on_ep_square(boards: Boards, moves: Moves, kinds: Ints) -> Flags:
-    """[n] whether a piece moves to the square of a possible e.p. capture: lc0 throws there."""
+    """[n] whether a piece moves to the square of a possible e.p. capture: lc0 looks for one there and throws."""
     file = (boards[:, STATE] >> EP_SHIFT & _EP_MASK).astype(np.int64) - 1
-    return np.asarray((file >= 0) & (kinds != PAWN) & (_squares(boards, moves)[1] == 40 + file))
+    fifth_rank = ((boards[:, US] & boards[:, PAWNS]) >> np.uint64(32)).astype(np.int64) & 255
+    beside = 5 << file.clip(0) >> 1
+    return np.asarray(
+        (file >= 0) & (fifth_rank & beside != 0) & (kinds != PAWN) & (_squares(boards, moves)[1] == 40 + file)
+    )
 
 
 def _texts(words: Ints) -> list[str]:
