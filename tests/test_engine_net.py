@@ -297,7 +297,7 @@ for line in sys.stdin:
         start, _, moves = line.partition(" moves ")
         board = chess.Board() if words[1] == "startpos" else chess.Board(start.removeprefix("position fen ").strip())
         for move in moves.split():
-            board.push_uci(move)
+            board.push(chess.Move.from_uci(move))  # several times faster than with a look at what is legal
     elif words[0] == "go":
 {answer}
         print("bestmove", next(iter(board.legal_moves)), flush=True)
@@ -347,7 +347,8 @@ def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfis
 
     def told(net: str, deep: str, *more: str) -> list[str]:
         db = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
-        return warnings_of(vr("mine", games, "--net", net, "--deep", deep, "--db", str(db), "--per-game", "2", *more))
+        common = ("--db", str(db), "--per-game", "2", "--jobs", "1")
+        return warnings_of(vr("mine", games, "--net", net, "--deep", deep, *common, *more))
 
     as_net, as_deep = f"uci:{white},alpha=400", f"uci:{white},nodes=10"
     [said] = told(as_net, "stockfish:nodes=500", "--screen", "off")

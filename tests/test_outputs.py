@@ -372,6 +372,22 @@ def test_a_new_folder_where_a_link_leads(tmp_path: Path) -> None:
         pytest.fail("began")
 
 
+def test_files_of_a_new_folder_are_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = set[int]()
+    monkeypatch.setattr("valuerepair.files.os.fsync", lambda file: synced.add(os.fstat(file).st_ino))
+    (tmp_path / "others").write_bytes(b"another's, perhaps without the right to write it")
+    with whole_folder(tmp_path / "out") as partial:
+        (partial / "deep").mkdir()
+        for path in (partial / "chunk", partial / "deep" / "chunk"):
+            path.write_bytes(b"mine")
+        os.link(tmp_path / "others", partial / "linked")
+        own = {path.stat().st_ino for path in (partial / "chunk", partial / "deep" / "chunk")}
+        assert not synced
+    assert synced == own
+
+
 def test_no_store_is_made_of_another_file(foreign: Mapping[str, bytes], tmp_path: Path) -> None:
     target = tmp_path / "mine.db"
     for what, content in foreign.items():

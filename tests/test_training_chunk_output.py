@@ -196,6 +196,37 @@ def test_a_shard_that_changed_is_noticed(tmp_path: Path, change: str) -> None:
         write(tmp_path / "out")
 
 
+@pytest.mark.parametrize("change", ["cut", "gone"])
+@pytest.mark.parametrize("number", [0, 7, 19])
+def test_a_loose_chunk_that_changed_is_noticed(tmp_path: Path, change: str, number: int) -> None:
+    with pytest.raises(Stopped):
+        write(tmp_path / "out", "files", stop=24)
+    chunk = tmp_path / "out" / f"game_{number:08d}.gz"
+    if change == "cut":
+        chunk.write_bytes(b"")
+    else:
+        chunk.unlink()
+    shard = f"game_{number // 10 * 10:08d}.gz"
+    with pytest.raises(ValueRepairError, match=f"{shard} or one of the files after it: is missing or has changed"):
+        write(tmp_path / "out", "files")
+
+
+def test_loose_chunks_are_on_the_disk_before_they_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr("valuerepair.files.os.fsync", noted)
+    with ChunkOutput(tmp_path / "out", RUN, OPTIONS, form="files", shard_chunks=10) as output:
+        for i in range(10):
+            output.add(CHUNKS[i], 1 + i % 3)
+        listed = (tmp_path / "out" / UNFINISHED).stat().st_ino
+        assert set(synced[: synced.index(listed)]) >= {path.stat().st_ino for path in (tmp_path / "out").glob("*.gz")}
+
+
 @pytest.mark.parametrize("form", ["tar", "files"])
 def test_a_full_disk_leaves_whole_shards(tmp_path: Path, form: ChunkForm, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(shard: object, name: str, packed: bytes) -> None:
