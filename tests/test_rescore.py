@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import tarfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,17 @@ def values_of(n: int, seed: int) -> dict[str, Any]:
     return {name: np.asarray(value, np.float32) for name, value in found.items()}
 
 
-def game(number: int, input_format: int, seed: int, **more: Any) -> NDArray[np.void]:
+@cache
+def without_values(number: int, input_format: int) -> NDArray[np.void]:
     moves, start = GAMES[number]
-    return records_of(positions_of(moves, start), moves, input_format, **(values_of(len(moves), seed) | more))
+    return records_of(positions_of(moves, start), moves, input_format)
+
+
+def game(number: int, input_format: int, seed: int, **more: Any) -> NDArray[np.void]:
+    records = without_values(number, input_format).copy()
+    for name, value in (values_of(len(records), seed) | more).items():
+        records[name] = value
+    return records
 
 
 def chunks_in(folder: Path, input_format: int, seed: int) -> Path:
@@ -155,14 +164,12 @@ def test_results_are_sampled_with_the_judges_chances(tmp_path: Path) -> None:
     off = new["result_q"].mean(0) - judged["best_q"]
     assert np.abs(off).max() < 0.25
     assert abs(off.mean()) < 0.05
-    both = rescored(tmp_path / "chunks", store, tmp_path / "both", fields="both")
-    assert set(both.mean_change) == {"q", "result"}
 
 
 def test_lc0s_rescorer_takes_changed_results(tmp_path: Path) -> None:
     chunks = chunks_in(tmp_path / "chunks", 1, 5)
     store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db")
-    rescored(chunks, store, tmp_path / "out", fields="both")
+    assert set(rescored(chunks, store, tmp_path / "out", fields="both").mean_change) == {"q", "result"}
     assert taken(tmp_path / "out", tmp_path / "after") == 2
 
 
