@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Made:
         rows: list[dict[Any, Any]] = found.to_dict("records")
         return rows
 
-    @property
+    @cached_property
     def positions(self) -> Positions:
         return read_positions(self.db, self.split, Question())
 
