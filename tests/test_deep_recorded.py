@@ -8,6 +8,7 @@ from pathlib import Path
 import chess
 import numpy as np
 import pytest
+from scipy import stats
 
 from tests.mining_doubles import KeyNet
 from valuerepair.archives.options import RecordedOptions, SampleOptions
@@ -159,10 +160,12 @@ def test_agreement_is_pearsons_correlation_with_fishers_interval() -> None:
     y = 0.5 * x + dice.normal(size=400)
     y[:10] = np.nan
     found = agreement(x, y)
-    r = np.corrcoef(x[10:], y[10:])[0, 1]
+    expected = stats.pearsonr(x[10:], y[10:])
     assert found.n == 390
-    assert found.r == pytest.approx(r)
-    assert found.high == pytest.approx(np.tanh(np.arctanh(r) + 1.959964 / np.sqrt(387)))
+    assert found.r == pytest.approx(expected.statistic)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    on_a_line = agreement(x[:5], -2 * x[:5])
+    assert (on_a_line.r, on_a_line.low, on_a_line.high) == pytest.approx((-1, -1, -1))
     assert not found.none
     assert agreement(x, -y).none
     assert agreement(x, dice.normal(size=400)).none
