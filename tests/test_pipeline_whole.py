@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from tests.chunk_games import GAME
 from tests.test_docs_formats import rows
 from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here, in_a_process
+from valuerepair import signals
 from valuerepair.judge.split import PARTS
 from valuerepair.pipeline import rates as measuring
 from valuerepair.pipeline import run as running
@@ -73,6 +75,8 @@ def tiny(folder: Path) -> Settings:
 TOOK: list[float] = []
 # The stages that run in processes of their own: one training, one comparison.
 APART = ("repaired", "games")
+# What measures the machine, as `-m valuerepair.pipeline.rates` does but for tenths of a second.
+MEASURE = "from valuerepair.pipeline import rates\nrates._JUDGE_S = rates._NET_S = rates._TRAIN_S = 0.1\nrates.main()"
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +87,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome
     folder.mkdir()
     toml.write(tiny(folder.parent), folder / toml.FILE)
     apart = running._to_its_end
+
+    def measured(words: list[str], *, text: str) -> subprocess.CompletedProcess[str]:
+        assert words == [sys.executable, "-m", measuring.__name__]
+        return signals.run([sys.executable, "-c", MEASURE], text=text)
 
     def to_its_end(
         words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
@@ -101,6 +109,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome
         return code, interrupted
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "signals", SimpleNamespace(run=measured))
         patch.setattr(running, "_to_its_end", to_its_end)
         return folder, vr.repair(output=folder)
 
