@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import msgspec
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.files import HeldError, check_empty, claimed, written_whole
+from valuerepair.files import HeldError, check_empty, claimed, sync_all, written_whole
 from valuerepair.identity import set_options, without_defaults
 from valuerepair.inputs import Count, Record, read_json
 from valuerepair.version import __version__
@@ -91,18 +92,20 @@ class _LooseShard:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._paths: list[Path] = []
         self._sha = hashlib.sha256()
         self.bytes = 0
 
     def add(self, name: str, content: bytes) -> None:
         partial = self._folder / f".{name}.part"
         partial.write_bytes(content)
-        partial.replace(self._folder / name)
+        self._paths.append(partial.replace(self._folder / name))
         self._sha.update(hashlib.sha256(content).digest())
         self.bytes += len(content)
 
     def close(self) -> str:
-        """The SHA-256 of the files' SHA-256 digests."""
+        """Waits until the files are on the disk, and returns the SHA-256 of their SHA-256 digests."""
+        sync_all(self._paths)
         return self._sha.hexdigest()
 
     def abandon(self) -> None:
@@ -242,10 +245,14 @@ class ChunkOutput:
         if before.run != self._work:
             difference = one_line(_difference(before.run, self._work))
             raise UsageError(f"{self._shown_folder}: holds chunks of another run ({difference}); give a new folder")
+        first = 0
         for name, facts in before.files.items():
-            shard = self.folder / name
-            if self._form == "tar" and not (shard.is_file() and shard.stat().st_size == facts.bytes):
-                raise ValueRepairError(f"{shard}: is missing or has changed; give a new folder")
+            names = [name] if self._form == "tar" else map(chunk_name, range(first, first + facts.chunks))
+            there = takewhile(Path.is_file, (self.folder / name for name in names))
+            if sum(path.stat().st_size for path in there) != facts.bytes:
+                which = "" if self._form == "tar" else " or one of the files after it"
+                raise ValueRepairError(f"{self.folder / name}{which}: is missing or has changed; give a new folder")
+            first += facts.chunks
         self.chunks, self.records = before.chunks, before.records
         self._files, self._complete = before.files, (self.chunks, self.records)
 
