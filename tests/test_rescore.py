@@ -44,7 +44,7 @@ def without_values(number: int, input_format: int) -> NDArray[np.void]:
 
 
 def game(number: int, input_format: int, seed: int, **more: Any) -> NDArray[np.void]:
-    records = without_values(number, input_format).copy()
+    records: NDArray[np.void] = without_values(number, input_format).copy()
     for name, value in (values_of(len(records), seed) | more).items():
         records[name] = value
     return records
