@@ -13,7 +13,7 @@ VARIABLE = "VALUEREPAIR_LC0_RESCORER"
 TABLES = Path(__file__).parent / "goldens" / "syzygy"
 
 
-def taken(chunks: Path, out: Path) -> int:
+def taken(chunks: Path, out: Path, *options: str) -> int:
     """How many of the loose chunks in a folder it takes, all of which then lie in `out`, a new folder.
 
     The test is skipped where the variable names no such program.
@@ -29,6 +29,7 @@ def taken(chunks: Path, out: Path) -> int:
         f"--input={chunks}",
         f"--output={out}",
         f"--syzygy-paths={TABLES}",
+        *options,
     ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr

@@ -290,7 +290,8 @@ def check_evals(game: chess.pgn.Game, records: Records, alpha: float = ALPHA) ->
         q, after = found[i], found[i + 1] if i + 1 < len(records) else None
         if q is None:
             assert (record["best_q"], record["best_d"]) == (record["result_q"], record["result_d"])
-            assert (record["visits"], record["played_q"]) == (0, record["best_q"])
+            is_last_of_known = i == len(records) - 1 and any(q is not None for q in found[: len(records)])
+            assert (record["visits"], record["played_q"]) == (int(is_last_of_known), record["best_q"])
             continue
         assert record["best_q"] == record["root_q"] == pytest.approx(q, abs=1e-6)
         assert record["best_d"] == record["root_d"] == pytest.approx((1 - q * q) / 2, abs=1e-6)
@@ -347,9 +348,22 @@ def test_whose_evaluation_and_of_which_position(
     result = [-1, 1, -1, 1]
     for record, q, z in zip(records, expected, result, strict=True):
         assert record["best_q"] == record["root_q"] == pytest.approx(z if q is None else q, abs=1e-6)
-        assert (record["visits"] > 0) == (q is not None)
         assert record["result_q"] == z
+    # lc0's rescorer deblunders no game whose last record has no visits.
+    assert (records["visits"][:-1] > 0).tolist() == [q is not None for q in expected[:-1]]
+    assert records["visits"][-1] == 1
     assert records["visits"].max() == max(visits, 77 if "n=77" in comments[1] else 0)
+
+
+def test_lc0s_rescorer_deblunders_games_whose_last_position_has_no_value(tmp_path: Path) -> None:
+    """By the values 1... e5 loses a game that Black was winning: White's win says nothing about what comes before."""
+    comments = ("[%eval -1.0]", "[%eval 1.0]", "", "")
+    chunks_of(EVALUATED.format(*comments).replace("0-1", "1-0"), tmp_path, form="files")
+    deblunder = ("--deblunder", "--deblunder-q-blunder-threshold=0.1", "--deblunder-q-blunder-width=0.06")
+    assert lc0_rescorer.taken(tmp_path / "out", tmp_path / "lc0", *deblunder) == 1
+    [path] = (tmp_path / "lc0").iterdir()
+    records = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
+    assert records["result_q"] == pytest.approx([-logistic(100), logistic(100), 1, -1], abs=1e-6)
 
 
 def test_each_game_has_its_own_kind(tmp_path: Path) -> None:
@@ -361,7 +375,7 @@ def test_each_game_has_its_own_kind(tmp_path: Path) -> None:
         EVALUATED.format("", "q=+0.25 wdl=500/250/250 n=20 net=+0.1", "", ""),
     ]
     chunks = chunks_of("".join(texts), tmp_path)
-    assert [np.flatnonzero(records["visits"]).tolist() for records in chunks] == [[1], [0], [1], [1]]
+    assert [np.flatnonzero(records["visits"]).tolist() for records in chunks] == [[1, 3], [0, 3], [1, 3], [1, 3]]
     known = [records[records["visits"] > 0][0] for records in chunks]
     expected = (-logistic(50), logistic(50), -logistic(50), 0.25)
     assert [record["best_q"] for record in known] == pytest.approx(expected, abs=1e-6)
@@ -411,7 +425,8 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
             played = index_of(board, move)
             assert record["played_idx"] == played
             if known is None:
-                assert (record["visits"], record["best_idx"], record["probabilities"][played]) == (0, played, 1)
+                assert (record["best_idx"], record["probabilities"][played]) == (played, 1)
+                assert record["visits"] == 0 or len(board.move_stack) == len(records) - 1
                 assert record["best_q"] == record["result_q"]
             else:
                 seen += 1
@@ -438,7 +453,9 @@ def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db") as store:
         write_game_chunks([str(archive)], tmp_path / "out", store=store)
     (records,) = chunks_in(tmp_path / "out")
-    assert (records["visits"] > 0).tolist() == [True] * 4 + [False] * 4
+    assert records["visits"][:-1].tolist() == records["visits"][:4].tolist() + [0] * 3
+    assert records["visits"][:4].all()
+    assert records["visits"][-1] == 1  # for lc0's rescorer; it was not judged
 
 
 MATERIALS = ("KQRBNvKQRB", "KQRBNvKQRN", "KQRBNvKQBN", "KQRBNvKRBN")

@@ -22,6 +22,8 @@ KEPT = [
     ("failures", "run_id = 3, attempts = 4", "run_id = 1, attempts = 3"),
     ("alpha_fits", "n = 900, fitted = '2025'", "n = 400, fitted = '2026'"),
     ("alpha_fits", "n = 400, fitted = '2026'", "n = 400, fitted = '2025'"),
+    ("alpha_fits", "n = 400, norm = 'slope'", "n = 900, norm = 'l1'"),
+    ("alpha_fits", "n = 400, norm = 'results'", "n = 900, norm = 'l2'"),
     ("runs", "state = 'finished', counts = '{}'", "state = 'interrupted', counts = '{\"scored\":1}'"),
     ("runs", "state = 'interrupted', finished = '2026-02'", "state = 'interrupted', finished = '2026-01'"),
     ("positions", "run_id = 1", "run_id = 2"),

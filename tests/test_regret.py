@@ -266,7 +266,11 @@ def test_real_nets_judged_by_stockfish(shared_data: Path, stockfish: str, tmp_pa
     found = vr.remeasure(path, files, vr.Question(threshold=0.35, alpha=300.0), regret=options)
     assert found.regret is not None
     (pair,) = found.regret
-    assert pair.q_scale != 1
+    q_scale = found.comparisons[0].q_scale
+    assert q_scale is not None
+    # The ratio is that of the comparison, and the larger of both is 1.
+    assert max(pair.q_scales) == 1 != min(pair.q_scales)
+    assert pair.q_scales[1] / pair.q_scales[0] == pytest.approx(q_scale.value, abs=0.02)
     with vr.open_store(path) as store:
         frame = store.frame(vr.Question(net="maia-1900", alpha=300.0)).set_index("position_id")
         frame = frame[frame["weight"] > 0]
@@ -278,7 +282,7 @@ def test_real_nets_judged_by_stockfish(shared_data: Path, stockfish: str, tmp_pa
             (pair.judge,),
         ).fetchall()
     moves = []
-    for file, scale in zip(files, (1.0, pair.q_scale), strict=True):
+    for file, scale in zip(files, pair.q_scales, strict=True):
         params = vr.SearchParams(q_scale=scale)
         searched = vr.search(batch, 12, file, params)
         moves.append([each.result.best_move for each in searched if each.result is not None])

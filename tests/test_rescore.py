@@ -184,7 +184,23 @@ def test_what_a_deblunder_makes_of_the_move_played_stays_as_it_was() -> None:
     # No mate where there was none, and one where there was.
     assert -1 < records["played_q"][1] < -0.99
     assert records["played_q"][2] == -1
-    np.testing.assert_allclose(records["played_d"][[0, 1, 4]], [0.1, 0.3, 0.1], atol=1e-6)
+    # As likely a draw as before, as far as Q leaves room.
+    np.testing.assert_allclose(records["played_d"][[0, 1, 2, 3]], [0.1, 1 + records["played_q"][1], 0, 0.1], atol=1e-6)
+
+
+def test_a_proven_win_or_loss_stays() -> None:
+    """The judge's centipawns are less than a proof; of a draw, which can be a repetition, the judge's value is put."""
+    records = game(0, 1, 1)
+    records["invariance_info"][:4] |= v6.BEST_PROVEN
+    for name in ("best", "root", "played"):
+        records[f"{name}_q"][:4], records[f"{name}_d"][:4] = [1, -1, 0, 0.4], [0, 0, 1, 0.2]
+    before = records.copy()
+    wdl = np.tile(np.array([[0.8, 0.1, 0.1]], np.float32), (len(records), 1))
+    put_values(records, np.arange(len(records)), wdl, np.zeros(len(records)), "q")
+    np.testing.assert_array_equal(records[:2], before[:2])
+    np.testing.assert_allclose(records["best_q"][2:], 0.7, atol=1e-6)
+    assert not (records["invariance_info"][2:] & v6.BEST_PROVEN).any()
+    check_valid(records)
 
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6", "e2e4"]

@@ -273,6 +273,24 @@ def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
     assert ends[10.0]["top_1"] > ends[0.0]["top_1"]
 
 
+def test_the_old_moves_left_hold_back(samples: Samples) -> None:
+    """Positions of a store have no plies left: the head stays what it was, although the trunk below it changes."""
+    known = learn(samples, by_side(samples))
+    assert np.isnan(known.moves_left).all()
+    old = LinearNet()
+    planes = planes_of(*(jax.numpy.asarray(part) for part in (known.batch().bits, known.batch().rule50)))
+    shifts = {}
+    for weight in (0.0, 1.0):
+        options = TrainOptions(steps=100, batch=64, lr=3e-3, warmup=5, every=100)
+        learner = Learner(old, options, LossWeights(moves_left=weight, policy_kl=1.0))
+        state = learner.begin()
+        for number in range(options.steps):
+            state, _ = learner.step(state, known.take(np.arange(64) + 64 * (number % 10)).batch(), number)
+        before, after = (old.forward(p, planes).moves_left for p in (old.parameters, state.parameters))
+        shifts[weight] = float(np.abs(np.asarray(after) - np.asarray(before)).mean())
+    assert shifts[1.0] < 0.2 * shifts[0.0]
+
+
 def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Samples, tmp_path: Path) -> None:
     """Learned by heart, a position's policy is S for the move and 1 - S times the old one; without a move the old."""
     some = samples.take(np.arange(64))
@@ -326,6 +344,9 @@ def test_measures_are_those_of_numpy(samples: Samples) -> None:
     assert found["rate"] == pytest.approx(np.average(wrong[1][known], weights=weight[known]))
     newly = (wrong[1] & ~wrong[0])[known]
     assert found["newly_wrong"] == pytest.approx(np.average(newly, weights=weight[known]))
+    off = np.abs(after.moves_left - before.moves_left) / 20  # Huber's loss, with the old net's as target
+    huber = np.where(off <= 0.5, off**2 / 2, 0.5 * (off - 0.25))
+    assert found["moves_left"] == pytest.approx(np.average(huber, weights=weight), rel=1e-4)
     assert found["loss"] == pytest.approx(found["value"] + found["policy_kl"] + found["policy"] + found["moves_left"])
 
 

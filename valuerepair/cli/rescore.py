@@ -26,7 +26,7 @@ from valuerepair.cli.verbosity import is_quiet
 @question(
     "Only the values of candidates.  [default: of all that was judged]",
     default=None,
-    auto="the stored fit to results of games, else 170",
+    auto="a stored fit to results or slope, else 170",
     expanded=False,
     calibrated=False,
     oracle=False,

@@ -65,14 +65,14 @@ class EqualMatch:
 class Regret:
     """The moves of a second net against those of the first, by searches of `nodes` each, judged by `judge`.
 
-    `q_scale` is what the second net's Q was multiplied by in the search. `match` is None without positions of enough
-    games.
+    `q_scales` are what the Q of the first and of the second net was multiplied by in the search, at most 1. `match` is
+    None without positions of enough games.
     """
 
     first: str
     second: str
     nodes: int
-    q_scale: float
+    q_scales: tuple[float, float]
     judge: str
     rows: list[RegretRow]
     match: EqualMatch | None
@@ -145,8 +145,9 @@ _COLUMNS = "Q lost a move:<33 | positions:>9, | games:>6, | differ:>8 | judged:>
 
 def regret_lines(regret: Regret) -> Iterator[str]:
     """For a terminal."""
-    scaled = "" if regret.q_scale == 1 else f", Q of B times {regret.q_scale:g} (equal breadth)"
-    yield f"regret: moves of {regret.nodes:,} nodes{scaled}, judged by {regret.judge} (B - A; below 0 is better)"
+    scaled = " and ".join(f"Q of {net} times {s:g}" for net, s in zip("AB", regret.q_scales, strict=True) if s != 1)
+    nodes = f"{regret.nodes:,} nodes{f', {scaled} (equal breadth)' if scaled else ''}"
+    yield f"regret: moves of {nodes}, judged by {regret.judge} (B - A; below 0 is better)"
     yield f"A = {regret.first}, B = {regret.second}"
     rows = []
     for row in regret.rows:

@@ -91,7 +91,7 @@ def measure_regret(
     quiet: bool = False,
     **net_options: Any,
 ) -> Remeasured:
-    """The comparison with the regret of each net after the first, which searches with its Q on the first one's scale.
+    """The comparison with the regret of each net after the first. All search with Q on the scale of the flattest net.
 
     Searches what the store lacks and keeps it. `net_options` are those of `nets.net.open_net`. Raises KeyboardInterrupt
     after a signal, UsageError for a net that cannot search and for a judge that cannot be had.
@@ -99,8 +99,9 @@ def measure_regret(
     scores = remeasured.all_kinds
     there = scores.weight > 0
     ids = sample(scores.position_id[there], scores.kind[there], options.positions)
-    # Rounded, so that one more position changes no search.
-    scales = [1.0, *(1.0 if pair.q_scale is None else round(pair.q_scale.value, 2) for pair in remeasured.comparisons)]
+    # None is above 1, as a search cuts Q off there; rounded, so that one more position changes no search.
+    ratios = [1.0, *(1.0 if pair.q_scale is None else pair.q_scale.value for pair in remeasured.comparisons)]
+    scales = [round(ratio / max(ratios), 2) for ratio in ratios]
     settings = {
         "nets": [net.key for net in nets],
         "oracle": oracle.digest,
@@ -125,7 +126,8 @@ def measure_regret(
         searches = [time for side in (played[0], other) for number, (_, time) in side.items() if number in of_games]
         judged = [after_q.milliseconds.get(move, 0) for move in _differing(moves[0], own) if move[0] in of_games]
         match = equal_match(rows, sum(searches) / 1000 / max(len(searches), 1), (sum(searches) + sum(judged)) / 1000)
-        regret.append(Regret(pair.first, pair.second, options.nodes, scale, after_q.judge, rows, match))
+        q_scales = scales[0], scale
+        regret.append(Regret(pair.first, pair.second, options.nodes, q_scales, after_q.judge, rows, match))
     return replace(remeasured, regret=regret)
 
 

@@ -22,7 +22,7 @@ _ALIKE = 0.1
 # A slope that is off 1 by less leaves the scale as it is.
 _SLOPE_ALIKE = 0.05
 # The fits that a net may learn by: one to its own Q, by distance, makes that Q flatter.
-_TO_TRAIN_BY = ("results", "slope")
+TO_TRAIN_BY = ("results", "slope")
 
 
 def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
@@ -69,7 +69,7 @@ def training_alpha(
     chosen, stored = chosen_alpha(connection, net_id, oracle_id, requested), _stored(connection, net_id, oracle_id)
     if chosen is not None and (requested is not None or chosen.origin == values.OWN_Q):
         return chosen
-    if chosen is not None and stored is not None and stored[1] in _TO_TRAIN_BY:
+    if chosen is not None and stored is not None and stored[1] in TO_TRAIN_BY:
         return chosen
     default = f"default {values.DEFAULT_ALPHA:g} to train by"
     return values.Alpha(values.DEFAULT_ALPHA, f"{default}: a fit to the net's Q would flatten it")

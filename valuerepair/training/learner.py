@@ -176,19 +176,23 @@ class Learner:
             return self._answers(self._kept.value(parameters, crossing), policy, {}, batch)
         planes = planes_of(batch.bits, batch.rule50)
         heads: Any = self._net.forward({**frozen, **parameters}, planes)
+        # Only the positions of a store, which have no targets for the other heads, need the old net's answers.
+        old_heads: Any = jax.lax.stop_gradient(self._net.forward(old, planes)) if self._weights.policy_kl else None
         parts: dict[str, Array] = {}
         if heads.policy is not None:
             logits = jnp.take_along_axis(heads.policy, batch.moves, axis=1)
             policy = jax.nn.log_softmax(jnp.where(legal, logits, losses.OUT), axis=1)
             if self._weights.policy:
                 parts["policy"] = losses.policy(logits, batch.shares)
-            if self._weights.policy_kl:
-                old_policy: Any = jax.lax.stop_gradient(self._net.forward(old, planes).policy)
-                old_logits = jnp.take_along_axis(old_policy, batch.moves, axis=1)
+            if old_heads is not None:
+                old_logits = jnp.take_along_axis(old_heads.policy, batch.moves, axis=1)
                 judged = self._options.policy_share * jax.nn.one_hot(batch.judged, batch.shares.shape[1])
                 parts["policy_kl"] = losses.policy_kl(logits, old_logits, legal, judged)
         if heads.moves_left is not None and self._weights.moves_left:
-            parts["moves_left"] = losses.moves_left(heads.moves_left, batch.moves_left)
+            plies = batch.moves_left
+            if old_heads is not None:
+                plies = jnp.where(jnp.isnan(plies), old_heads.moves_left, plies)
+            parts["moves_left"] = losses.moves_left(heads.moves_left, plies)
         return self._answers(heads.wdl if self._has_wdl else heads.value, policy, parts, batch)
 
     def _answers(self, value: Any, policy: Array, parts: dict[str, Array], batch: Any) -> Answers:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
 from valuerepair.archives.select import scrambled
+from valuerepair.chess import v6
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import ValueRepairError
@@ -273,21 +274,31 @@ def put_values(
     """Writes W/D/L [n, 3] into the records `rows` [n]; returns the sum of abs(new Q - old Q) of each kind of field.
 
     Results are sampled by `chance` [n] in [0, 1). played_q keeps its distance from best_q, so that deblundering treats
-    the played move as before.
+    the played move as before. A win or loss that the search has proven keeps its values, which deblundering compares
+    with 1; other proofs, such as of a repetition, end with the value that they were of.
     """
-    q, d = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
     change = {}
     if fields != "result":
-        best, played = records["best_q"][rows], records["played_q"][rows]
-        change["q"] = float(np.nansum(np.abs(q - best)))
-        beside = np.clip(q + np.nan_to_num(played - best), -_NO_MATE, 1)
-        is_best = records["played_idx"][rows] == records["best_idx"][rows]
-        records["played_q"][rows] = np.where(is_best, q, np.where(played <= -1, played, beside))
-        records["played_d"][rows] = np.where(is_best, d, records["played_d"][rows])
-        for name in ("best", "root"):
-            records[f"{name}_q"][rows], records[f"{name}_d"][rows] = q, d
+        change["q"] = _put_q(records, rows, wdl)
     if fields != "q":
         z = sampled_results(wdl, chance)
         change["result"] = float(np.nansum(np.abs(z - records["result_q"][rows])))
         records["result_q"][rows], records["result_d"][rows] = z, z == 0
     return change
+
+
+def _put_q(records: Records, rows: NDArray[np.int64], wdl: NDArray[np.float32]) -> float:
+    """Writes best_*, root_* and played_*, and returns the sum of abs(new best_q - old best_q)."""
+    is_proven = (records["invariance_info"][rows] & v6.BEST_PROVEN > 0) & (np.abs(records["best_q"][rows]) == 1)
+    rows, wdl = rows[~is_proven], wdl[~is_proven]
+    q, d = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
+    best, played = records["best_q"][rows], records["played_q"][rows]
+    beside = np.clip(q + np.nan_to_num(played - best), -_NO_MATE, 1)
+    is_best = records["played_idx"][rows] == records["best_idx"][rows]
+    played = np.where(is_best, q, np.where(played <= -1, played, beside))
+    records["played_q"][rows] = played
+    records["played_d"][rows] = np.where(is_best, d, np.minimum(records["played_d"][rows], 1 - np.abs(played)))
+    for name in ("best", "root"):
+        records[f"{name}_q"][rows], records[f"{name}_d"][rows] = q, d
+    records["invariance_info"][rows] &= 0xFF ^ v6.BEST_PROVEN
+    return float(np.nansum(np.abs(q - best)))

@@ -105,7 +105,7 @@ class ChunkSource:
             )
             raise ValueRepairError(
                 f"{self.name}: these chunks have input format {own}, the net wants {expected}; "
-                "lczero-training's rescorer converts (new_input_format)"
+                "make chunks of that format: lczero-training's rescorer (new_input_format) loses each chunk's history"
             )
         self._q_ratio = q_ratio
         self._starts = cuts_of(self._index.records.astype(np.int64))

@@ -144,7 +144,8 @@ def _fill_policy(
 
 def _fill_values(records: Records, judged: JudgedBatch, net: NetValues, result: ResultFrom) -> None:
     q, d = judged.wdl[:, 0] - judged.wdl[:, 2], judged.wdl[:, 1]
-    plies_left = np.where(np.isnan(judged.plies_left), np.nan_to_num(net.moves_left), judged.plies_left)
+    moves_left = np.maximum(np.nan_to_num(net.moves_left), 0)  # lc0's rescorer refuses others
+    plies_left = np.where(np.isnan(judged.plies_left), moves_left, judged.plies_left)
     for name in ("root", "best", "played"):
         records[f"{name}_q"], records[f"{name}_d"], records[f"{name}_m"] = q, d, plies_left
     records["plies_left"] = plies_left
@@ -156,7 +157,7 @@ def _fill_values(records: Records, judged: JudgedBatch, net: NetValues, result: 
         records["result_q"], records["result_d"] = z, z == 0
     # Like lc0, write 0 for a net without a probability of draws or without moves left.
     records["orig_q"], records["orig_d"] = net.q, np.nan_to_num(net.wdl[:, 1])
-    records["orig_m"] = np.nan_to_num(net.moves_left)
+    records["orig_m"] = moves_left
     records["visits"] = np.clip(judged.nodes, 1, MOST_VISITS)
 
 
