@@ -155,6 +155,14 @@ def every(folder: Path) -> set[int]:
     return {int(ply) for records in read for ply in records["plies_left"]}
 
 
+def test_chunks_of_one_record_are_told_from_games(chunks: Path, tmp_path: Path) -> None:
+    assert ChunkSource([str(chunks)], 1).is_of_games
+    for number, path in enumerate(sorted(chunks.glob("*.gz"))[:5]):
+        for ply, record in enumerate(np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)):
+            write_chunk(tmp_path / f"{number}-{ply}.gz", np.atleast_1d(record))
+    assert not ChunkSource([str(tmp_path)], 1).is_of_games
+
+
 def test_a_pass_has_each_position_once_and_none_that_is_held_out(chunks: Path) -> None:
     source = ChunkSource([str(chunks)], 1, holdout=0.25)
     held = {int(m) for m in source.held_out().samples.moves_left}

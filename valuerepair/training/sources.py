@@ -120,6 +120,11 @@ class ChunkSource:
         self.games, self.held_games = self._index.games, int(self._held.sum())
         check_any_left(self.name, self.games, self.held_games)
 
+    @property
+    def is_of_games(self) -> bool:
+        """Whether most chunks are of more than one record. Else positions of one game can be on both sides."""
+        return bool((self._index.records > 1).mean() > 0.5)
+
     def units(self) -> Pass:
         units = np.flatnonzero(~self._held)
         return Pass(units, self._index.digest[units], self._index.records[units].astype(np.int64))

@@ -267,6 +267,11 @@ def _learns(
     )
     if count < FEW_POSITIONS:
         yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that holds elsewhere; mine more"
+    if held and any(isinstance(source, ChunkSource) and not source.is_of_games for source in sources):
+        yield (
+            "warning: most chunks have one record, so positions of a game that judge may be like others that are "
+            "learned from; compare the nets on games of their own by vr remeasure --split"
+        )
     if passes > MANY_PASSES:
         yield f"warning: in more than {MANY_PASSES} passes a net learns positions by heart; give fewer --steps"
 
