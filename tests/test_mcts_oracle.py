@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from concurrent.futures import CancelledError
 from dataclasses import replace
@@ -16,6 +14,7 @@ from click.testing import CliRunner
 
 import valuerepair as vr
 from tests.mining_doubles import dump, random_games
+from tests.vr_runs import here, in_a_process
 from valuerepair.chess import values
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.cli import cli
@@ -239,11 +238,10 @@ def test_memory_is_bounded_and_said(net: Net, monkeypatch: pytest.MonkeyPatch, s
 def test_vr_mine_searches_every_position_once(shared_data: Path, tmp_path: Path) -> None:
     random_games(tmp_path / "games.pgn", 40)
     net = shared_data / "nets" / "maia-1900.pb.gz"
-    command = [sys.executable, "-m", "valuerepair", "mine", "games.pgn", "--net", str(net)]
-    command += ["--deep", "mcts:nodes=8,certainty=1", "--device", "cpu", "--screen", "off"]
+    words = ["--net", str(net), "--deep", "mcts:nodes=8,certainty=1", "--device", "cpu", "--screen", "off"]
     stores = []
-    for _ in range(2):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    for run in (in_a_process, here):
+        done = run("mine", "games.pgn", *words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "maia-1900 nodes=8 certainty=1" in done.stdout
         assert "deep Q from: the search's own Q" in done.stdout

@@ -16,7 +16,7 @@ import pytest
 
 from tests.mining_doubles import KeyNet, KeyOracle, random_games
 from tests.v6_records import positions_of, records_of, write_chunk
-from tests.vr_runs import here, in_a_process
+from tests.vr_runs import here
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.oracles.recorded import RecordedSource, recorded_options
@@ -133,7 +133,7 @@ def chunk_folder(path: Path, games: int) -> Path:
 
 def test_chunks_bring_their_own_net_and_none_is_opened(tmp_path: Path) -> None:
     chunk_folder(tmp_path / "chunks", 12)
-    done = in_a_process("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
+    done = here("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "net: recorded in chunks on recorded" in done.stdout
     assert "deep: recorded chunks kind=chunks\n" in done.stdout

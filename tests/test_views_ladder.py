@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from statsmodels.stats.proportion import proportion_confint
 
+import valuerepair as vr
 from tests.climbing_doubles import THRESHOLD
 from tests.figure_parts import line, margins
 from tests.plotted_store import draw, frame_of, hajek
@@ -90,18 +92,13 @@ def test_recall_is_that_of_vr_stats(db: Path) -> None:
 
 
 def test_a_ladder_for_candidates_beyond_scale_has_a_table_of_its_own(tmp_path: Path) -> None:
-    import json
-
     sample = shutil.copy(Path(__file__).parents[1] / "data" / "sample.db", tmp_path / "sample.db")
-    shared = ["stats", "--ladder", "--db", str(sample), "--alpha", "170", "--threshold", "0.35"]
-    plain, beyond = (
-        json.loads(CliRunner().invoke(cli, [*shared, "--json", *more]).stdout)["ladder"]
-        for more in ([], ["--calibration", "fitted"])
-    )
+    question = vr.Question(alpha=170, threshold=0.35)
+    found = [vr.stats(sample, asked, ladder=True) for asked in (question, replace(question, calibration="fitted"))]
+    plain, beyond = (each.figures["ladder"] for each in found)
     assert (plain["calibration"], beyond["calibration"]) == ("none", "fitted")
     assert plain["stored"] is not None
     assert beyond["stored"] is None  # the store's ladder is for the other question
     assert beyond["positions"] == plain["positions"]
     assert beyond["candidates"] != plain["candidates"]
-    said = CliRunner().invoke(cli, [*shared, "--calibration", "fitted"]).stdout
-    assert "screening at threshold 0.35 beyond scale, alpha 170" in said
+    assert "screening at threshold 0.35 beyond scale, alpha 170" in "\n".join(found[1].lines())
