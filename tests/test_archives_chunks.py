@@ -118,10 +118,14 @@ def test_results_are_seen_from_white(tmp_path: Path) -> None:
         (GAME[:4], 1, 0, "0-1"),
         (GAME[:4], 0, 0, "1/2-1/2"),
         (GAME[:4], 0, 48, "*"),
+        (GAME[:3], 0.6, 0, "*"),  # a value, as some trainers' records have it
+        (GAME[:4], -0.4, 0, "*"),
+        (GAME[:3], float("nan"), 0, "*"),
+        (GAME[:3], float("inf"), 0, "*"),
     ):
         records = records_of(positions_of(moves), moves, result_q=q, invariance_info=info)
         found, _ = run(write_chunk(tmp_path / "game_1.gz", records))
-        assert {p.origin.result for p in found} == {result}
+        assert {p.origin.result for p in found} == {result}, q
     assert run(tmp_path / "game_1.gz", result="1-0")[1].rejected == {"no result": 1}
 
 

@@ -215,7 +215,7 @@ Facts = NDArray[np.void]  # of v6.FACTS
 # lc0's input formats: the standard ones have the side to move, the canonical ones a symmetry and the e.p. file.
 STANDARD_FORMATS, CANONICAL_FORMATS = (1, 2), (3, 4, 132, 5, 133)
 _REPEATS_ONLY = (5, 133)  # their older boards are only those that repeat a position
-_RESULTS = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}
+_RESULTS = {1.0: "1-0", 0.0: "1/2-1/2", -1.0: "0-1"}
 _OUTSIDE = 1e-3  # the most that a value may be outside its range: 32-bit means drift
 
 
@@ -240,13 +240,13 @@ class ChunkRecords:
 
     @property
     def result(self) -> str:
-        """The game's result; ``*`` for a game that was ended undecided."""
+        """The game's result; ``*`` for a game that was ended undecided, and for records with another value than one."""
         last = self.facts[-1]
         info, stm = int(last["invariance_info"]), int(last["side_to_move_or_enpassant"])
         if info & v6.TOO_LONG:
             return "*"
         black = info & v6.BLACK_TO_MOVE if self.input_format in CANONICAL_FORMATS else stm
-        return _RESULTS.get(round(float(last["result_q"])) * (-1 if black else 1), "*")
+        return _RESULTS.get(float(last["result_q"]) * (-1 if black else 1), "*")
 
 
 class _Decoded:
