@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +17,14 @@ from tests.confirm_doubles import Candidate, make_store, position_of
 from tests.test_training_records import fake_game, fake_search
 from tests.vr_runs import here
 from valuerepair.chess import v6
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split, write_split
 from valuerepair.play.game import GameRecord, Thought
+from valuerepair.play.lc0_selfplay import Lc0Chunks
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
-from valuerepair.training.selfplay import SelfplayOptions, TrainingPart
+from valuerepair.training.selfplay import HeldOut, SelfplayOptions
 
 ROOKS = "4k3/r7/8/8/8/8/R6P/4K3 w - - 0 1"
 
@@ -51,7 +53,7 @@ def scripted(start: str, moves: str, book: int) -> GameRecord:
 
 
 def written(folder: Path, game: GameRecord, split: Split, store: Store | None = None) -> Path:
-    path = TrainingPart(ChunkWriter(folder, RecordFacts()), split, store).write(game)
+    path = ChunkWriter(folder, RecordFacts(), free=HeldOut(split, store).free).write(game)
     assert path is not None
     return path
 
@@ -100,7 +102,46 @@ def test_a_split_is_for_training_records() -> None:
         SelfplayOptions(split=Split())
 
 
-def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("split", "left"), [(("Sicilian Defense",), 2), (("King's Pawn Game",), 0), ((), 5)])
+def test_lc0s_own_file_is_cut_before_it_has_its_name(
+    tmp_path: Path, split: tuple[str, ...], left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = scripted(*SICILIAN, 0 if left else 1)
+    records = game_records(played, RecordFacts())
+    game = replace(played, thoughts=tuple(replace(thought, search=None) for thought in played.thoughts))
+    made = tmp_path / "of-lc0.gz"
+    made.write_bytes(gzip.compress(records.tobytes()))
+    chunks = Lc0Chunks(tmp_path)
+    chunks.path(game.number).write_bytes(b"of a run that was killed")
+    chunks.cut = HeldOut(Split(openings=split or ("French Defense",)), None).cut
+    named: list[bytes] = []
+    monkeypatch.setattr(os, "replace", lambda source, target: named.append(records_of(source)))
+    chunks.keep(game, made)
+    assert named == ([records.tobytes()[: left * v6.RECORD.itemsize]] if left else [])
+    assert chunks.path(game.number).exists() == (left > 0)
+    assert chunks.write(game) == chunks.path(game.number)
+
+
+def test_lc0s_file_that_cannot_be_read_gets_no_name(tmp_path: Path) -> None:
+    chunks = Lc0Chunks(tmp_path)
+    chunks.cut = HeldOut(Split(openings=("French Defense",)), None).cut
+    (tmp_path / "of-lc0.gz").write_bytes(gzip.compress(b"no records"))
+    game = scripted(*SICILIAN, 0)
+    with pytest.raises(ValueRepairError, match=r"no training chunk; what is held out cannot be cut from it"):
+        chunks.keep(game, tmp_path / "of-lc0.gz")
+    assert chunks.write(game) is None
+
+
+def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, replaced = list[str](), os.replace
+
+    def noted(source: Path, target: str) -> None:
+        named.append(Path(target).name)
+        replaced(source, target)
+
+    monkeypatch.setattr(os, "replace", noted)
     kind = random_nets.BY_NAME["se-dense-policy"]
     random_nets.write(kind, tmp_path / "my-net.pb.gz")
     fens = (ROOKS, "4k3/q7/8/8/8/8/R6P/4K3 w - - 0 1")
@@ -114,6 +155,8 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
         games = [game for game in iter(lambda: chess.pgn.read_game(file), None) if game]
     assert {game.headers["Round"]: game.headers["Chunk"] for game in games} == {"1": "held out", "2": "game_000001.gz"}
     assert [path.name for path in (tmp_path / "chunks").iterdir()] == ["game_000001.gz"]
+    assert "game_000001.gz" in named
+    assert "game_000000.gz" not in named  # a kill at any time leaves nothing that is held out
     before = (tmp_path / "selfplay.pgn").read_bytes()
     again = here(*asked, "--split", "split.json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr

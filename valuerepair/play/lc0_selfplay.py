@@ -293,7 +293,7 @@ def play_with_lc0(
     settings: Lc0Settings,
     *,
     numbers: Sequence[int] | None = None,
-    chunks: str | Path | None = None,
+    chunks: str | Path | Lc0Chunks | None = None,
     resume: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[GameRecord]:
@@ -309,10 +309,13 @@ def play_with_lc0(
     when lc0 dies: the games yielded before are complete.
     """
     command = arguments(settings, len(openings))
-    folder = _chunk_folder(chunks, resume)
+    if isinstance(chunks, str | Path):
+        chunks = Lc0Chunks(chunks)
+    if chunks is not None:
+        _make_folder(chunks.folder, resume)
     if not openings:
         return iter(())
-    return _play(openings, numbers or range(len(openings)), settings, command, folder, stop)
+    return _play(openings, numbers or range(len(openings)), settings, command, chunks, stop)
 
 
 def _play(
@@ -320,11 +323,11 @@ def _play(
     numbers: Sequence[int],
     settings: Lc0Settings,
     command: list[str],
-    folder: Path | None,
+    chunks: Lc0Chunks | None,
     stop: Callable[[], bool],
 ) -> Iterator[GameRecord]:
     waiting = dict(enumerate(zip(numbers, openings, strict=True)))
-    with _workplace(folder) as place:
+    with _workplace(Path(chunks.folder).absolute() if chunks is not None else None) as place:
         book = place / "book.pgn"
         write_book(book, openings)
         (place / "lc0").mkdir()
@@ -334,8 +337,8 @@ def _play(
             for ready in _ready_games(process, stop, len(openings)):
                 number, opening = waiting.pop(ready.game)
                 record = game_record(number, opening, ready, settings)
-                if ready.chunk is not None and folder is not None:
-                    os.replace(ready.chunk, chunk_path(folder, number))
+                if ready.chunk is not None and chunks is not None:
+                    chunks.keep(record, ready.chunk)
                 yield record
         finally:
             process.close(grace=0)
@@ -372,19 +375,34 @@ def chunk_path(folder: str | Path, number: int) -> Path:
 
 
 class Lc0Chunks:
-    """The training records that lc0 left in a folder, by the numbers of their games."""
+    """The training records that lc0 writes, in a folder, by the numbers of their games.
+
+    `cut` takes from a game's file what must not stay, before the file gets its name; it removes the file if that is
+    all.
+    """
 
     def __init__(self, folder: str | Path) -> None:
-        self._folder = folder
+        self.folder = folder
+        self._emptied = set[int]()
+        self.cut: Callable[[GameRecord, Path], None] = lambda game, made: None
 
     def path(self, number: int) -> Path:
         """The file of a game of the run."""
-        return chunk_path(self._folder, number)
+        return chunk_path(self.folder, number)
+
+    def keep(self, game: GameRecord, made: Path) -> None:
+        """Gives the file that lc0 made for a game its name."""
+        self.cut(game, made)
+        if made.exists():
+            os.replace(made, self.path(game.number))
+        else:
+            self._emptied.add(game.number)
+            self.path(game.number).unlink(missing_ok=True)
 
     def write(self, game: GameRecord) -> Path | None:
-        """The file that lc0 wrote for a game, or None."""
+        """The file that lc0 wrote for a game, or None; it does not exist if nothing was left of it."""
         path = self.path(game.number)
-        return path if path.exists() else None
+        return path if game.number in self._emptied or path.exists() else None
 
 
 def write_book(path: Path, openings: Sequence[Opening]) -> None:
@@ -402,9 +420,7 @@ def write_book(path: Path, openings: Sequence[Opening]) -> None:
         raise ValueRepairError(f"opening {openings[index].number + 1} of the book: {problems[0].reason}")
 
 
-def _chunk_folder(chunks: str | Path | None, resume: bool) -> Path | None:
-    if chunks is None:
-        return None
+def _make_folder(chunks: str | Path, resume: bool) -> None:
     folder = Path(chunks).absolute()
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{chunks}: is a file; training records need a folder")
@@ -415,7 +431,6 @@ def _chunk_folder(chunks: str | Path | None, resume: bool) -> Path | None:
         raise ValueRepairError(f"{chunks}: {error.strerror}: training records cannot be written there") from None
     if content and not resume:
         raise UsageError(f"{chunks}: the folder is not empty; training records need one of their own")
-    return folder
 
 
 @holding
@@ -448,7 +463,7 @@ class Lc0Source:
         ]
         words += [option for option in settings.extra if option not in search_options(SearchParams())]
         self.facts = {"Engine": "lc0", "Search": " ".join([f"visits={settings.visits}", *words])}
-        self._settings, self._chunks, self._resume = settings, chunks, resume
+        self._settings, self._resume = settings, resume
         self.records = Lc0Chunks(chunks) if chunks is not None else None
 
     def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
@@ -457,7 +472,7 @@ class Lc0Source:
             [pairing.opening for pairing in pairings],
             self._settings,
             numbers=[pairing.number for pairing in pairings],
-            chunks=self._chunks,
+            chunks=self.records,
             resume=self._resume,
             stop=halted,
         )

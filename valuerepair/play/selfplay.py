@@ -141,8 +141,7 @@ class Chunks(Protocol):
     """Writes training records: `write` returns the file of a game's records, None without records. The file does not
     exist if all of the game's records are held out.
 
-    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another; `training.selfplay.TrainingPart`
-    holds out positions.
+    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another.
     """
 
     def write(self, game: GameRecord) -> Path | None: ...

@@ -7,7 +7,7 @@ which a move was searched: book moves have no record, nor have moves of engines 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -375,12 +375,20 @@ class ChunkWriter:
     `games` and `records` count what was written.
     """
 
-    def __init__(self, folder: str | Path, facts: RecordFacts, *, resume: bool = False) -> None:
-        """Makes the folder if needed. Without `resume` it must be empty.
+    def __init__(
+        self,
+        folder: str | Path,
+        facts: RecordFacts,
+        *,
+        resume: bool = False,
+        free: Callable[[GameRecord, int], int] = lambda game, count: count,
+    ) -> None:
+        """Makes the folder if needed. Without `resume` it must be empty. `free` says how many of a game's `count`
+        records are written, the first ones.
 
         Raises UsageError for a folder that is not empty, ValueRepairError if it cannot be written.
         """
-        self.folder, self.facts = Path(folder), facts
+        self.folder, self.facts, self._free = Path(folder), facts, free
         self.games = self.records = 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -402,13 +410,17 @@ class ChunkWriter:
     def write(self, game: GameRecord) -> Path | None:
         """Writes the records of a game; returns the file, None for a game without records (`records.has_records`).
 
-        Raises ValueRepairError if it cannot be written, and removes the partial file.
+        The file does not exist if none of the records is free. Raises ValueRepairError if it cannot be written, and
+        removes the partial file.
         """
         records = game_records(game, self.facts)
         if not len(records):
             return None
-        path = self.path(game.number)
+        path, records = self.path(game.number), records[: self._free(game, len(records))]
         try:
+            if not len(records):
+                path.unlink(missing_ok=True)
+                return path
             with written_whole(path, None) as partial:
                 partial.write_bytes(compressed(records.view(np.uint8).data))
         except OSError as error:

@@ -17,7 +17,6 @@ from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
 from valuerepair.judge.split import Split
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.roots import play_game
@@ -97,69 +96,54 @@ def play_book(
                 "--temperature 0.5 makes them differ"
             )
         kept = None if store is None else stack.enter_context(Store.open(store, create=True))
-        chunks = _chunks(options, source, output)
-        if options.split is None or chunks is None:
-            return play_selfplay(plan, source, output, store=kept, chunks=chunks, command=command, progress=progress)
-        part = TrainingPart(chunks, options.split, kept)
-        end = play_selfplay(plan, source, output, store=kept, chunks=part, command=command, progress=progress)
-        part.tell()
+        held_out = None if options.split is None else HeldOut(options.split, kept)
+        chunks = _chunks(options, source, output, held_out)
+        end = play_selfplay(plan, source, output, store=kept, chunks=chunks, command=command, progress=progress)
+        if held_out is not None and held_out.records:
+            left_out, count = held_out.left_out, held_out.records
+            log.info(f"held out: {left_out:,} of {count:,} training records were left out")
         return end
 
 
-class TrainingPart:
-    """The training records of games up to the first position that a `split` holds out: of a held-out family, or a
-    held-out position of the `store`. A `play.selfplay.Chunks` over another one, which writes all records."""
+class HeldOut:
+    """Finds the first position of a game that a `split` holds out: of a held-out family, or a held-out position of the
+    `store`. `left_out` counts the training records from there on, `records` all that games have had."""
 
-    def __init__(self, chunks: Chunks, split: Split, store: Store | None) -> None:
-        self._chunks, self._split = chunks, split
+    def __init__(self, split: Split, store: Store | None) -> None:
+        self._split = split
         self._held: NDArray[np.uint64] = np.empty(0, np.uint64) if store is None else split.held_out(store)[0]
-        self._records = self._left_out = 0
+        self.records = self.left_out = 0
 
-    def path(self, number: int) -> Path:
-        """The file of a game of the run."""
-        return self._chunks.path(number)
-
-    def write(self, game: GameRecord) -> Path | None:
-        """The file of a game's records, None without records; the file does not exist if all of them are held out.
-
-        Raises ValueRepairError if it cannot be written, and if a move has no record.
-        """
-        path = self._chunks.write(game)
-        if path is None:
-            return None
+    def cut(self, game: GameRecord, made: Path) -> None:
+        """Cuts the file that lc0 made for a game; removes it if all of it is held out. Raises ValueRepairError."""
         try:
-            records = unpack(path.read_bytes())
-        except BrokenChunk as reason:
-            raise ValueRepairError(f"{path}: {reason}") from None
-        free = self._free(game, len(records))
-        self._records += len(records)
-        self._left_out += len(records) - free
-        try:
+            records = unpack(made.read_bytes())
+            free = self.free(game, len(records))
             if not free:
-                path.unlink()
+                made.unlink()
             elif free < len(records):
-                with written_whole(path, None) as partial:
-                    partial.write_bytes(pack(records[:free]))
-        except OSError as error:
-            raise ValueRepairError(f"{path}: {error.strerror}; what is held out is still in it") from None
-        return path
+                made.write_bytes(pack(records[:free]))
+        except (BrokenChunk, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ValueRepairError(f"{made}: {reason}; what is held out cannot be cut from it") from None
 
-    def _free(self, game: GameRecord, count: int) -> int:
-        """The number of a game's `count` records before the first held-out position."""
+    def free(self, game: GameRecord, count: int) -> int:
+        """The number of a game's `count` records before the first held-out position.
+
+        Raises ValueRepairError if a move has no record.
+        """
         plies = len(game.book) + np.arange(len(game.thoughts))
         searched = np.array([thought.search is not None for thought in game.thoughts])
         searched_plies = plies[searched] if searched.any() else plies  # lc0 gives a record for each move, and no search
         if len(searched_plies) != count:
-            raise ValueRepairError(f"{self.path(game.number)}: {count} records of {len(searched_plies)} moves")
+            raise ValueRepairError(f"game {game.number}: {count} records of {len(searched_plies)} moves")
         boards = play_game(parse_fens([game.start_fen]), encode_moves(game.moves))[:-1]
         held = self._split.of_held_families(boards) | np.isin(board.keys(boards), self._held)
         held[: searched_plies[0]] = False  # of the book
-        return int(np.searchsorted(searched_plies, np.argmax(held))) if held.any() else count
-
-    def tell(self) -> None:
-        """Logs the number of records that were left out, if there are records."""
-        if self._records:
-            log.info(f"held out: {self._left_out:,} of {self._records:,} training records were left out")
+        free = int(np.searchsorted(searched_plies, np.argmax(held))) if held.any() else count
+        self.records += count
+        self.left_out += count - free
+        return free
 
 
 def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestSource | Lc0Source:
@@ -173,14 +157,21 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
     return ForestSource(contestant, options.rules, options.seed, games)
 
 
-def _chunks(options: SelfplayOptions, source: ForestSource | Lc0Source, output: str | Path) -> Chunks | None:
-    """The writer of the built-in MCTS's training records, or the reader of those that lc0 writes."""
+def _chunks(
+    options: SelfplayOptions, source: ForestSource | Lc0Source, output: str | Path, held_out: HeldOut | None
+) -> Chunks | None:
+    """The writer of the built-in MCTS's training records, or the keeper of those that lc0 writes."""
     if isinstance(source, Lc0Source):
+        if source.records is not None and held_out is not None:
+            source.records.cut = held_out.cut
         return source.records
     if options.training is None:
         return None
     facts = RecordFacts.of(source.input_format(), source.params)
-    return ChunkWriter(options.training, facts, resume=_goes_on(output))
+    resume = _goes_on(output)
+    if held_out is None:
+        return ChunkWriter(options.training, facts, resume=resume)
+    return ChunkWriter(options.training, facts, resume=resume, free=held_out.free)
 
 
 def _goes_on(output: str | Path) -> bool:
