@@ -16,7 +16,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.training import losses
 from valuerepair.training.graph import HeadOutputs
-from valuerepair.training.kept import ValueHeadInputs
+from valuerepair.training.head_cache import ValueHeadInputs
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.options import Only, TrainOptions
 from valuerepair.training.samples import Batch, Samples
