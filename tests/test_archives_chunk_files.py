@@ -40,7 +40,7 @@ def test_truncated_chunks_are_used_up_to_the_cut_and_reported(tmp_path: Path) ->
     (tmp_path / "game_3.gz").write_bytes(gzip.compress(whole[:8356])[:-100])
     found, report = run(tmp_path)
     cuts = {Path(name).name: how for name, how in report.truncated}
-    assert cuts["game_1.gz"] == "100 bytes behind the last whole record (10 whole records)"
+    assert cuts["game_1.gz"] == "100 trailing bytes after the last whole record (10 whole records)"
     assert re.fullmatch(r"the gzip stream breaks off \(\d+ whole records\)", cuts["game_2.gz"])
     assert cuts["game_3.gz"] == "the gzip stream breaks off"
     assert report.rejected == {"cut off": 1}

@@ -127,7 +127,7 @@ MISREAD = {
         [(START, "e2e4 e7e5 g1f3")],
     ),
     "unclosed comment": ("1. e4 {oops e5 *\n\n1. d4 *\n", [(START, "e2e4 e7e5"), (START, "d2d4")]),
-    "brace behind a semicolon": ("1. e4 ; see {\ne5 *\n", [(START, "e2e4 e7e5")]),
+    "brace after a semicolon": ("1. e4 ; see {\ne5 *\n", [(START, "e2e4 e7e5")]),
     "comment without blanks around it": ("1. e4{x}e5 *\n", [(START, "e2e4 e7e5")]),
     "a line of blanks at the end": ("1. e4 *\n\n  \n", [(START, "e2e4")]),
     "two games in one entry": (

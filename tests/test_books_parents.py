@@ -158,7 +158,7 @@ def test_repeats_are_as_weights_and_in_rounds(db: Path, tmp_path: Path, options:
     facts = manifest["files"]["book.pgn"]
     assert (facts["positions"], facts["distinct"]) == (len(order), len(copies))
     lost = len(weight) - len(copies)
-    assert manifest["parents"]["left_out"].get("drawn no time by its weight", 0) == lost
+    assert manifest["parents"]["left_out"].get("drawn zero times by its weight", 0) == lost
     assert (lost > 0) == bool(options)
     assert manifest["candidates"] == once["candidates"]
     assert manifest["left_out"] == once["left_out"]

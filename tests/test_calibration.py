@@ -84,7 +84,7 @@ def test_says_that_the_scale_is_the_same() -> None:
     found = fit(*draw(3, 1_000, 10, 1.0, 0.02))
     assert found.bend == ""
     assert found.steepness.low < 1 < found.steepness.high
-    assert "its scale is the oracle's" in found.words()
+    assert "no difference from the oracle's scale is shown" in found.words()
 
 
 @pytest.mark.parametrize("resamples", [0, 200])
@@ -93,7 +93,7 @@ def test_says_where_the_two_hardly_go_together(resamples: int) -> None:
     net, deep, weight, game = draw(3, 1_000, 10, 1.0, 0.02)
     deep[::2] *= -1
     words = fit(net, deep, weight, game, resamples=resamples).words()
-    assert words.endswith(": the two hardly go together")
+    assert words.endswith(": deep Q hardly rises with net Q")
     assert "inf" not in words
 
 
@@ -291,7 +291,7 @@ def test_beyond_the_largest_net_q_the_curve_is_level_and_not_called_known() -> N
     assert np.isnan(found.worth()).all()
     assert np.isnan(found.steepness).all()
     assert not found.bend
-    assert "stays open" in found.words()
+    assert "its scale is unknown" in found.words()
     assert not np.isnan(found.worth(0.2)).any()
     assert found.worth(-0.2).q == -found.worth(0.2).q
     assert found.worth(-0.2).low == -found.worth(0.2).high

@@ -14,7 +14,7 @@ import pytest
 from tests.cli_tree import SAMPLE, vr
 from tests.confirm_doubles import SecondOracle, by_length
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.calibration import TooLittle, beyond_scale, fit, fold_of
+from valuerepair.calibration import TooFewPositions, beyond_scale, fit, fold_of
 from valuerepair.judge.neighbours import SimilarOptions, find_similar
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence
 from valuerepair.question import Question
@@ -192,7 +192,7 @@ def test_too_little_is_one_line_and_stats_goes_on(folder: Path, db: Path, capsys
     assert "beyond scale" not in out
     with Store.open(db) as store:
         assert store_figures(store)["scored"]["beyond_scale"] is None
-        with pytest.raises(TooLittle):
+        with pytest.raises(TooFewPositions):
             store.calibration()
 
 

@@ -337,7 +337,7 @@ def unread() -> Iterator[int]:
 
 @pytest.mark.parametrize("words", ["--help", "config mine", "export --format csv"])
 def test_a_reader_that_goes_away_is_said_in_one_line(words: str, folder: Path, unread: int) -> None:
-    assert ended(words, unread, subprocess.PIPE) == (1, b"vr: standard output: nobody reads it any more\n")
+    assert ended(words, unread, subprocess.PIPE) == (1, b"vr: standard output: the reader has closed it\n")
 
 
 @pytest.mark.parametrize("words", ["--version", "config mine", "export --format csv"])

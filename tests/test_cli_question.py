@@ -83,7 +83,9 @@ def test_mining_counts_by_what_is_stored_already(folder: Path, capsys: Captured)
     words += ["--db", "new.db", "--positions"]
     code, _, err = vr([*words, "20", "--threshold", "worst:20%"], capsys)
     assert code == 2
-    assert err.splitlines()[-1].startswith("vr: --threshold worst:20%: goes by what is in the store: nothing is scored")
+    assert err.splitlines()[-1].startswith(
+        "vr: --threshold worst:20%: depends on what is in the store: nothing is scored"
+    )
     assert vr([*words, "20"], capsys)[0] == 0
     code, out, err = vr([*words, "25", "--threshold", "worst:20%"], capsys)
     assert code == 0, err

@@ -107,7 +107,9 @@ def test_where_all_workers_differ_the_run_says_so_and_ends(
         file.write(b"other")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     said: list[str] = []
-    with pytest.raises(ValueRepairError, match=r"no worker is left for the deep search: 3 refused, at last .*SHA-256"):
+    with pytest.raises(
+        ValueRepairError, match=r"no worker is left for the deep search: 3 refused, the last one .*SHA-256"
+    ):
         run(tmp_path / "a.db", cluster.address, MineOptions(), said, "maia-1900", "stockfish:nodes=1000")
     assert sum("refused for the deep search" in line for line in said) == 3
 

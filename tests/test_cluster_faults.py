@@ -134,7 +134,7 @@ def test_a_position_that_kills_workers_is_found_and_recorded(tmp_path: Path) -> 
     assert summary.failed == 1
     with Store.open(tmp_path / "a.db") as store:
         ((reason,),) = store.connection.execute("SELECT reason FROM failures").fetchall()
-    assert reason.startswith("its worker was lost, at last w")
+    assert reason.startswith("its worker was lost, the last one w")
 
 
 def test_workers_of_this_machine_are_killed(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_position_on_which_the_net_kills_workers_is_found_and_recorded(
         ).fetchall()
         assert not [check for check in integrity_checks(store) if check.wrong]
     assert key % 2**64 == without % 2**64 == poison
-    assert reason.startswith("its worker was lost, at last w")
+    assert reason.startswith("its worker was lost, the last one w")
     assert 3 <= attempts <= 20
     with machines(tmp_path / "mended", 1) as found:
         mended = run(db, found.address, fake(), [], replace(options, retry_failed=True))

@@ -262,7 +262,9 @@ def test_failures_are_counted_kept_and_tried_again_only_when_asked(tmp_path: Pat
 def test_an_oracle_that_always_fails_is_broken(tmp_path: Path) -> None:
     path = many(tmp_path / "a.db", 8)
     broken = SecondOracle(lambda position: DeepFailure("no king", 0), workers=1)
-    with pytest.raises(ValueRepairError, match=r"failed on each of the 10 positions it was given, at last: no king;"):
+    with pytest.raises(
+        ValueRepairError, match=r"failed on each of the 10 positions it was given; the last error: no king;"
+    ):
         look_again(path, broken)
     assert rows(path, "failures") == 0
     assert look_again(path, SecondOracle(by_length)).failed == 0

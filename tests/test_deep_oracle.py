@@ -134,7 +134,7 @@ def test_king_takes_rook_is_kept_as_castling() -> None:
 @pytest.mark.parametrize("option", ["WeightsFile", "weightsfile", "verboseMoveStats"])
 def test_lc0_takes_its_net_from_weights_alone_and_always_says_q(shared_data: Path, option: str) -> None:
     net = shared_data / "nets" / "maia-1900.pb.gz"
-    with pytest.raises(UsageError, match=rf"^--deep 'lc0:.*': option\.(?i:{option}) has no place here: "):
+    with pytest.raises(UsageError, match=rf"^--deep 'lc0:.*': option\.(?i:{option}) is not allowed here: "):
         open_oracle(f"lc0:nodes=1,path={sys.executable},option.{option}=x", net_path=str(net), workers=1)
 
 

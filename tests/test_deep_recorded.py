@@ -117,7 +117,7 @@ def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path
     for text in ("recorded", "recorded:kind=eval"):
         said.clear()
         assert recorded_options(parse_spec(text), [str(path)]) == RecordedOptions("eval", depth=False)
-        assert said[-1].startswith("these evaluations have no depth: how deep they looked is not known")
+        assert said[-1].startswith("these evaluations have no depth: their depth is unknown")
     both = RecordedOptions("eval")
     with Store.open(tmp_path / "a.db", create=True) as store:
         options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0))
@@ -185,14 +185,14 @@ def test_the_wrong_view_shows_by_side(noise: float) -> None:
     turned = np.where(white, q, -q)
     warning = point_of_view(white, turned, results, "the results", "mover")
     assert warning is not None
-    assert warning.startswith("warning: where Black is to move the recorded evaluations do not go with the results")
+    assert warning.startswith("warning: where Black is to move the recorded evaluations do not agree with the results")
     assert warning.endswith("they seem to be written from White's view: recorded:view=white")
     warning = point_of_view(white, turned, results, "the results", "white")
     assert warning is not None
     assert warning.endswith("they seem to be written from the mover's view: recorded:view=mover")
     warning = point_of_view(white, -q, results, "the net", "white")
     assert warning is not None
-    assert "do not go with the net (correlation -0." in warning
+    assert "do not agree with the net (correlation -0." in warning
     assert warning.endswith("they are of other positions, or from the other side's view")
     warning = point_of_view(white, -turned, results, "the results", "mover")
     assert warning is not None

@@ -95,7 +95,7 @@ def test_the_own_search_and_recorded_values_are_written_again(text: str) -> None
 def test_a_kind_is_one_object_on_every_machine() -> None:
     assert all(pickle.loads(pickle.dumps(kind)) is kind for kind in KINDS.values())
     assert kind_of("of-tomorrow").searches
-    with pytest.raises(UsageError, match="does not know where this engine lies"):
+    with pytest.raises(UsageError, match="does not know where this engine is"):
         kind_of("of-tomorrow").again(OracleIdentity("of-tomorrow", "E", "", {"nodes": 1}, {}))
 
 

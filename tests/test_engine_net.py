@@ -353,22 +353,22 @@ def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfis
     as_net, as_deep = f"uci:{white},alpha=400", f"uci:{white},nodes=10"
     [said] = told(as_net, "stockfish:nodes=500", "--screen", "off")
     assert said.startswith(
-        "warning: where Black is to move the scores of the net (hobby 1.0 nodes=1 alpha=400) do not go with the "
+        "warning: where Black is to move the scores of the net (hobby 1.0 nodes=1 alpha=400) do not agree with the "
         "results of the games (correlation -"
     )
     assert said.endswith(
-        "; the engine seems to score from White's view, but a UCI score is from the side to move: mend it and mine "
-        "again"
+        "; the engine seems to score from White's view, but a UCI score is from the side to move: correct that and "
+        "mine again"
     )
     [said] = told(f"uci:{stockfish}", as_deep, "--screen", "off")
-    assert "Black is to move the scores of the deep search (hobby 1.0 nodes=10) do not go with the results" in said
+    assert "Black is to move the scores of the deep search (hobby 1.0 nodes=10) do not agree with the results" in said
     both = told(as_net, as_deep, "--screen", "off")
     assert ["deep search" in said for said in both] == [False, True]
     assert not told(f"uci:{right},alpha=400", f"uci:{right},nodes=10", "--screen", "off")
     # Without results one goes by the other; what a ladder searches to the end are the positions where the two differ.
     random_games(Path(games), 200)
     [said] = told(as_net, "stockfish:nodes=2000", "--screen", "100,400")
-    assert "do not go with the deep search (stockfish" in said
+    assert "do not agree with the deep search (stockfish" in said
     assert not told(f"uci:{right},alpha=400", "stockfish:nodes=2000", "--screen", "100,400")
     [said] = told(as_net, f"uci:{right},nodes=10", "--screen", "off")
     assert "; one of the two engines seems to score from White's view" in said
@@ -452,7 +452,7 @@ def test_builds_of_one_name_are_told_apart(mined: Path, stockfish: str, monkeypa
     assert "stockfish 15.1 nodes=1 against" in vr("stats", "--db", "e.db", "--net", f"uci:{stockfish},nodes=1").output
     build(mined / "new", 77)
     stale = vr("stats", "--db", "e.db", "--net", nets[1])
-    assert "as it is now" in str(stale.exception)
+    assert "has no values of this version of" in str(stale.exception)
     (mined / "new" / "foo").unlink()
     several = vr("stats", "--db", "e.db", "--net", nets[1])
     assert isinstance(several.exception, UsageError)

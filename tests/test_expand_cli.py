@@ -90,7 +90,7 @@ def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
     asked = (*ASKED, "--net", maia_file)
     lost = here("expand", *asked, cwd=tmp_path)
     assert lost.returncode == 2
-    assert "the store does not know where this engine lies; give it: --deep uci:/path" in lost.stderr
+    assert "the store does not know where this engine is; give it: --deep uci:/path" in lost.stderr
     other = here("expand", *asked, "--deep", FAKE.replace("nodes=50", "nodes=60"), cwd=tmp_path)
     assert other.returncode == 2
     assert "what is here is another" in other.stderr
@@ -109,9 +109,9 @@ def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
         (("--db", "a.db", "--audit", "1.2"), 2, "--audit 1.2: give a share from 0 to 1"),
         (("--db", "a.db", "--nodes", "5", "--positions", "5"), 2, "give one of them"),
         (("--db", "a.db", "--rounds", "0"), 2, "--rounds 0: must be at least 1"),
-        (("--db", "a.db", "--threshold", "2"), 1, "no candidates at 2 to go out from"),
+        (("--db", "a.db", "--threshold", "2"), 1, "no candidates at 2 to start from"),
         (("--db", "a.db", "--net", "leela"), 1, "no net leela in a.db"),
-        (("--db", "a.db", "--deep", "stockfish:nodes=9"), 2, "it cannot be asked for more: what is here is another"),
+        (("--db", "a.db", "--deep", "stockfish:nodes=9"), 2, "it cannot be run again: what is here is another"),
         (("--db", "a.db", "--jobs", "0"), 2, "--jobs 0: must be at least 1"),
         (("--db", "a.db", "--expanded", "all"), 2, "--expanded"),
     ],

@@ -213,7 +213,7 @@ def test_games_that_have_gone_or_changed_are_said(archive: Path, tmp_path: Path)
     with remarks_to(said.append):
         summary = expand_games(Path(shutil.copy(tmp_path / "a.db", tmp_path / "b.db")), rounds=1)
     assert summary.tally.planned == 0
-    assert "here.pgn: not here, so that of" in said[-2] + said[-1]
+    assert "here.pgn: not found, so " in said[-2] + said[-1]
 
 
 @pytest.mark.parametrize(

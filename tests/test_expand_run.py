@@ -168,7 +168,7 @@ def test_summary_and_store_say_the_same(expansion: tuple[Path, ExpandSummary]) -
     assert summary.tally.inferred == told["inferred"]["candidates"] > 0
     assert (told["inferred"]["precision"], told["inferred"]["audited"] > 50) == (1, True)
     lines = "\n".join(summary.lines())
-    assert "all that lies around them was looked at" in lines
+    assert "all positions around them were examined" in lines
     assert f"next: vr books --db {db} --threshold 0.5 --alpha 200 --expanded all" in lines
     # Every root counts: none has got so many as to be all there is.
     assert told["roots"]["hill"][1] > told["roots"]["sampled"] / 2
@@ -360,7 +360,7 @@ def test_it_ends_where_searches_bring_less_than_in_the_archive(db: Path, monkeyp
     summary = expand_store(db, audit=0)
     assert (summary.state, summary.why) == ("finished", "yield")
     assert summary.tally.found == 0
-    assert "fewer candidates by now than in the archive" in "\n".join(summary.lines())
+    assert "searches now find fewer candidates than in the archive" in "\n".join(summary.lines())
 
 
 def test_poorer_is_what_chance_does_not_explain(db: Path) -> None:
@@ -391,7 +391,7 @@ def test_later_mining_learns_nothing_from_what_was_reached(archive: Path, expand
 
 
 def test_without_candidates_there_is_nothing_to_go_out_from(db: Path) -> None:
-    with pytest.raises(ValueRepairError, match=r"no candidates at 1\.99 to go out from; mine more"):
+    with pytest.raises(ValueRepairError, match=r"no candidates at 1\.99 to start from; mine more"):
         expand_store(db, question=Question(alpha=200.0, threshold=1.99))
 
 

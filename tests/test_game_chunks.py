@@ -730,8 +730,8 @@ def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured)
     ("words", "code", "line"),
     [
         (["absent.pgn"], 2, "absent.pgn"),
-        (["games.pgn", "--policy", "net"], 2, "--policy net: say which net, by --net"),
-        (["games.pgn", "--policy", "judge"], 2, "--policy judge: say which store has its moves, by --db"),
+        (["games.pgn", "--policy", "net"], 2, "--policy net: give the net by --net"),
+        (["games.pgn", "--policy", "judge"], 2, "--policy judge: give the store that has its moves by --db"),
         (["games.pgn", "--policy", "played:0.5"], 2, "--policy played:0.5: give played, net or net:SHARE"),
         (["games.pgn", "--policy", "net:2"], 2, "--policy net:2: give played, net or net:SHARE"),
         (["games.pgn", "--games", "0"], 2, "--games 0: must be at least 1"),

@@ -86,7 +86,7 @@ def test_vr_stats_begins_with_it_and_says_why_its_upper_end_is_far() -> None:
     assert figures["scored"]["screening"]["audited"] == 169
     first, second, third = CliRunner().invoke(cli, ["stats", "--db", str(SAMPLE)]).stdout.splitlines()[:3]
     assert first == headline(figures)
-    assert second == "  (the upper end is far because few of the positions cut by screening were searched in full)"
+    assert second == "  (the upper bound is loose because few screened-out positions were searched in full)"
     assert third == ""
 
 

@@ -31,7 +31,7 @@ from valuerepair.nets.net import open_net
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
 from valuerepair.pipeline.rates import Rates, rates
-from valuerepair.pipeline.run import Noted, StageNotes, q_scales
+from valuerepair.pipeline.run import StageNote, StageNotes, q_scales
 from valuerepair.pipeline.settings import Settings
 from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint
@@ -84,7 +84,7 @@ def write_a_curve(folder: Path) -> Path:
 
 
 def write_stages(folder: Path) -> Path:
-    StageNotes(folder).note(Noted("mine", "vr mine a.pgn", "identity", 10.0, 12.5, True))
+    StageNotes(folder).note(StageNote("mine", "vr mine a.pgn", "identity", 10.0, 12.5, True))
     return folder / "stages.json"
 
 

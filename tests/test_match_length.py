@@ -266,7 +266,7 @@ def test_what_python_and_the_command_say_of_a_match(tmp_path_factory: pytest.Tem
     said = CliRunner().invoke(cli, words).output
     for row in (*told["games"], *told["sprt"]):
         assert f"{row['games']:,} ({row['hours']:,.{0 if row['hours'] >= 100 else 1}f} h)" in said
-    assert "hours: 90.0 s a game, 4 at once" in said
+    assert "hours: 90.0 s per game, 4 at once" in said
     # Without times there are no hours.
     assert " h)" not in CliRunner().invoke(cli, ["elo", "--resolve", "8", "--draws", "0.45"]).output
     # The table of the file, if it went on like this: what the plan says is what its intervals do.

@@ -443,7 +443,7 @@ def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCap
         (["games.tar"], "games.tar: a tar archive; unpack it first", 1),
         (["match.pgn", "--resolve", "5"], "there are 4 players; say --player NAME (A, ...)", 2),
         (["match.pgn", "--player", "A", "--resolve", "5"], "A against all others: too few games to plan by", 1),
-        (["alone.pgn"], "alone.pgn: one player plays itself, so there is nobody's Elo", 1),
+        (["alone.pgn"], "alone.pgn: one player plays itself, so there is no Elo", 1),
         (["notes.txt"], "notes.txt: not the games of a match: tags White and Black are missing", 1),
         (["empty.pgn"], "empty.pgn: no game in it", 1),
         (["cut.pgn.gz"], "cut.pgn.gz: the gzip stream breaks off", 1),

@@ -258,7 +258,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         (".", 1, "is a folder"),
         ("good.db good.db", 2, "good.db is given twice"),
         ("good.db link.db", 2, "link.db is given twice: good.db is the same file"),
-        ("good.db -o good.db", 2, "good.db is there already"),
+        ("good.db -o good.db", 2, "good.db already exists"),
         ("good.db --into link.db", 2, "both merged and merged into"),
         ("good.db --into gone.db", 1, "there is no store at gone.db to add to; give --output gone.db"),
         ("good.db --into=", 2, "--into is empty"),
@@ -287,7 +287,7 @@ def test_the_log_of_a_store_that_is_gone_is_not_played_into_a_new_one(log: str, 
         left = Path(f"{gone}{log}").read_bytes()
     Path(f"{tmp_path}/new.db{log}").write_bytes(left)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(ValueRepairError, match=rf"new\.db{log} is the log of a store that is gone"):
+    with pytest.raises(ValueRepairError, match=rf"new\.db{log} is the log of a store that no longer exists"):
         merge([str(a)], output=str(tmp_path / "new.db"))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

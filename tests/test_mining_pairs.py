@@ -16,7 +16,7 @@ from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.values import Alpha
 from valuerepair.question import Question
-from valuerepair.runs.summary import Met, Pairs, RunScale, RunScores
+from valuerepair.runs.summary import RunScale, RunScores, SeenPositions, ValuePairs
 from valuerepair.store.rows import DeepColumns, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
@@ -31,7 +31,7 @@ def _result(i: int) -> DeepResult:
 def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], probability: float | None) -> None:
     """Of the positions that the net failed on (x: every third) nothing is counted."""
     tally, expected = RunScores(Question()), RunScores(Question())
-    pairs = Pairs(tally, {})
+    pairs = ValuePairs(tally, {})
     for kind, i in steps:
         if kind == "n" and i % 3:
             pairs.add_net(i, i / 10 - 0.5)
@@ -51,7 +51,7 @@ def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], p
 
 @given(st.lists(st.lists(st.integers(0, 2000), max_size=12), max_size=6))
 def test_met_says_which_rows_come_for_the_first_time(chunks: list[list[int]]) -> None:
-    met, seen = Met(), set[int]()
+    met, seen = SeenPositions(), set[int]()
     for chunk in chunks:
         rows = [i for i, number in enumerate(chunk) if number not in seen and number not in chunk[:i]]
         assert met.first(np.array(chunk, np.int64)).tolist() == rows

@@ -71,10 +71,10 @@ def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path) -> N
     [warning] = [line for line in right.remarks if line.startswith("warning: ")]
     assert warning.startswith("warning: evaluations by 3 players (B, W0, W1) are in one oracle")
     [turned] = right.turned
-    assert "do not go with the net" in turned
+    assert "do not agree with the net" in turned
     wrong = mine_recorded(engine_games(tmp_path / "b.pgn", 300, "white"), tmp_path / "b.db", per_game=2)
     [turned] = wrong.turned
-    assert "do not go with the results of the games" in turned
+    assert "do not agree with the results of the games" in turned
     assert turned.endswith("recorded:view=white")
     assert not any(line.startswith("next: ") for line in wrong.lines())
     mended = mine_recorded(tmp_path / "b.pgn", tmp_path / "b.db", "recorded:view=white,by=b", per_game=2)
@@ -216,9 +216,9 @@ def test_a_dump_is_mined_with_a_net(tmp_path: Path, shared_data: Path) -> None:
     assert "deep: recorded kind=dump" in done.stdout
     assert "depth 25 to 25, median 25; nodes 7,000 to 7,000, median 7,000" in done.stdout
     assert "warning" not in done.stdout
-    # The same scores taken for the mover's do not go with the net where Black is to move.
+    # The same scores taken for the mover's do not agree with the net where Black is to move.
     done = here("mine", "a.jsonl", "--deep", "recorded:view=mover", "--net", net, "--db", "b.db", cwd=tmp_path)
-    assert "where Black is to move the recorded evaluations do not go with the net" in done.stdout
+    assert "where Black is to move the recorded evaluations do not agree with the net" in done.stdout
     assert "recorded:view=white" in done.stdout
 
 

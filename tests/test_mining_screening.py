@@ -255,7 +255,7 @@ def test_another_ladder_says_so_and_judges_again(
     lines = [line for line in said if "the store's ladder is for" in line]
     assert len(lines) == 1
     assert told in lines[0]
-    assert lines[0].endswith("fitted anew, and what that one cut is judged again")
+    assert lines[0].endswith("it fits a new one; positions that the old one cut will be judged again")
     assert 0 < len(oracle.tops) <= first.cut
     assert second.scored + second.cut + second.failed == second.sampled == first.sampled
     with Store.open(db) as store:
@@ -307,7 +307,7 @@ def test_what_was_cut_and_searched_since_counts_as_cut(archive: Path, db: Path, 
     assert (before["searched_since"], before["found"]) == (0, after["found"])
     assert after["recall"] == after["found"] / (after["found"] + len(missed))
     assert after["saving"] == pytest.approx(before["saving"], rel=0.05)
-    said = f"recall {100 * after['recall']:.1f} %, by searching all that was cut"
+    said = f"recall {100 * after['recall']:.1f} %, by searching all cut positions"
     assert f"{said}: {len(searched)} were cut and searched since: {len(missed)} of them are candidates" in one_line(
         after
     )

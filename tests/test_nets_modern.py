@@ -183,8 +183,10 @@ def test_lc0s_wrong_activation_is_mended_and_said(
     monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "cache"))
     path = random_nets.write(BY_NAME[name], tmp_path / "net.pb.gz")
     opened(path).close()
-    mended = [line for line in said if "mended" in line]
-    assert mended == ["net.pb.gz: lc0's converter gave the embedding's feed-forward layer another activation; mended"]
+    mended = [line for line in said if "corrected" in line]
+    assert mended == [
+        "net.pb.gz: lc0's converter gave the embedding's feed-forward layer another activation; corrected"
+    ]
 
 
 @pytest.mark.parametrize("name", MENDED)

@@ -173,7 +173,7 @@ def test_a_book_leaves_other_books_and_manifests_alone(tmp_path: Path, capsys: C
     call = ["books", "--db", str(SAMPLE), "-o", str(tmp_path), "-q"]
     for name in ("book.pgn", "book.epd", "manifest.json", "holdout.pgn", "holdout.epd"):
         (tmp_path / name).write_text('[Event "My own book"]\n\n1. e4 *\n')
-        assert f"{tmp_path / name}: is there already and is not a" in refused(call, capsys)
+        assert f"{tmp_path / name}: already exists and is not a" in refused(call, capsys)
         assert list(tree(tmp_path).values()) == [b'[Event "My own book"]\n\n1. e4 *\n']
         (tmp_path / name).unlink()
     assert vr(call, capsys)[0] == 0
@@ -292,7 +292,7 @@ def test_the_writer_leaves_what_was_there_where_it_fails(tmp_path: Path) -> None
 
 
 def test_what_appears_while_the_writer_works_stays(tmp_path: Path) -> None:
-    not_ours = pytest.raises(UsageError, match="own: is there already and is not ours")
+    not_ours = pytest.raises(UsageError, match="own: already exists and is not ours")
     with not_ours, written_whole(tmp_path / "own", KIND):
         (tmp_path / "own").write_bytes(b"theirs")
     assert tree(tmp_path) == {"own": b"theirs"}

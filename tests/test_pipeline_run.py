@@ -153,7 +153,7 @@ def test_what_no_repair_made_is_not_removed(tmp_path: Path, commands: Commands) 
         (folder / name).write_text("mine")
     repair = planned(folder, SETTINGS, quiet=True)
     with pytest.raises(
-        UsageError, match=r"mine: has books, repaired\.pb\.gz, split\.json of something else; give another"
+        UsageError, match=r"mine: has files of something else \(books, repaired\.pb\.gz, split\.json\); give another"
     ):
         run(repair, quiet=True)
     assert commands.run == []
@@ -242,7 +242,7 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
 
 def test_somebodys_report_is_not_removed(tmp_path: Path, commands: Commands) -> None:
     (tmp_path / PAGE).touch()
-    with pytest.raises(UsageError, match=rf"has {PAGE} of something else; give another folder by -o"):
+    with pytest.raises(UsageError, match=rf"has files of something else \({PAGE}\); give another folder by -o"):
         run(planned(tmp_path, SETTINGS, quiet=True))
     assert (tmp_path / PAGE).exists()
 
@@ -269,7 +269,7 @@ def test_the_store_of_another_judge_is_not_taken_for_this_one(tmp_path: Path, co
     run(of(SETTINGS, tmp_path), quiet=True)
     whole = made(tmp_path)
     for other in (replace(SETTINGS, deep="stockfish:nodes=200"), replace(SETTINGS, net="other.pb.gz")):
-        with pytest.raises(UsageError, match=r"store was mined otherwise .* another folder, or remove store.db"):
+        with pytest.raises(UsageError, match=r"store was mined differently .* another folder, or remove store.db"):
             run(of(other, tmp_path), quiet=True)
         assert made(tmp_path) == whole
     (tmp_path / "store.db").unlink()
@@ -286,7 +286,7 @@ def test_a_net_that_was_replaced_is_not_taken_for_the_old_one(
     run(of(settings, tmp_path), quiet=True)
     assert of(settings, tmp_path).begin() == STAGES
     net.write_bytes(b"two")
-    with pytest.raises(UsageError, match=rf"store was mined otherwise \({net} has been replaced since\)"):
+    with pytest.raises(UsageError, match=rf"store was mined differently \({net} has been replaced since\)"):
         run(of(settings, tmp_path), quiet=True)
     net.unlink()
     with pytest.raises(ValueRepairError, match=f"{net}: No such file"):
@@ -295,7 +295,7 @@ def test_a_net_that_was_replaced_is_not_taken_for_the_old_one(
 
 def test_a_stage_that_fails_is_named_and_what_comes_after_waits(tmp_path: Path, commands: Commands) -> None:
     commands.code = 1
-    with pytest.raises(ValueRepairError, match=r"^mine failed \(exit code 1\), see above; once that is mended"):
+    with pytest.raises(ValueRepairError, match=r"^mine failed \(exit code 1\), see above; once that is fixed"):
         run(of(SETTINGS, tmp_path), quiet=True)
     commands.code = -9
     with pytest.raises(ValueRepairError, match=r"^mine was ended by signal 9"):
@@ -354,7 +354,7 @@ def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) 
     found = of(SETTINGS, tmp_path)
     with claimed(tmp_path / LOCK) as lock:
         os.pwrite(lock, b"4711   ", 0)
-        with pytest.raises(ValueRepairError, match=r"another vr repair is at it \(process 4711\)"):
+        with pytest.raises(ValueRepairError, match=r"another vr repair is already running \(process 4711\)"):
             run(found, quiet=True)
         os.ftruncate(lock, 0)
     run(found, quiet=True)

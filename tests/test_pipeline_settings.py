@@ -204,7 +204,9 @@ def test_the_judge_is_that_of_vr_mine(stockfish: bool, monkeypatch: pytest.Monke
 def test_what_the_command_line_says_otherwise_is_said() -> None:
     settings = Settings(archives=("a.pgn",), threshold=0.4)
     given: dict[str, Any] = {"archives": ("a.pgn",), "threshold": 0.3, "budget": "1h"}
-    assert toml.differing(given, settings) == ["repair.toml says threshold = 0.4, and that counts; edit it there"]
+    assert toml.differing(given, settings) == [
+        "repair.toml says threshold = 0.4, which takes precedence; edit it there"
+    ]
 
 
 def test_the_example_of_the_guide_is_one(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_one_net_alone_has_no_word_of_another_one(whole: tuple[Path, RepairOutco
     assert outcome.rejudged is None
     page = outcome.page.read_text("utf-8").partition("<h2>Settings")[0]
     assert "control" not in page
-    assert "No deeper judge was asked" in page
+    assert "No deeper judge was used" in page
 
 
 def test_the_folder_has_the_files_of_its_documentation(whole: tuple[Path, RepairOutcome]) -> None:
@@ -484,6 +484,6 @@ def test_a_stage_that_outlives_its_parent_keeps_others_out(begun: Path) -> None:
     process.wait()
     done = in_a_process("repair", "-o", begun, cwd=begun)
     assert done.returncode == 1
-    said = f"another vr repair is at it (process {process.pid}, its stage {stages[0].pid})"
+    said = f"another vr repair is already running (process {process.pid}, its stage {stages[0].pid})"
     assert said in done.stderr.splitlines()[-1]
     stages[0].kill()

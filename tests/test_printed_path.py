@@ -301,7 +301,7 @@ def test_a_split_whose_file_is_gone_is_missed(tmp_path: Path) -> None:
     (folder / "split.json").unlink()
     done = here("books", "--threshold", "0.05", cwd=folder)
     assert done.returncode == 0
-    assert f"{folder / 'split.json'} is gone" in done.stderr
+    assert f"{folder / 'split.json'} is missing" in done.stderr
     with Store.open(folder / "valuerepair.db") as store:
         assert known_split(store) is None
         assert len(store.candidates(Question(threshold=0.05)))

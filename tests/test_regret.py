@@ -241,7 +241,7 @@ def test_what_cannot_be_done_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) 
         (["--regret-positions", "10"], "--regret-positions: belongs to --regret NODES"),
         (["--deep", "stockfish"], "--deep: belongs to --regret NODES"),
         (["--regret", "10", "--deep", "nosuch:nodes=1"], "nosuch"),
-        (["--regret", "10"], "--regret: key 1.0 nodes=100 judges the moves, and it cannot be asked for more"),
+        (["--regret", "10"], "--regret: key 1.0 nodes=100 judges the moves, and it cannot be run again"),
         (
             ["--regret", "10", "--deep", "stockfish:nodes=9"],
             "--regret: key-net is to search, and its file is not known; give it by --net FILE",

@@ -155,8 +155,8 @@ def test_a_store_of_two_scales_says_so_and_how_they_become_one(unsaved: Path) ->
         usual = Question()
         said = store.two_scales(*many, usual)
         assert re.fullmatch(
-            r"two scales: candidates by alpha 3\d\d \(fitted on 480 positions \(l1\)\), training by alpha 170 "
-            r"\(default 170 to train by: .*\); vr stats --db .* --save-alpha slope makes them one",
+            r"two scales: candidates use alpha 3\d\d \(fitted on 480 positions \(l1\)\), training uses alpha 170 "
+            r"\(default 170: .*\); run vr stats --db .* --save-alpha slope to use one alpha for both",
             str(said),
         )
         # One scale: 170 for both, the engine's W/D/L, one that was given, a fit that a net may learn by.
@@ -181,7 +181,7 @@ def test_a_run_says_that_its_store_has_two_scales(tmp_path: Path) -> None:
         two = store.two_scales(*store.pick(), Question())
     assert two is not None
     line = str(two)
-    assert line.startswith("two scales: candidates by ")
+    assert line.startswith("two scales: candidates use ")
     assert line in summary.lines()
     assert summary.lines()[-1] == f"next: vr stats --db {db} --save-alpha slope"
     given = MineOptions(sample=SampleOptions(per_game=4), question=Question(alpha=170.0))

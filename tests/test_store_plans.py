@@ -26,7 +26,7 @@ from valuerepair.report.show import describe
 from valuerepair.report.stats import store_figures
 from valuerepair.store import columns, families, queries, screening
 from valuerepair.store.one_position import one_position, played_from
-from valuerepair.store.rows import is_value
+from valuerepair.store.rows import value_condition
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
@@ -147,7 +147,7 @@ def test_no_command_looks_at_more_than_it_must(name: str, path: Path) -> None:
 
 def test_the_constants_of_the_modules_are_what_runs(path: Path) -> None:
     asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, name)]
-    deep = columns.DEEP_ROWS.format(counts=is_value("no", "v.position_id"))
+    deep = columns.DEEP_ROWS.format(counts=value_condition("no", "v.position_id"))
     of_columns = (columns.NET_ROWS, deep, columns.CUT_ROWS, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
     for constant in (*of_columns, screening.PASSAGES, screening.SINCE, columns.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))

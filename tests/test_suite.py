@@ -169,7 +169,7 @@ def test_am_is_claimed_by_the_judges_word_alone(tmp_path: Path, value: int, avoi
     path = make_store(tmp_path / "a.db", [row])
     untold = vr.write_suite(path, tmp_path / "before.epd", vr.Question(alpha=400))
     assert (untold.avoided, untold.unasked) == (0, 1)
-    assert "vr confirm would find out about 1 more" in untold.lines()[0]
+    assert "vr confirm would check 1 more" in untold.lines()[0]
     look_again(path, by_net_move("d1h5", value))
     told = vr.write_suite(path, tmp_path / "after.epd", vr.Question(alpha=400))
     _, found = operations((tmp_path / "after.epd").read_text())

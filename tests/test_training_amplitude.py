@@ -14,7 +14,7 @@ jax: Any = pytest.importorskip("jax")
 
 from tests.linear_net import LinearNet  # noqa: E402
 from tests.training_doubles import InMemory, as_held, positions  # noqa: E402
-from valuerepair.training.amplitude import between, find_amplitude  # noqa: E402
+from valuerepair.training.amplitude import find_amplitude, interpolate  # noqa: E402
 from valuerepair.training.fit import Fitted, fit  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
@@ -151,6 +151,6 @@ def test_without_games_held_out_and_without_a_gain_there_is_no_amplitude(samples
 def test_a_factor_of_1_changes_nothing() -> None:
     dice = np.random.default_rng(3)
     old, new = ({"w": dice.normal(size=1000).astype(np.float32)} for _ in range(2))
-    np.testing.assert_array_equal(between(old, new, 1.0)["w"], new["w"])
-    np.testing.assert_array_equal(between(old, new, 0.0)["w"], old["w"])
-    np.testing.assert_allclose(between(old, new, 0.25)["w"], 0.75 * old["w"] + 0.25 * new["w"], atol=1e-6)
+    np.testing.assert_array_equal(interpolate(old, new, 1.0)["w"], new["w"])
+    np.testing.assert_array_equal(interpolate(old, new, 0.0)["w"], old["w"])
+    np.testing.assert_allclose(interpolate(old, new, 0.25)["w"], 0.75 * old["w"] + 0.25 * new["w"], atol=1e-6)

@@ -176,7 +176,7 @@ def test_the_curve_has_the_keys_of_its_documentation(trained: tuple[Path, Any]) 
 def test_a_net_that_is_there_is_not_written_over(trained: tuple[Path, Any], maia_file: str, capsys: Captured) -> None:
     code, _, err = train(maia_file, trained[0], capsys, *STORE)
     assert (code, err.count("\n")) == (2, 1)
-    assert "new.pb.gz: is there already, of a training that differs in --" in err
+    assert "new.pb.gz: already exists, from a training that differs in --" in err
 
 
 def test_a_training_that_is_finished_says_its_result_again(
@@ -192,10 +192,10 @@ def test_a_training_that_is_finished_says_its_result_again(
     assert (out.read_bytes(), out.with_name("new.training.json").read_bytes()) == (net, curve)
     code, _, err = train(small, out, capsys, str(chunks), *QUICK, "--lr", "1e-2")
     assert (code, err.count("\n")) == (2, 1)
-    assert f"{out}: is there already, of a training that differs in --lr; remove it" in err
+    assert f"{out}: already exists, from a training that differs in --lr; remove it" in err
     shutil.copy(small, out)
     code, _, err = train(small, out, capsys, str(chunks), *words)
-    assert (code, err) == (2, f"vr: {out}: is there already; remove it, or give another -o\n")
+    assert (code, err) == (2, f"vr: {out}: already exists; remove it, or give another -o\n")
 
 
 def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -278,7 +278,7 @@ def test_what_is_learned_from_is_said_before_it_takes_time(
     assert (
         f"learns from {len(learned):,} positions of {len(np.unique(games[~held])):,} games "
         f"({candidates.sum()} candidates, "
-        f"{learned['rung'].notna().sum()} that screening cut, by their last rung), judged by {held.sum()}; "
+        f"{learned['rung'].notna().sum()} that screening cut, by their last rung), judged on {held.sum()}; "
         f"{steps} steps are {steps * 256 / len(learned):.3g} passes"
     ) in err
     assert "warning: fewer than 2,000 positions" in err
@@ -339,7 +339,7 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
     monkeypatch.setattr(training, "_train", stop)
     db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
     said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert said[0].startswith("values to learn: alpha 170 (default 170 to train by: ")
+    assert said[0].startswith("training targets: alpha 170 (default 170: ")
     steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", said[1])
     assert steep is not None
     with Store.open(db) as store:
@@ -347,11 +347,11 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
     mass = (frame.weight * frame.net_q**2).sum()
     assert float(steep[1]) == round((frame.weight * frame.net_q * frame.deep_q).sum() / mass, 2)
     said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", steep[2])[2].splitlines()
-    assert said[0] == f"values to learn: alpha {steep[2]} (given)"
+    assert said[0] == f"training targets: alpha {steep[2]} (given)"
     assert said[1].startswith(f"by alpha {steep[2]} the net's Q would keep its scale: 1.00 times as steep")
     assert vr(["stats", "--db", str(db), "--net", "maia-1900", "--save-alpha", "slope"], capsys)[0] == 0
     said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert re.match(rf"values to learn: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
+    assert re.match(rf"training targets: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
         ([*STORE, "--threshold", "2"], 1, "no candidate among the"),
         ([*STORE, "--set", "weights=soft"], 2, "--set weights: weighs training chunks"),
         (["chunks", "--set", "candidates=9"], 2, "--set candidates: needs --store"),
-        ([*STORE, "--set", "candidates=9", "--draw", "w.csv"], 2, "--set candidates: plays no part with --draw"),
+        ([*STORE, "--set", "candidates=9", "--draw", "w.csv"], 2, "--set candidates: has no effect with --draw"),
         (["chunks", "--policy", "judge"], 2, "--policy: needs --store"),
         ([*STORE, "--policy", "search"], 2, "--policy search: give net, judge or judge:SHARE"),
         ([*STORE, "--set", "q_ratio=0.5"], 2, "--set q_ratio: is of training chunks"),

@@ -434,7 +434,7 @@ def test_a_checkpoint_of_another_training_is_refused_before_anything_is_read(sha
     identity = {"the net": read_net_file(net).sha256, "--lr": 0.5}
     checkpoint.save(tmp_path / "new.checkpoint", identity, checkpoint.Notes(1, 0, 1.0, 0.0, 0, []), {})
     options = TrainOptions(lr=0.25)
-    with pytest.raises(UsageError, match=r"new\.checkpoint: is of a training that differs in .*--lr"):
+    with pytest.raises(UsageError, match=r"new\.checkpoint: is from a training that differs in .*--lr"):
         train(str(net), tmp_path / "new.pb.gz", [str(tmp_path / "no-chunks")], options=options)
 
 

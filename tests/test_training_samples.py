@@ -230,7 +230,7 @@ def test_weights_of_other_chunks_are_refused(chunks: Path, tmp_path: Path) -> No
     for path in sorted(chunks.glob("*.gz"))[:30]:
         shutil.copy(path, few)
     measure([str(few)], parse_formula("soft"), side, quiet=True)
-    with pytest.raises(ValueRepairError, match="not of these chunks: it has"):
+    with pytest.raises(ValueRepairError, match="does not belong to these chunks: it has"):
         ChunkSource([str(chunks)], 1, weights=str(side))
     with pytest.raises(UsageError, match="no such file"):
         ChunkSource([str(chunks)], 1, weights=str(tmp_path / "none.parquet"))

@@ -36,10 +36,10 @@ from valuerepair.training.weights import (
     PositionSampling,
     Soft,
     WeightTally,
+    formula_text,
     parse_formula,
     phases_of,
     tally_lines,
-    written,
 )
 
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -143,7 +143,7 @@ def test_more_disagreement_never_weighs_less(
 
 @given(st.sampled_from([DiffFocus(0.5, 2, 1, 3), PositionSampling(alpha=0.25), Soft(0.75, 0.5, 0.125, 1.0)]))
 def test_formulas_are_read_as_they_are_written(formula: Formula) -> None:
-    assert parse_formula(written(formula)) == formula
+    assert parse_formula(formula_text(formula)) == formula
 
 
 def test_formulas_by_name() -> None:
@@ -435,7 +435,7 @@ def test_command_line(chunks: Path, tmp_path: Path) -> None:
     found = json.loads(run("--formula", "soft:floor=0.1", "--sampled", out, "--keep", "0.2", "--json").stdout)
     assert found["formula"]["floor"] == 0.1
     assert found["kept"]["positions"] == sum(map(len, read_all(tmp_path / "out").values()))
-    with pytest.raises(UsageError, match="goes with --sampled"):
+    with pytest.raises(UsageError, match="needs --sampled"):
         run("--keep", "0.2")
     with pytest.raises(UsageError, match=r"ends in .png, .svg or .pdf"):
         run("--plot", "weights.txt")

@@ -145,7 +145,7 @@ def test_two_scales_are_one_after_the_command_that_the_line_prints(db: Path) -> 
     books = vr("books", "--db", str(db), "--threshold", "0.3", "-o", str(db.parent / "book"))
     assert books.splitlines()[0] == line
     assert "two scales" not in vr("stats", "--db", str(db), "--alpha", "300")
-    command = re.search(r"; (vr stats .*--save-alpha slope) makes them one$", line)
+    command = re.search(r"; run (vr stats .*--save-alpha slope) to use one alpha for both$", line)
     assert command is not None
     ran = vr(*shlex.split(command[1])[1:])
     assert "two scales" not in ran
@@ -160,8 +160,8 @@ def test_where_net_and_search_go_against_each_other_no_steepness_is_told(db: Pat
         store.connection.execute("UPDATE net_values SET q = -q")
         store.commit()
     said = vr("stats", "--fit-alpha", "--db", str(db))
-    assert "the scale of the net's Q cannot be told: its Q and the deep Q hardly go together\n" in said
-    assert "is worth 0.00 (95 %: 0.00 to 0.00): the two hardly go together\n" in said
+    assert "the scale of the net's Q cannot be determined: deep Q does not rise with net Q\n" in said
+    assert "is worth 0.00 (95 %: 0.00 to 0.00): deep Q hardly rises with net Q\n" in said
     assert "times as steep" not in said.replace("steeper: how many times as steep", "")
     row = next(line for line in said.splitlines() if line.startswith("default "))
     assert row.split()[2] == "-"
@@ -176,7 +176,7 @@ def test_a_ladder_of_another_alpha_is_told_when_one_is_saved(tmp_path: Path) -> 
     lines = vr("stats", "--db", str(db), "--save-alpha", "results").splitlines()
     assert lines[-2].startswith("saved: alpha ")
     assert lines[-1].startswith(
-        f"screening cut positions by alpha {cut_by:.0f}: the same vr mine again judges these by"
+        f"screening cut positions by alpha {cut_by:.0f}: run the same vr mine again to judge these by"
     )
     assert vr("stats", "--db", str(db), "--save-alpha", "l1").splitlines()[-1].startswith("saved: alpha ")
 
@@ -220,7 +220,7 @@ def test_without_results_there_is_nothing_to_fit_to(db: Path) -> None:
         store.commit()
     message, code = refused("stats", "--db", str(db), "--save-alpha", "results")
     assert message == (
-        "not saved: 0 positions with a score in centipawns and a result, and a fit takes 300; "
+        "not saved: 0 positions with a score in centipawns and a result, and a fit needs 300; "
         "mine until there are 300 more (positions that screening cut have none)"
     )
     assert code == 1
@@ -257,7 +257,7 @@ def test_a_fit_to_few_scores_is_not_saved(db: Path) -> None:
     message, code = refused("stats", "--db", str(db), "--save-alpha", "l2")
     with Store.open(db) as store:
         count = int(store.frame(text=False)["cp"].notna().sum())
-    assert message.startswith(f"not saved: {count} positions with a score in centipawns, and a fit takes 300; ")
+    assert message.startswith(f"not saved: {count} positions with a score in centipawns, and a fit needs 300; ")
     assert f"mine until there are {300 - count} more" in message
     assert code == 1
     with Store.open(db) as store:

@@ -1,4 +1,4 @@
-"""Calibration: the deep Q expected given a net's Q, which tells blindness from a difference of scale.
+"""Calibration: the deep Q expected given a net's Q, which separates blindness from a difference of scale.
 
 The curve f is odd (all values are from the side to move, so it says the same for both sides) and never falls. It is
 drawn by weighted least squares of deep Q on net Q, and cross-fitted: the curve that judges a position is drawn, and its
@@ -47,8 +47,8 @@ _Method = Literal["spline", "isotonic"]
 _METHODS: tuple[_Method, ...] = ("spline", "isotonic")
 
 
-class TooLittle(ValueRepairError):
-    """Too few positions or games to draw a curve from."""
+class TooFewPositions(ValueRepairError):
+    """Too few positions or games to fit a calibration."""
 
 
 class Worth(NamedTuple):
@@ -110,15 +110,15 @@ class Calibration:
         """Which way the curve bends, for a terminal."""
         worth = self.worth()
         if worth.q != worth.q:
-            return f"no net Q is as far from 0 as {MIDDLE:.2f}, so that its scale stays open"
+            return f"no net Q is as far from 0 as {MIDDLE:.2f}, so its scale is unknown"
         has_interval = worth.low == worth.low
         interval = f" (95 %: {worth.low:.2f} to {worth.high:.2f})" if has_interval else ""
         text = f"a net's {MIDDLE:.2f} is worth {worth.q:.2f}{interval}"
         if worth.q < _HARDLY and not worth.low > 0:
-            return f"{text}: the two hardly go together"
+            return f"{text}: deep Q hardly rises with net Q"
         if self.bend:
             return f"{text}: there its Q is {self.bend} than the oracle's"
-        return f"{text}: there its scale is the oracle's, as far as that shows" if has_interval else text
+        return f"{text}: there no difference from the oracle's scale is shown" if has_interval else text
 
     def figures(self) -> dict[str, Any]:
         """Its basis, how it bends, and the worth of tenths of net Q, JSON-able."""
@@ -234,7 +234,7 @@ def fit(
     decide. The interval is the percentile interval of `resamples` draws of games from `seed`; 0 gives none. Neither the
     order of the rows nor the unit of the weights matters.
 
-    Raises TooLittle for fewer than `fewest` positions or `FEWEST_GAMES` games.
+    Raises TooFewPositions for fewer than `fewest` positions or `FEWEST_GAMES` games.
     """
     x, y, w = (np.asarray(values, np.float64).ravel() for values in (net_q, deep_q, weight))
     games = np.asarray(game, np.int64).ravel()
@@ -243,7 +243,7 @@ def fit(
         x, y, w, games = x[usable], y[usable], w[usable], games[usable]
     count = len(np.unique(games))
     if len(x) < fewest or count < FEWEST_GAMES:
-        raise TooLittle(
+        raise TooFewPositions(
             f"no calibration can be fitted: net and oracle have both scored {positions_of_games(len(x), count)}, "
             f"and {fewest} of at least {FEWEST_GAMES} games are needed; mine more, or ask without calibration"
         )
@@ -396,7 +396,7 @@ def beyond_scale(
         usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weight > 0)
         curves = _resample(_sums(net_q[usable], deep_q[usable], weight[usable], part_of(game[usable])),
                            calibration.method, resamples, seed)  # fmt: skip
-        # More rows would take longer and hardly narrow the interval.
+        # More rows would take longer and barely narrow the interval.
         thinned = rows[:: -(-len(rows) // _MOST_ROWS)]
         variance = _variance(
             curves, net_q[thinned], deep_q[thinned], weight[thinned], part_of(game[thinned]), threshold
@@ -425,7 +425,7 @@ def _draw(method: _Method, sums: _Sums) -> Floats:
     """[points] the curve of least squares: 0 at 0, never falling, at most 1."""
     filled = np.flatnonzero(sums.weight)
     if not len(filled):
-        raise TooLittle("no calibration can be fitted: all games but those of one fold are missing; mine more")
+        raise TooFewPositions("no calibration can be fitted: all games but those of one fold are missing; mine more")
     # Finer than anything measured: least squares may not end with subnormal numbers.
     weight, mean = sums.weight[filled], np.round(sums.deep[filled] / sums.weight[filled], 2 * _DIGITS)
     curve = (_spline if method == "spline" else _isotonic)(filled, weight, mean)

@@ -1,4 +1,4 @@
-"""Errors that a user can mend: one clear line, and the exit code that goes with it."""
+"""Errors that a user can fix: one clear line, and its exit code."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
 def from_json(text: str | bytes, kind: type[T], where: str) -> T:
     """A JSON text as a value of a type: a `Record`, a dataclass, or anything else that msgspec decodes.
 
-    `where` begins the message of the ValueRepairError that is raised for everything else, with the field behind it:
+    `where` begins the message of the ValueRepairError that is raised for everything else, followed by the field:
     ``split.json: is no split: games: must be a number, not a text`` where `where` is ``split.json: is no split``.
     """
     try:

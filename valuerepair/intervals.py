@@ -77,11 +77,9 @@ def _or_nan(middle: float | None, low: float | None, high: float | None) -> tupl
     return middle, low, high
 
 
-def far_words(few_drawn: int) -> str:
-    """Why the upper end of a rate is far (`Rate.few_drawn`), as half a sentence; empty where it is not."""
-    return (
-        "the upper end is far because few of the positions cut by screening were searched in full" if few_drawn else ""
-    )
+def loose_bound_words(few_drawn: int) -> str:
+    """Why the upper bound of a rate is loose (`Rate.few_drawn`), as half a sentence; empty where it is not."""
+    return "the upper bound is loose because few screened-out positions were searched in full" if few_drawn else ""
 
 
 def wilson(count: int, total: int) -> Rate:
@@ -143,7 +141,7 @@ class _Masses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Stratum:
-    """The sums behind the rate of some rows."""
+    """The sums from which the rate of some rows is computed."""
 
     count: int = 0
     total: int = 0

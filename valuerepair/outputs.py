@@ -50,7 +50,7 @@ def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
         if place.exists() and not place.is_file():
             raise UsageError(f"{name}: is a disk or a socket; give the name of a file")
         if place.exists() and not kind.fits(place):
-            raise UsageError(f"{name}: is there already and is not {kind.name}; remove it, or give another name")
+            raise UsageError(f"{name}: already exists and is not {kind.name}; remove it, or give another name")
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror}; give another name") from None
     if not place.parent.is_dir():

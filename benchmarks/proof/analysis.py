@@ -86,7 +86,7 @@ class Curves:
 def fit_curves(q: Floats, deep_q: Floats, weight: Floats, game: Ids, *, seed: int = 0, draws: int = CURVES) -> Curves:
     """The curves of a net with `q` [n] on the validation positions. All nets meet the same drawn games.
 
-    Raises calibration.TooLittle.
+    Raises calibration.TooFewPositions.
     """
     found = calibration.fit(q, deep_q, weight, game, resamples=0)
     drawn = calibration.resampled_curves(q, deep_q, weight, game, found.method, resamples=draws, seed=seed)

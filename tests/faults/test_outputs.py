@@ -104,7 +104,7 @@ def test_what_is_not_of_its_kind(
     monkeypatch.chdir(tmp_path)
     tried = sum(refused_in_place_of(name, foreign, tmp_path, capsys) for name in OUTPUTS)
     what = f"{len(OUTPUTS)} outputs of commands where something else stands ({len(foreign)} kinds of content)"
-    said = "report.html: is there already and is not a page of valuerepair; remove it, or give another name"
+    said = "report.html: already exists and is not a page of valuerepair; remove it, or give another name"
     note(what, tried, said, "2")
 
 

@@ -144,7 +144,7 @@ def _net(store: Store, question: Question) -> str | None:
     nets = store.nets()[["name", "sha256"]]
     if about.key not in set(nets["sha256"]):
         names = ", ".join(f"{name} ({key[:12]})" for name, key in nets.itertuples(index=False))
-        raise ValueRepairError(f"no {about.name} as it is now in {store.path}; it has {names}")
+        raise ValueRepairError(f"{store.path} has no values of this version of {about.name}; it has {names}")
     return about.key
 
 

@@ -128,7 +128,7 @@ def _by_share(store: Store, question: Worst, net: str, oracle: str) -> Question:
     try:
         return resolved(store, asked_with(question, net=net, oracle=oracle))
     except ValueRepairError as error:
-        raise UsageError(f"--threshold {question}: goes by what is in the store: {error}") from None
+        raise UsageError(f"--threshold {question}: depends on what is in the store: {error}") from None
 
 
 def confirm(

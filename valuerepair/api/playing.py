@@ -81,7 +81,7 @@ def match(
 def elo(
     games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None, quiet: bool = True
 ) -> Crosstable:
-    """The results of the games in PGN files, whoever played them: `vr elo`.
+    """The results of the games in PGN files of any program: `vr elo`.
 
     `games` are files (compressed or not) and folders. `player` selects the games and the point of view; without it a
     match of two is seen from its first side, and of several players there are only the `matches`. `sprt` is a test,

@@ -258,11 +258,11 @@ def weigh_chunks(
     """
     from valuerepair.files import check_new_folder
     from valuerepair.training.weighted import WeighedChunks, measure, write_sampled
-    from valuerepair.training.weights import parse_formula, written
+    from valuerepair.training.weights import formula_text, parse_formula
 
     chosen = parse_formula(formula)
     if keep is not None and (sampled is None or not 0 < keep <= 1):
-        raise UsageError(f"--keep {keep:g}: goes with --sampled, and lies above 0 and not above 1")
+        raise UsageError(f"--keep {keep:g}: needs --sampled, and must be above 0 and at most 1")
     # A wrong argument is reported before many games are read.
     if sampled is not None:
         check_new_folder(sampled)
@@ -275,7 +275,7 @@ def weigh_chunks(
     if plot is not None:
         from valuerepair.report import weights_plot
 
-        style.save(weights_plot.draw(measured.tally, written(chosen)), plot)
+        style.save(weights_plot.draw(measured.tally, formula_text(chosen)), plot)
     if sampled is None:
         return WeighedChunks(measured)
     folder = os.fspath(sampled)

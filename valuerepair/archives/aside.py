@@ -1,4 +1,4 @@
-"""Positions beside the games: a search evaluates them, but hardly anybody played them.
+"""Positions beside the games: a search evaluates them, but they are rarely played.
 
 A share of the positions drawn from archives is followed by moves: by one random legal move (``aside``), by the policy's
 3rd to 6th move (``policy``), or by the moves to a node of a short search of the net (``search``). What happens to a
@@ -58,10 +58,10 @@ def parse_shares(shares: float | str | Mapping[str, float]) -> dict[Kind, float]
                 raise UsageError(f"--aside {shares}: gives a kind twice")
             return parse_shares({kind: float(share) for kind, _, share in parts})
         except ValueError:
-            old = "; --aside without a value was what --aside aside:1 is now" if ":" not in shares else ""
+            old = "; for --aside without a value of earlier versions give --aside aside:1" if ":" not in shares else ""
             raise UsageError(f"--aside {shares}: {_EXAMPLES}{old}") from None
     if isinstance(shares, bool):
-        raise UsageError(f"--aside {shares}: {_EXAMPLES}; what True was before is aside:1 now")
+        raise UsageError(f"--aside {shares}: {_EXAMPLES}; for True of earlier versions give aside:1")
     if not isinstance(shares, Mapping):
         return parse_shares({kind: float(shares) * part for kind, part in MIXTURE.items()})
     if unknown := [kind for kind in shares if kind not in BESIDE]:

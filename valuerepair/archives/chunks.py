@@ -176,9 +176,9 @@ def _unpack(content: bytes) -> tuple[bytes, str]:
 def _chunk(source: Source, member: TarMember, options: SampleOptions, rows: Rows) -> ChunkRecords | None:
     """The complete records of a chunk; if they cannot be used, counts the reason and returns None."""
     data, broken = _unpack(member.content)
-    count, behind = divmod(len(data), v6.RECORD.itemsize)
-    if broken or behind:
-        how = broken or f"{behind:,} bytes behind the last whole record"
+    count, trailing = divmod(len(data), v6.RECORD.itemsize)
+    if broken or trailing:
+        how = broken or f"{trailing:,} trailing bytes after the last whole record"
         rows.truncated.append((_where(source, member), f"{how} ({count:,} whole records)"))
     reason = _bad_records(data, count) or (
         OTHER_KIND if options.recorded is not None and options.recorded.kind != CHUNKS else None

@@ -258,7 +258,7 @@ class _Gzip:
 
 
 class _Members:
-    """A sequence of members, each with its own decompressor; ignores padding behind the last one."""
+    """A sequence of members, each with its own decompressor; ignores padding after the last one."""
 
     def __init__(self, raw: _Counted, member: Callable[[], _PackedMember], name: str) -> None:
         self._raw, self._new, self._name = raw, member, name

@@ -279,7 +279,7 @@ def _text_blocks(
 
 
 def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
-    """The splitter for a file with one position a line; None for a file of games."""
+    """The splitter for a file with one position per line; None for a file of games."""
     if looks_like_dump(head):
         return LineSplitter(source, DumpBlock)
     if chunk_version(head) is not None or looks_like_tar(head):

@@ -95,7 +95,7 @@ class BookCheck:
                     yield from problems
                     problems.clear()
             except (EOFError, gzip.BadGzipFile, zlib.error):
-                problem(number, "the compressed data is cut off or damaged after this line; lc0 stops here in silence")
+                problem(number, "after this line the compressed data is cut off or damaged; lc0 stops without an error")
         reader.end()
         yield from problems
 
@@ -245,7 +245,7 @@ class _PgnCheck:
             self._word(number, word)
 
     def _without_comments(self, number: int, text: str) -> str:
-        """The line without comments, by lc0's own loop (a brace counts even behind a semicolon)."""
+        """The line without comments, by lc0's own loop (a brace counts even after a semicolon)."""
         offset = 0
         while True:
             brace = text.find("}" if self._comment_line else "{", offset)
@@ -256,7 +256,7 @@ class _PgnCheck:
                 self._comment_line = 0
             else:
                 if ";" in text[:brace]:
-                    self._problem(number, "a brace behind a semicolon: lc0 opens a comment there")
+                    self._problem(number, "a brace after a semicolon: lc0 opens a comment there")
                 offset, self._comment_line = brace, number
         if self._comment_line:
             text = text[:offset]
@@ -342,7 +342,7 @@ def _game_ply(start_fen: str) -> int:
 
 
 class _EpdCheck:
-    """An EPD book: one position a line, four fields and operations, or a FEN of six."""
+    """An EPD book: one position per line, four fields and operations, or a FEN of six."""
 
     def __init__(self, book: BookCheck, problem: Callable[[int, str], None]) -> None:
         self._book, self._problem = book, problem

@@ -56,7 +56,7 @@ def _castling(word: str, board: chess.Board) -> chess.Move:
     for move in board.generate_castling_moves():
         if chess.square_file(move.to_square) == king_file_to:
             return move
-    raise Refused(f"{word}: castling is illegal here (lc0 does not look and plays it)")
+    raise Refused(f"{word}: castling is illegal here (lc0 plays it unchecked)")
 
 
 def _by_squares(word: str, board: chess.Board, ep_square: int | None) -> chess.Move:
@@ -68,7 +68,7 @@ def _by_squares(word: str, board: chess.Board, ep_square: int | None) -> chess.M
         return _search(word, written, target, board, ep_square)
     move = chess.Move(chess.square(written.from_file, written.from_rank), target, written.promotion)
     if not board.is_legal(move):
-        raise Refused(f"{word}: illegal move (lc0 does not look and plays it)")
+        raise Refused(f"{word}: illegal move (lc0 plays it unchecked)")
     if board.is_castling(move):
         raise Refused(f"{word}: castling must be written O-O or O-O-O (lc0 moves the king only)")
     if target == ep_square and board.piece_type_at(move.from_square) != chess.PAWN:

@@ -69,7 +69,7 @@ def add_knowledge(
     """`rows` of `Store.candidates` with the columns for `choose_rows`; and for the manifest, who gave the verdicts.
 
     Adds the columns `eco_header`; `verdict` for `options.confirmed`, by the oracle that took a second look at most of
-    the rows; `labels`, a set of names a row, for `options.labels`; `part`, a name of `judge.split.PARTS`, for
+    the rows; `labels`, a set of names per row, for `options.labels`; `part`, a name of `judge.split.PARTS`, for
     the `split`. Raises UsageError for an unknown label.
     """
     for label in options.labels:

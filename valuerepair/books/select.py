@@ -22,7 +22,7 @@ from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.text import quantity
 
-TOO_LIGHT = "drawn no time by its weight"
+TOO_LIGHT = "drawn zero times by its weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def choose_rows(
     """The rows of a book, from a frame like `Store.frame` that has all candidates and may have other rows.
 
     `scored` are the disagreements of all scored positions. The frame has columns `verdict` (`judge.verdict`) for
-    `options.confirmed`, `labels` (a set of texts a row) for `options.labels` and `part` for the `split`. Raises
+    `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for the `split`. Raises
     ValueRepairError if no row remains.
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()

@@ -71,7 +71,7 @@ class WrittenSuite:
         """For the user."""
         lines = [f"the judge refutes the net's first move in {self.avoided:,} of them (am)"]
         if self.unasked:
-            lines[0] += f"; vr confirm would find out about {self.unasked:,} more"
+            lines[0] += f"; vr confirm would check {self.unasked:,} more"
         return lines + _left_out_lines(self.left_out)
 
 

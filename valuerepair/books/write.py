@@ -117,7 +117,7 @@ def write_books(
 
 
 def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
-    """The columns for entries, as one dict a row; not the histories, which are large."""
+    """The columns for entries, as one dict per row; not the histories, which are large."""
     names = [name for name in (*_ENTRY_COLUMNS, *_REACHED) if name in rows]
     cells = zip(*(rows[name].tolist() for name in names), strict=True)
     return [dict(zip(names, row, strict=True)) for row in cells]

@@ -44,9 +44,10 @@ from valuerepair.training.options import parse_policy
     "--policy",
     default="played",
     shell_complete=words("played", "net", "judge", "net:", "judge:"),
-    help="The move played; net or judge: the net's priors, or the judge's move; net:0.3: a share of it.",
+    help="Policy target: the move played, the net's priors (net), the judge's move (judge), or a blend of one of these "
+    "with the move played (net:0.3).",
 )
-@click.option("--db", type=FILE, help="A store whose judged values go before all others.  [default: none]")
+@click.option("--db", type=FILE, help="A store whose judged values take precedence over all others.  [default: none]")
 @SPLIT(help="A file of vr split: leave out the games that it holds out.")
 @click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
 @click.option("--games", type=int, help="Write this many games at most, the first ones.  [default: all]")
@@ -56,7 +57,7 @@ from valuerepair.training.options import parse_policy
     "--form",
     type=click.Choice(["tar", "files"]),
     default="tar",
-    help="Tars of 10,000 games for lczero-training's loader, or a file a game.",
+    help="Tars of 10,000 games for lczero-training's loader, or one file per game.",
 )
 def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **given: Any) -> None:
     """Write games as lc0 training chunks: supervised data, and normal games for vr mix.

@@ -59,7 +59,7 @@ class Config:
         names = [DEFAULTS, *group.list_commands(context)]
         for name, table in self.tables.items():
             if not isinstance(table, dict):
-                raise self.wrong(name, f"stands outside a table; put it under [{DEFAULTS}] or a command, as [mine]")
+                raise self.wrong(name, f"is outside any table; put it under [{DEFAULTS}] or a command, as [mine]")
             if name not in names:
                 raise self.wrong(f"[{name}]", "no such command" + nearest(name, names))
         lacking, known = set(self.tables.get(DEFAULTS, {})), set()

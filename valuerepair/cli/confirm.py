@@ -22,7 +22,7 @@ from valuerepair.cli.verbosity import is_quiet
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @JSON
 def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **given: Any) -> None:
-    """Look again at the candidates, and say who was right: the search, the net, or neither for certain.
+    """Look again at the candidates, and report who was right: the search, the net, or neither for certain.
 
     Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
     preferred move and after the search's. Results are stored; verdicts are computed from them with the alpha asked for

@@ -1,4 +1,4 @@
-"""`vr doctor`: what is there, what is missing, what does not work."""
+"""`vr doctor`: what is installed, what is missing, what does not work."""
 
 from __future__ import annotations
 

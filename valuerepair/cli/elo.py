@@ -1,4 +1,4 @@
-"""`vr elo`: what the PGN of a match shows, whoever played it; and how many games one needs, before it is begun."""
+"""`vr elo`: what the PGN of a match by any program shows; and, before a match, how many games it needs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 @click.command()
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @click.option("--player", metavar="NAME", help="Only games of this player, seen from its side.")
-@click.option("--sprt", metavar="TEST", help="Say where this SPRT stands: elo0=0,elo1=5; settings as in vr match.")
-@click.option("--resolve", type=float, metavar="ELO", help="Say instead how many games show this difference.")
-@click.option("--draws", type=float, metavar="SHARE", help="Of a plan: share of draws, 0.6.  [default: as in FILE]")
-@click.option("--game-time", type=float, metavar="SECONDS", help="Of a plan: time per game.  [default: as in FILE]")
-@JOBS(help="Of a plan: games at once.  [default: 1]")
+@click.option("--sprt", metavar="TEST", help="Print the state of this SPRT: elo0=0,elo1=5; settings as in vr match.")
+@click.option(
+    "--resolve", type=float, metavar="ELO", help="Print instead how many games are needed to show this difference."
+)
+@click.option("--draws", type=float, metavar="SHARE", help="For a plan: share of draws, 0.6.  [default: as in FILE]")
+@click.option("--game-time", type=float, metavar="SECONDS", help="For a plan: time per game.  [default: as in FILE]")
+@JOBS(help="For a plan: games at once.  [default: 1]")
 @JSON
 def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: bool, **given: Any) -> None:
     """Say what the games of a match show: Elo with its interval, LOS, colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
-    the same opening and both colours are pairs. With several players there is a line for each two that met.
+    the same opening and both colours are pairs. With several players there is one line per pairing.
     With --resolve it says, before a match begins, how many games (and hours) show a difference or end an SPRT. For the
     SPRT alone, --sprt with --draws and without FILE is enough.
 

@@ -23,14 +23,14 @@ _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)
 
 @contextmanager
 def explained_broken_pipe() -> Iterator[None]:
-    """Turns the error of an output that nobody reads any more (`vr export | head`) into a ValueRepairError.
+    """Turns the error of an output whose reader has closed it (`vr export | head`) into a ValueRepairError.
 
     On the BrokenPipeError itself, click would exit with 1 and print nothing.
     """
     try:
         yield
     except BrokenPipeError as error:
-        raise ValueRepairError(f"{error.filename or 'standard output'}: nobody reads it any more") from error
+        raise ValueRepairError(f"{error.filename or 'standard output'}: the reader has closed it") from error
 
 
 def run(group: click.Group) -> int:

@@ -1,4 +1,4 @@
-"""`vr expand`: from the candidates to what lies around them."""
+"""`vr expand`: searches around the candidates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: b
     --nodes or --positions it goes further.
 
     Where the candidates' values were recorded in games (vr mine --deep recorded), so are those of their neighbours:
-    the games are read again, and no engine is asked.
+    the games are read again, and no engine runs.
 
     \b
     Example:

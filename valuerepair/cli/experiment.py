@@ -37,7 +37,7 @@ def command() -> None:
     """Measure settings of the search by games: a list of self-play runs or of matches, and a table.
 
     The games of every setting are a PGN file in the folder: the same command goes on where it was stopped, and a larger
-    --games adds to them. Beside them lie the table (table.csv) and the plot.
+    --games adds to them. The table (table.csv) and the plot are written beside them.
 
     \b
     Example:

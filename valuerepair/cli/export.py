@@ -74,7 +74,7 @@ _CHUNK_OPTIONS = ("policy", "result", "share", "draw", "form")
 @click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights instead of --share.")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="Write tars, or one file per chunk.")
 @question(
-    "Write only candidates, the largest disagreement first. For chunks: what --share counts as a candidate.",
+    "Write only candidates, the largest disagreement first. With --format chunks: the threshold that --share uses.",
     default=None,
 )
 def command(

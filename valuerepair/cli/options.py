@@ -153,7 +153,9 @@ ORACLE = click.option(
 
 _RULES = (
     click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw after PLIES in a row with |Q| at most Q, from MOVE on."),
-    click.option("--resign", default=0.0, help="A side resigns below this chance to win, in per cent; 0: never."),
+    click.option(
+        "--resign", default=0.0, help="Resign when the winning chance falls below this percentage; 0 disables it."
+    ),
     click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables that decide games, separated as in PATH."),
 )
 
@@ -186,10 +188,9 @@ def rules_of(given: Mapping[str, Any]) -> vr.Rules:
 
 def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) -> Callable[[Command], Command]:
     """``--threshold``."""
-    end = " Or a share of the positions: worst:2%."
-    return click.option(
-        "--threshold", type=Threshold(), default=default, shell_complete=words("worst:"), help=text + end
-    )
+    text, bracket, without = text.partition("  [default: ")
+    text += " Or a share of the positions: worst:2%." + bracket + without
+    return click.option("--threshold", type=Threshold(), default=default, shell_complete=words("worst:"), help=text)
 
 
 def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
@@ -228,8 +229,8 @@ _EXPANDED = click.option(
     "--expanded",
     type=click.Choice(get_args(Expanded)),
     default="no",
-    help="Positions from beside the games (vr mine --aside) and from vr expand: leave them out, include the "
-    "searched ones, or include all, with inferred values too.",
+    help="Positions beside the games (vr mine --aside) and those of vr expand: exclude them, include the searched "
+    "ones, or include all, also those with inferred values.",
 )
 
 

@@ -52,7 +52,7 @@ def command(
     question: vr.Question | vr.Worst,
 ) -> None:
     """Writes the plot and says what it shows; the help is `HELP`."""
-    # What is wrong with the command line is said before a large store is read.
+    # Errors of the command line are reported before a large store is read.
     _check(context, kind, source)
     print_result(
         lambda: vr.write_plot(kind, db if source is None else source, output, question),

@@ -15,7 +15,7 @@ from valuerepair.errors import Interrupted
 class Result(Protocol):
     """What a call of the public interface returns to a command.
 
-    Its `as_json()` is one JSON object, for commands with ``--json``; `details()`, if it has them, are said with -v.
+    Its `as_json()` is one JSON object, for commands with ``--json``; `details()`, if it has them, are printed with -v.
     """
 
     def lines(self) -> list[str]:
@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Result)
 
 
 def print_result(call: Callable[[], R], as_json: bool = False, *, of_files: bool = False, to_stderr: bool = False) -> R:
-    """Prints what a call comes to, also if a signal ends it, and returns it. Raises what the call raises.
+    """Prints the result of a call, also if a signal ends it, and returns it. Raises what the call raises.
 
     A text that is only an account `of_files` that were written is not printed with -q; it goes to standard error if
     there is no such file yet, because a signal ended the work, or if that is where it belongs (`to_stderr`).

@@ -75,7 +75,7 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
     help="Also have a deeper oracle judge some of the positions, as --deep of `vr mine`: stockfish:nodes=1000000.",
 )
 @click.option("--rejudge-positions", type=int, metavar="N", help="Positions to judge again.  [default: 2000]")
-@click.option("--all", is_flag=True, help="Also what screening cut, by the value of its last rung.")
+@click.option("--all", is_flag=True, help="Include positions that screening cut, with the value of their last rung.")
 @device_option(reference=True)
 @JSON
 def command(

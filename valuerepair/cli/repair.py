@@ -22,13 +22,17 @@ from valuerepair.question import DEFAULT_THRESHOLD, Worst
     type=NEW_FOLDER,
     default="repair",
     metavar="DIR",
-    help="Folder for everything that is made.",
+    help="Folder for all output.",
 )
 @click.option("--store", type=FILE, metavar="DB", help="A store that was mined already, instead of archives.")
 @NET
 @click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
 @DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
-@click.option("--control", is_flag=True, help="Also train a net without candidates: are they what repaired?")
+@click.option(
+    "--control",
+    is_flag=True,
+    help="Also train a net without candidates, to show whether the candidates made the difference.",
+)
 @click.option(
     "--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="Smallest |net Q - deep Q| of a candidate."
 )
@@ -72,7 +76,7 @@ def command(
       vr repair -o repair
     """
     plain_threshold(threshold)
-    # What nobody says, here, in the environment or in valuerepair.toml, is left to repair.toml.
+    # What is set neither here nor in the environment nor in valuerepair.toml is left to repair.toml.
     usual = {name for name in context.params if context.get_parameter_source(name) == ParameterSource.DEFAULT}
     words = {"archives": archives, "normal": normal, "threshold": threshold, **given}
     said: dict[str, Any] = {name: value for name, value in words.items() if name not in usual}

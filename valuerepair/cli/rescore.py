@@ -20,11 +20,11 @@ from valuerepair.cli.verbosity import is_quiet
     "--fields",
     type=click.Choice(["q", "result", "both"]),
     default="q",
-    help="Where the value goes: q is the search's value; a result is 1, 0 or -1 by the judge's chances.",
+    help="Fields to change: the search's values (q), the result (1, 0 or -1 drawn by the judge's W/D/L), or both.",
 )
-@SPLIT(help="A file of vr split: only positions of its part train give their values.")
+@SPLIT(help="A file of vr split: rescore only positions of its part train.")
 @question(
-    "Only the values of candidates.  [default: of all that was judged]",
+    "Rescore only positions with |net Q - deep Q| of at least this.  [default: every judged position]",
     default=None,
     auto="a stored fit to results or slope, else 170",
     expanded=False,
@@ -37,7 +37,8 @@ def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **given: 
 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, or such tars. With vr mine on
     the same chunks before it, this repairs the values of a training run's own data, without a new game. DIR gets all of
-    the chunks, in files of the same names; records of other positions stay as they are, to the byte. Policies stay.
+    the chunks, in files of the same names; records of other positions stay as they are, to the byte. Policies do not
+    change.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`vr show`: one position in the terminal, with all that the store knows of it."""
+"""`vr show`: one position in the terminal, with everything that the store has about it."""
 
 from __future__ import annotations
 

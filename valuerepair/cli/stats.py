@@ -16,7 +16,7 @@ from valuerepair.cli.verbosity import is_quiet
 @DB
 @question("|net Q - deep Q| of a candidate, for the rates by phase, side and sign, and for labels.")
 @click.option("--worst", type=click.IntRange(0), default=0, help="List this many candidates with labels, worst first.")
-@click.option("--labels", is_flag=True, help="Ask the net for the policy that labels need, and store it.")
+@click.option("--labels", is_flag=True, help="Compute with the net the policy that labels need, and store it.")
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
 @click.option(
     "--save-alpha",

@@ -42,7 +42,7 @@ def check(db: str, json: bool) -> None:
         if json or check.wrong or not is_quiet():
             print_one(check, json)
     if wrong:
-        raise ValueRepairError(f"{db}: {wrong} of {done} checks found something wrong; mend it, or mine again")
+        raise ValueRepairError(f"{db}: {wrong} of {done} checks found something wrong; repair it, or mine again")
 
 
 @command.command()

@@ -60,7 +60,8 @@ _DEFAULTS = TrainOptions()
 @click.option(
     "--share",
     type=float,
-    help="Draw candidates as this share of the positions; weights in the value loss undo it.  [default: as they come]",
+    help="Draw candidates as this share of the positions; weights in the value loss undo it.  "
+    "[default: their natural share]",
 )
 @click.option(
     "--draw",
@@ -104,7 +105,7 @@ def command(
     """
     net = (question.question if isinstance(question, vr.Worst) else question).net
     if net is None:
-        raise UsageError("--net: which net is to be trained?")
+        raise UsageError("--net: give the net to train")
     heads: vr.Heads = given.pop("heads")
     settings = settings_of({"set": given.pop("set")}, listed="`vr train --help` names them all")
     options = TrainOptions(**given, value_head=heads.value, policy_head=heads.policy).with_settings(settings)

@@ -1,4 +1,4 @@
-"""-q and -v, the same for every command: what is said on standard error beside errors.
+"""-q and -v, the same for every command: what is printed on standard error besides errors.
 
 All comes from the logger ``valuerepair``, with a child for each module. -q: nothing. Without either: remarks (level
 INFO), and progress. -v: also what is done (DEBUG): files, engines with their options, nets and providers, what caches
@@ -91,7 +91,7 @@ def add_options(command: click.Command) -> None:
 
 
 def announce(context: click.Context, line: str) -> None:
-    """Logs a line as soon as it is known that anyone wants to read it: -v may stand behind the command."""
+    """Logs a line as soon as it is known that anyone wants to read it: -v may come after the command."""
     context.meta.setdefault(_WAITING, []).append(line)
     if log.isEnabledFor(logging.DEBUG):
         _log_waiting(context)
@@ -116,7 +116,7 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
     if quiet == verbose != _NOBODY:
         raise click.UsageError("-q and -v exclude each other", context)
     _quiet = quiet < verbose
-    if not context.meta.get(_FORGOTTEN):  # first of the root, before all that it says at its end
+    if not context.meta.get(_FORGOTTEN):  # the first callback of the root, before those that print at the end
         context.meta[_FORGOTTEN] = True
         context.find_root().call_on_close(_forget)
     log.removeHandler(_handler)

@@ -258,7 +258,7 @@ class Dispatcher:
                 self._counts["lost over the net"] += 1
             if any(isinstance(offer, Offer) for offer in lost.has.values()):
                 self._last_lost = lost
-                self._say_loss(f"worker {lost} was lost: what it had in hand goes to others")
+                self._say_loss(f"worker {lost} was lost: its work goes to others")
         alive = {remote.address for remote in self._workers.values()}
         for chunk in [chunk for chunk in self._in_flight if alive.isdisjoint(chunk.workers)]:
             self._take_back(chunk, min(2, len(chunk.workers)))  # Dask has tried one after another
@@ -338,7 +338,7 @@ class Dispatcher:
         where, now, minutes = f"--cluster {self._where}", time.monotonic(), f"{NO_WORKER_S / 60:.0f} minutes"
         if (lost := self._counts["lost over the net"]) >= _HOPELESS and not self._counts["net"]:
             why = "see the workers' own logs, and whether they have enough memory"
-            raise ValueRepairError(f"{where}: {lost} workers were lost over the net, and none has come through; {why}")
+            raise ValueRepairError(f"{where}: {lost} workers were lost on the net, and none succeeded; {why}")
         workers, waited = self._workers.values(), now - self._hope_since
         hopeless = [role for role in Role if all(isinstance(remote.has.get(role), str) for remote in workers)]
         if not hopeless:
@@ -346,7 +346,7 @@ class Dispatcher:
         elif workers and waited > ALL_REFUSED_S:
             *_, last = workers
             raise ValueRepairError(
-                f"{where}: no worker is left for the {hopeless[0].value}: {len(workers)} refused, at last {last}: "
+                f"{where}: no worker is left for the {hopeless[0].value}: {len(workers)} refused, the last one {last}: "
                 f"{last.has[hopeless[0]]}"
             )
         elif waited > NO_WORKER_S:
@@ -430,7 +430,7 @@ class Dispatcher:
                 self._say_loss(f"{job.lost} workers died with the same {job.role.value}: positions are tried alone")
                 self._suspects.extendleft(reversed(suspects))
             else:
-                reason = f"its worker was lost, at last {self._last_lost}"
+                reason = f"its worker was lost, the last one {self._last_lost}"
                 self._say_loss(f"{job.lost} workers died with the same position: {reason}: it is given up")
                 job.settle(partial(job.fail, reason, job.lost))
 

@@ -164,7 +164,7 @@ def _no_value(reason: str, attempts: int) -> Answer:
 
 
 def _raise_failed(reason: str, attempts: int) -> NoReturn:
-    raise ValueRepairError(f"the net failed on {attempts} workers for the same position, at last: {reason}")
+    raise ValueRepairError(f"the net failed on {attempts} workers for the same position; the last error: {reason}")
 
 
 class ClusterOracle(Oracle):

@@ -111,7 +111,7 @@ class WorkerEvaluators(WorkerPlugin):
 
     def _check_driver(self) -> None:
         if self._driver_left:  # nobody would close them later
-            raise ValueRepairError("its driver has left")
+            raise ValueRepairError("its driver has disconnected")
 
     def work(self, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The results of `calls` of the net or the oracle, each a method's name with its arguments."""

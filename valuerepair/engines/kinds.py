@@ -295,7 +295,7 @@ class _Uci(EngineKind):
         return [spec.path or "", *super().words(replace(spec, path=None))]
 
     def again(self, oracle: KnownOracle) -> EngineSpec:
-        raise UsageError("the store does not know where this engine lies; give it: --deep uci:/path/engine,nodes=N")
+        raise UsageError("the store does not know where this engine is; give it: --deep uci:/path/engine,nodes=N")
 
 
 class _Ssh(EngineKind):
@@ -414,7 +414,7 @@ class _Lc0(_WithNet):
 
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
         if name.lower() == "option.weightsfile":  # the identity would name another net
-            raise UsageError(f"{spec.where}option.WeightsFile has no place here: give the net as weights=FILE.pb.gz")
+            raise UsageError(f"{spec.where}option.WeightsFile is not allowed here: give the net as weights=FILE.pb.gz")
         return super().with_setting(spec, name, value)
 
     def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
@@ -433,7 +433,7 @@ class _Lc0(_WithNet):
         net = self.net(spec, net_path)
         assert net is not None
         if "verbosemovestats" in {name.lower() for name in spec.options}:  # the exact Q is read from them
-            raise UsageError(f"{spec.where}option.VerboseMoveStats has no place here: it is always on")
+            raise UsageError(f"{spec.where}option.VerboseMoveStats is not allowed here: it is always on")
         setup, weights = self.launch(spec, self.plain, net), f"sha256:{net.sha256}"
         net_path_to_keep = path_to_keep(net.sha256, net.path)
         return JudgeSetup(
@@ -510,7 +510,7 @@ class _OwnSearch(_WithNet):
     def again(self, oracle: KnownOracle) -> EngineSpec:
         if "syzygy" in oracle.options:
             raise UsageError(
-                f"the store does not know where its tablebases lie; give them: --deep {self}:nodes=N,syzygy=FOLDER"
+                f"the store does not know where its tablebases are; give them: --deep {self}:nodes=N,syzygy=FOLDER"
             )
         return super().again(oracle)
 
@@ -575,10 +575,10 @@ def parse_spec(text: str) -> EngineSpec:
     if spec.name is not None:
         raise UsageError(f"{where}name= is for the sides of a match")
     if kind.built_in and "movetime" in spec.limits:
-        raise UsageError(f"{where}movetime= has no place here: the own search judges by nodes")
+        raise UsageError(f"{where}movetime= is not allowed here: the built-in search is limited by nodes")
     if not spec.limits:
         if kind.default_nodes is None:
-            raise UsageError(f"{where}say how deep: {'=N, '.join(LIMITS[:-1])}=N or {LIMITS[-1]}=MILLISECONDS")
+            raise UsageError(f"{where}give a limit: {'=N, '.join(LIMITS[:-1])}=N or {LIMITS[-1]}=MILLISECONDS")
         spec = replace(spec, limits={"nodes": kind.default_nodes})
     return spec
 

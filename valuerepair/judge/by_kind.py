@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, resampled, share_change, weighted
-from valuerepair.judge.two_phase import Deeper, estimated
+from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
 from valuerepair.text import table_lines
 
@@ -99,7 +99,7 @@ def rows_by_kind(
     weight: Floats,
     game: Ids,
     kind: NDArray[np.object_],
-    deeper: Deeper | None = None,
+    deeper: DeeperValues | None = None,
 ) -> list[KindRow]:
     """A row for each kind of position among `kind` [n], in the order of `chess.origins.KINDS`; all are [n].
 
@@ -120,7 +120,7 @@ def _row(
     name: str,
     net_q: tuple[Floats, Floats],
     deep_q: Floats,
-    deeper: Deeper | None,
+    deeper: DeeperValues | None,
     weight: Floats,
     game: Ids,
 ) -> KindRow:
@@ -146,7 +146,7 @@ def _candidates(
     threshold: float,
     scaled: Sequence[Floats],
     deep_q: Floats,
-    deeper: Deeper | None,
+    deeper: DeeperValues | None,
     weight: Floats,
     game: Ids,
 ) -> CandidatesAt:
@@ -184,7 +184,7 @@ class _Sums:
         cls,
         net_q: Floats,
         deep_q: Floats,
-        deeper: Deeper | None,
+        deeper: DeeperValues | None,
         weight: Floats,
         place: NDArray[np.intp],
         games: int,
@@ -231,7 +231,7 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 
 
 def _bounds(sums: Sequence[_Sums], fold: Ids) -> tuple[float, float]:
-    """The 95 % bounds of the difference of the errors, games drawn anew and both numbers of scaling fitted to them."""
+    """The 95 % bounds of the difference of the errors, by resampled games, with both scale factors fitted again."""
     games = len(fold)
     if games < FEWEST_GAMES:
         return float("nan"), float("nan")

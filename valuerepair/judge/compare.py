@@ -38,7 +38,7 @@ from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrat
 from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.split import HeldPart
-from valuerepair.judge.two_phase import Deeper
+from valuerepair.judge.two_phase import DeeperValues
 from valuerepair.question import Calibrated, QFrom, Question, is_candidate
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
@@ -82,7 +82,7 @@ class ComparedScores:
         in_game = self.kind == GAME
         return ComparedScores(**{name: column[..., in_game] for name, column in vars(self).items()})
 
-    def by_kind(self, second: int, deeper: Deeper | None = None) -> list[KindRow]:
+    def by_kind(self, second: int, deeper: DeeperValues | None = None) -> list[KindRow]:
         """Net `second` against net 0, by kind of position; with `deeper` by that judge."""
         net_q = self.net_q[0], self.net_q[second]
         return rows_by_kind(net_q, self.deep_q, self.weight, self.game_id, self.kind, deeper)
@@ -596,7 +596,9 @@ def _lines(remeasured: Remeasured) -> list[str]:
     if remeasured.without_q:
         lines.append(f"  {remeasured.without_q:,} positions without a deep Q of the kind asked for are left out")
     if remeasured.effective < remeasured.positions * 0.999:
-        lines.append(f"  screened: rows weighted by inverse probability, worth {remeasured.effective:,.0f} equal ones")
+        lines.append(
+            f"  screened: rows weighted by inverse probability, equivalent to {remeasured.effective:,.0f} equal ones"
+        )
     columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {remeasured.threshold:g}:<"
     nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in remeasured.nets)
     lines += ["", *table_lines(columns, nets)]
@@ -658,7 +660,7 @@ def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
     recalibrated = pair.recalibrated
     if recalibrated is None:
         yield (
-            f"recalibrated: too few positions for curves that could tell scale from repair ({FEWEST_POSITIONS} of "
+            f"recalibrated: too few positions to fit curves that separate scale from repair ({FEWEST_POSITIONS} of "
             f"{FEWEST_GAMES} games are needed)"
         )
         return

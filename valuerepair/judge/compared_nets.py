@@ -205,7 +205,7 @@ def measure_missing(
     quiet: bool = False,
     **net_options: Any,
 ) -> int:
-    """Computes what is missing of those nets that there is a file of, one net after the other; says how many values.
+    """Computes the missing values of the nets whose files are known, one net after the other; returns how many values.
 
     The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
@@ -241,7 +241,7 @@ def _opened(net: AskedNet, options: Mapping[str, Any]) -> Net | EngineNet:
 
 
 def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progress, command: str = "") -> int:
-    """Evaluates by `net` the positions of the oracle that have no value of it, and keeps the values; says how many.
+    """Evaluates by `net` the oracle's positions that it has not evaluated, and stores the values; returns how many.
 
     They go through the net in batches, each committed when it is done: after an interruption the same call goes on.
     The history is the one the store keeps of each position. Positions of which an engine gives no value are counted.

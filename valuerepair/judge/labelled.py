@@ -103,7 +103,7 @@ def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
     return {label.name: label.holds(labels[label.column].to_numpy(object)) for label in LABELS}
 
 
-# The history fill of values that came with their positions: their net is not at hand.
+# The history fill of values that came with their positions: their net is not available.
 RECORDED_FILL = "recorded"
 _WITHOUT_POLICY = {RECORDED_FILL: "recorded ones", ENGINE_FILL: "an engine's"}
 
@@ -121,11 +121,11 @@ def complete(
     quiet: bool = False,
     **net_options: Any,
 ) -> int:
-    """Computes and keeps the priors of a frame's rows that the store lacks; says of how many positions.
+    """Computes and keeps the priors of a frame's rows that the store lacks; returns for how many positions.
 
     `net_file` is the net's file where the user gave one; a known net is found by its name. `net_options` are those of
-    `nets.net.open_net`. The net is opened only if something is missing; of values recorded in an archive no net is at
-    hand, which is said. Raises UsageError when the net's file is not known, ValueRepairError when it is another net.
+    `nets.net.open_net`. The net is opened only if something is missing; values recorded in an archive have no net to
+    open, which is logged. Raises UsageError when the net's file is not known, ValueRepairError when it is another net.
     """
     which, net_id = frame.attrs["net"], net_id_of(store, frame)
     numbers = frame["position_id"].tolist()
@@ -209,9 +209,9 @@ def add_priors(
     position_ids: Sequence[int],
     progress: Progress | None = None,
 ) -> int:
-    """Keeps the priors of the net's, the oracle's and the played move of these positions; says of how many it did.
+    """Stores the priors of the net's, the oracle's and the played move of these positions; returns for how many.
 
-    Positions whose priors are all there are passed over. The others go through the net in batches of `BATCH_ROWS`, each
+    Positions that have all these priors are skipped. The others go through the net in batches of `BATCH_ROWS`, each
     committed when it is done: after an interruption the same call goes on.
     """
     missing, done = missing_priors(store, net_id, oracle_id, position_ids), 0

@@ -162,7 +162,7 @@ def blindness(p: Floats, rank: Floats) -> Words:
     """Whether the net's policy knows the oracle's best move, by its prior `p` and `rank` (1 is the first choice).
 
     ``value``: it is the first choice, or its prior is at least `VALUE_BLIND`: a search tries the move at once, only its
-    value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, so a search hardly tries it. ``partly``: between.
+    value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, so a search rarely tries it. ``partly``: between.
     """
     seen = (rank == 1) | (p >= VALUE_BLIND)
     return _pick((seen, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))

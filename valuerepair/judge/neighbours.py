@@ -23,7 +23,7 @@ from valuerepair.judge.material import material_signature
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import net_label, table
-from valuerepair.store.rows import is_value, signed
+from valuerepair.store.rows import signed, value_condition
 from valuerepair.text import formatted, json_fields, table_lines
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
         SELECT {_POSITION}, {_SCORES} FROM json_each(:ids) j
         CROSS JOIN positions p ON p.id = j.value CROSS JOIN games g ON g.id = p.game_id
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
-        LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
+        LEFT JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
     """
     parameters = {"net": 0, "oracle": 0}
     if scale is not None:

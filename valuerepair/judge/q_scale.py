@@ -57,7 +57,7 @@ def q_scale_of(q: ArrayLike, like: ArrayLike, game: ArrayLike, weight: ArrayLike
     position counts. It is the ratio of the root mean squares, ``sqrt(sum w like^2 / sum w q^2)``: the line through 0 on
     which neither net is the one that errs (reduced major axis), so that the other way round it is one over it. A slope
     of one on the other would be lower both ways round, by what the nets do not agree in. Raises ValueRepairError where
-    there is no position or a net says 0 of all.
+    there is no position or a net's Q is 0 in all.
     """
     values = np.stack([np.asarray(each, np.float64) for each in (q, like)])
     mass = np.ones(values.shape[1]) if weight is None else np.asarray(weight, np.float64)
@@ -76,7 +76,7 @@ def q_scale_of_sums(squares: NDArray[np.float64], like: NDArray[np.float64]) -> 
 
     total, other = float(squares.sum()), float(like.sum())
     if not total or not other:
-        raise ValueRepairError("the scale of Q cannot be told: no position, or a net that says 0 of all of them")
+        raise ValueRepairError("the scale of Q cannot be determined: no position, or a net's Q is 0 in all of them")
     value, used = math.sqrt(other / total), (squares > 0) & (like > 0)
     games = int(used.sum())
     if games < 3:

@@ -133,11 +133,11 @@ def sentence(recalibration: Recalibration) -> str:
         return (
             "too few games to tell whether B shows more than scale"
             if recalibration.finding == "cannot tell"
-            else "B shows nothing beyond scale: both intervals hold 0"
+            else "B shows nothing beyond scale: both intervals contain 0"
         )
     rest = {
         "cannot tell": "; there are too few games to tell whether it has fewer candidates",
-        "not shown": "; its candidates may be as many as A's",
+        "not shown": "; it may have as many candidates as A",
     }
     return (
         f"B shows more than scale: recalibrated, it has {' and '.join(clear)} than A"

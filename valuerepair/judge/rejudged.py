@@ -17,7 +17,7 @@ import numpy as np
 
 from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, bootstrap, share_change, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
-from valuerepair.judge.two_phase import Deeper, estimated
+from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
 
 # A verdict is in doubt where the difference of |net Q - deep Q| and the threshold is at most this.
@@ -129,8 +129,8 @@ def strata_of(disagreement: Floats, threshold: float) -> Ids:
 def allocate(sizes: Sequence[int], count: int) -> list[int]:
     """How many positions of each stratum are drawn: `count` in all, or all positions if they are fewer.
 
-    At least a fifth of the draws is for positions near the threshold and two fifths for all others, if there are so
-    many. The remaining draws go to the strata in the order of `STRATA`.
+    At least a fifth of the draws is for positions near the threshold and two fifths for all others, if there are enough
+    of them. The remaining draws go to the strata in the order of `STRATA`.
     """
     shares = [min(size, int(least * count)) for size, least in zip(sizes, _LEAST, strict=True)]
     remaining = count - sum(shares)
@@ -141,7 +141,7 @@ def allocate(sizes: Sequence[int], count: int) -> list[int]:
     return shares
 
 
-def deeper_values(plan: Draw, deep_q: Floats) -> tuple[Deeper, list[Stratum]]:
+def deeper_values(plan: Draw, deep_q: Floats) -> tuple[DeeperValues, list[Stratum]]:
     """The values of the deeper judge with their inverse chances, and the strata.
 
     `deep_q` [n] is NaN where the judge gave none. A position whose search failed counts as not drawn.
@@ -157,14 +157,21 @@ def deeper_values(plan: Draw, deep_q: Floats) -> tuple[Deeper, list[Stratum]]:
         if usable:
             inverse[in_stratum & judged] = 1 / chance
         strata.append(Stratum(name, positions, drawn, usable, chance))
-    return Deeper(deep_q, inverse), strata
+    return DeeperValues(deep_q, inverse), strata
 
 
 # -- estimating -------------------------------------------------------------------------------------------------------
 
 
 def rejudged_net(
-    name: str, net_q: Floats, deep_q: Floats, deeper: Deeper, stratum: Ids, weight: Floats, game: Ids, threshold: float
+    name: str,
+    net_q: Floats,
+    deep_q: Floats,
+    deeper: DeeperValues,
+    stratum: Ids,
+    weight: Floats,
+    game: Ids,
+    threshold: float,
 ) -> RejudgedNet:
     """A net by the deeper judge. All arrays are [n]; `deep_q` is the first judge's, `stratum` as in `Draw`."""
     first, second = (is_candidate(net_q - q, threshold) for q in (deep_q, deeper.deep_q))
@@ -200,7 +207,7 @@ def _unseen(recall: Rate, first: Flags, second: Flags, stratum: Ids, weight: Flo
 
 
 def rejudged_pair(
-    net_q: tuple[Floats, Floats], deep_q: Floats, deeper: Deeper, weight: Floats, game: Ids, threshold: float
+    net_q: tuple[Floats, Floats], deep_q: Floats, deeper: DeeperValues, weight: Floats, game: Ids, threshold: float
 ) -> tuple[Interval, Interval]:
     """The differences of the shares of candidates and of the mean |disagreement|, second net minus first, by games.
 

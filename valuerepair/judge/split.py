@@ -65,7 +65,7 @@ _MATERIAL = re.compile(r"K[QRBN]*vK[QRBN]*")
 class Split:
     """What is held out: a share of `games`, families of `openings` and `materials`, `archives` by their files' names.
 
-    `games` are drawn by hash of `seed` and game, so that other games play no part. Families are named as
+    `games` are drawn by hash of `seed` and game, so that other games have no effect. Families are named as
     `judge.openings.family` and `material_family` name them. Raises UsageError for a share outside [0, 1) and
     for what is no family.
     """
@@ -99,7 +99,7 @@ class Split:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that tell it from others."""
+        """16 hex digits that identify it."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
     def parts(self, store: Store, position_ids: Ids) -> NDArray[np.int8]:
@@ -108,9 +108,10 @@ class Split:
         A sampled position of a held-out archive is in ``archives``, of a held-out family in ``families``. The others of
         a game that has one of a family are in ``neither``; of what is left, held-out games are ``games``, the rest
         ``train``. A position beside a game is in the part of the game; where that is ``train`` and the position is of a
-        held-out family, it is in ``neither``, and changes nobody's part. What `vr expand` reached is ``train`` where it
-        would be so by itself and all that it began with are; else it is in ``neither``, and it changes nobody's part.
-        So no game is in two parts, ``neither`` aside. Raises ValueRepairError for a position that the store has not.
+        held-out family, it is in ``neither``. A position that `vr expand` reached is ``train`` if it would be by itself
+        and all positions that it was reached from are; else it is in ``neither``. Neither kind changes the part of
+        other positions. So no game is in two parts, ``neither`` aside. Raises ValueRepairError for a position that is
+        not in the store.
         """
         stored = _Stored.of(store, self)
         return self.parts_of(stored)[stored.rows(position_ids)]
@@ -133,12 +134,12 @@ class Split:
         return [material or opening for material, opening in zip(*names, strict=True)]
 
     def free_plies(self, game: OriginGame, placed: Boards) -> int:
-        """How many of a game's positions training may see, from the first on, whether a store has any of them or not.
+        """How many of a game's positions, from the first on, training may see, whether or not a store has them.
 
-        None where the game is drawn, is of a held-out archive, or has a position of a held-out opening; else those
-        before the first of a held-out material. `placed` are the boards of the game.
+        0 if the game itself is held out, its archive is, or one of its positions has a held-out opening; else the
+        number of positions before the first with a held-out material. `placed` are the boards of the game.
         """
-        if PurePath(game.source).name in self.archives or self._draws_games(key_of_game(game))[0]:
+        if PurePath(game.source).name in self.archives or self._holds_out_games(key_of_game(game))[0]:
             return 0
         if self.openings and families_on_the_way(game.headers.get("ECO"), board.keys(placed)) & set(self.openings):
             return 0
@@ -146,7 +147,7 @@ class Split:
         return int(np.argmax(held)) if held.any() else len(placed)
 
     def of_held_families(self, placed: Boards) -> Flags:
-        """bool[n]: which boards of a game, given from its first on, are of a held-out opening or material."""
+        """bool[n]: which boards of a game, given from its first on, have a held-out opening or material."""
         held = _Names.of(families_of_plies(board.keys(placed))).among(self.openings)
         return held | _Names.of(families_of_boards(placed)).among(self.materials)
 
@@ -158,8 +159,8 @@ class Split:
         rows = store.connection.execute(query, (json.dumps(stored.ids[held].tolist()),)).fetchall()
         return np.unique(unsigned([key for (key,) in rows])), np.unique(stored.keys[stored.game[held]])
 
-    def _draws_games(self, keys: NDArray[np.uint64]) -> Flags:
-        """[n] whether the games of these keys are among the drawn ones."""
+    def _holds_out_games(self, keys: NDArray[np.uint64]) -> Flags:
+        """bool[n]: whether the games of these keys are held out by the draw of games."""
         return in_share(scrambled(keys ^ salt("games held out", self.seed)), self.games)
 
     def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
@@ -169,7 +170,7 @@ class Split:
         archive = stored.of_archives(self.archives)[game]
         broken = np.zeros(len(stored.keys), np.bool_)
         broken[game[family & sampled & ~beside]] = True
-        held = self._draws_games(stored.keys)[game]
+        held = self._holds_out_games(stored.keys)[game]
         parts = np.select(
             [archive, family & (broken[game] | ~beside), broken[game], held],
             [ARCHIVES, FAMILIES, NEITHER, GAMES],
@@ -189,11 +190,12 @@ def choose_split(
 ) -> Split:
     """A split of a store, chosen without looking at values.
 
-    `games` is the share of them that is held out, `families` that of the sampled positions whose family is: of openings
-    up to half of it, of material the rest. Families come by hash of seed and name, each taken if the share gets nearer
-    by it; none that has more than half the share alone, and no unknown opening. `archives` are names of files, with or
-    without their folders. Raises UsageError for shares outside [0, 1) and archives that the store has not,
-    ValueRepairError for a store without positions and where no family is small enough.
+    `games` is the share of the games to hold out, `families` the share of the sampled positions to hold out by family:
+    up to half of it by openings, the rest by material. Families are drawn in the order of a hash of seed and name; one
+    is taken if it brings the share nearer to the wanted one. Unknown openings are never taken, nor families that alone
+    have more than half of the share. `archives` are names of files, with or without their folders. Raises UsageError
+    for shares outside [0, 1) and archives that are not in the store, ValueRepairError for a store without positions and
+    where no family is small enough.
     """
     if not 0 <= families < 1:
         raise UsageError(f"a share of families to hold out lies in [0, 1), not {families:g}")
@@ -374,7 +376,7 @@ def keep_split(store: Store, path: str | os.PathLike[str]) -> None:
 
 
 def known_split(store: Store) -> tuple[str, Split] | None:
-    """The store's split and its file, as one types it; None without a split, or if its file is gone."""
+    """The store's split and its file, as one types it; None without a split, or if its file is missing."""
     for path in files.places(store, files.SPLIT):
         with suppress(UsageError, ValueRepairError):
             return files.from_here(path), read_split(path)
@@ -410,7 +412,7 @@ def warning_of_held_out(store: Store, position_ids: Ids) -> str | None:
         return None
     known = known_split(store)
     if known is None:
-        return f"{path} is gone: vr split wrote there what is held out of this store, and nothing is held out now"
+        return f"{path} is missing: vr split recorded there what is held out of this store; now nothing is held out"
     held = int((known[1].parts(store, position_ids) != TRAIN).sum())
     if not held:
         return None

@@ -1,4 +1,4 @@
-"""Values of a deeper judge, known of some positions by known chances, in the place of the first judge's."""
+"""Values of a deeper judge for some positions, drawn with known probabilities, in place of the first judge's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from valuerepair.intervals import Flags, Floats, Interval, Rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Deeper:
+class DeeperValues:
     """`deep_q` [n], of the side to move, anything where it is not known; `inverse` [n] the inverse chance, 0 there."""
 
     deep_q: Floats
@@ -28,13 +28,13 @@ class Deeper:
         numbers: Floats = first + self.inverse * change
         return numbers
 
-    def of(self, rows: Flags) -> Deeper:
+    def of(self, rows: Flags) -> DeeperValues:
         """Those rows [n]."""
-        return Deeper(self.deep_q[rows], self.inverse[rows])
+        return DeeperValues(self.deep_q[rows], self.inverse[rows])
 
 
 def estimated(mean: Interval, hits: Flags) -> Rate:
-    """A rate that is the mean of `Deeper.corrected` numbers; `hits` are those among the positions judged again.
+    """A rate that is the mean of `DeeperValues.corrected` numbers; `hits` are those among the positions judged again.
 
     The estimate of a rate may lie below 0 or above 1, the rate does not.
     """

@@ -52,7 +52,7 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
 
 
 def _wrapped(graph: bytes, tensors: Tensors) -> bytes:
-    """The GraphProto with the nodes before and behind its own."""
+    """The GraphProto with these nodes before and after its own."""
     replaced = {(om.INPUT_FIELD, tensors.planes), (om.OUTPUT_FIELD, tensors.policy)}
     unchanged = []
     for at, part in fields(graph):

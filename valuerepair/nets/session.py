@@ -105,7 +105,7 @@ def _load(onnx: Path, device: Device, sha256: str) -> Any:
 class _SessionsBySize:
     """ONNX Runtime's sessions of one file on CUDA, one for each number of rows, loaded when it first comes.
 
-    A session keeps cuDNN's plans for the latest size of a batch alone, and makes them anew for another: 0.05 s for a
+    A session keeps cuDNN's plans for the latest batch size only, and makes new ones for another size: 0.05 s for a
     net of six blocks, fifty times what the batch takes (Conv<T>::UpdateState in ONNX Runtime's conv.cc).
     """
 

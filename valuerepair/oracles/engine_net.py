@@ -84,7 +84,7 @@ def parse_engine_net(text: str) -> EngineNetSpec:
     if engine.name is not None:
         raise UsageError(f"{where}name= is for the sides of a match")
     if "movetime" in engine.limits:
-        raise UsageError(f"{where}movetime= has no place here: an evaluation is to be the same again; give nodes=1")
+        raise UsageError(f"{where}movetime= is not allowed here: an evaluation must be reproducible; give nodes=1")
     engine = replace(engine, limits=engine.limits or {"nodes": 1})
     if alphas[-1:] == [_WDL]:
         return EngineNetSpec(replace(engine, options={"UCI_ShowWDL": "true", **engine.options}), None)
@@ -164,7 +164,7 @@ class EngineNet:
         """Ends the engines."""
         counts = self._oracle.counts
         if counts.searched:
-            log.info(f"{self.identity.name}: {counts.nodes / counts.searched:,.0f} nodes a position")
+            log.info(f"{self.identity.name}: {counts.nodes / counts.searched:,.0f} nodes per position")
         self._oracle.close(cancel=True)
         self._chunks.shutdown(wait=True)
 
@@ -178,7 +178,7 @@ class EngineNet:
 
 
 def open_engine_net(net: str, workers: int | None = None, **net_options: Any) -> EngineNet:
-    """Opens the engines of a ``--net uci:...``, by default one a core.
+    """Opens the engines of a ``--net uci:...``, by default one per core.
 
     Raises UsageError, also for options of nets, and ValueRepairError.
     """

@@ -142,9 +142,7 @@ def _tell(options: RecordedOptions, detected: FirstEvaluation | None) -> None:
     where = f" (the first is in {detected.archive})" if detected else ""
     log.info(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
     if options.depth is False:
-        log.info(
-            "these evaluations have no depth: how deep they looked is not known; confirm what they find by a search"
-        )
+        log.info("these evaluations have no depth: their depth is unknown; confirm what they find by a search")
 
 
 def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:

@@ -19,7 +19,7 @@ REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
 # Placeholders, in the words of a match, for the numbers that multiply its nets' Q: see `run.q_scales`.
 Q_SCALES = ("Q_SCALE", "OTHER_Q_SCALE")
-# The quick match that tells how steep the Q of each net is has as many games as the match, but at most 200. Its nodes,
+# The quick match, which shows how steep each net's Q is, has as many games as the match, but at most 200. Its nodes,
 # and the time of a game, as shares of those of the match; the time is more, as small searches cost more for each node.
 _SCALE_GAMES, _SCALE_NODES, _SCALE_SECONDS = 200, 0.05, 0.07
 
@@ -46,7 +46,7 @@ class TooLittleTime(UsageError):
     def __init__(self, budget: str, seconds: float) -> None:
         super().__init__(
             f"--budget {budget}: is too little; with this net and this judge it takes about "
-            f"{format_duration(seconds)} at the least"
+            f"{format_duration(seconds)} at least"
         )
         self.seconds = seconds
 
@@ -57,7 +57,7 @@ class Stage:
 
     `output` is the file that gets its standard output. `makes` are its other files and folders, which all exist once it
     is done; `whole` is one of them that exists only then. `leaves` are further files of an unfinished stage. All these
-    are removed before the stage starts anew. `elsewhere` are words that say where it runs, without effect on the
+    are removed before the stage starts again. `elsewhere` are words that say where it runs, without effect on the
     result. `scaled_by` is the output of an earlier match of the same nets, which gives the numbers for `Q_SCALES`.
     """
 
@@ -140,7 +140,7 @@ def _round(size: int) -> int:
 
 
 def _most(name: str, settings: Settings, rates: Rates, sizes: Mapping[str, int | None]) -> float:
-    """The size beyond which more brings nothing."""
+    """The size beyond which more has no benefit."""
     if name == "positions":
         return rates.positions
     positions = sizes["positions"] or rates.positions
@@ -174,7 +174,7 @@ def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
 
 
 def _quick_match(settings: Settings) -> tuple[int, float]:
-    """The nodes of the match that tells the scale of Q, and the time of its games as a share of those of the match."""
+    """The nodes of the match that shows the scale of Q, and the time of its games as a share of those of the match."""
     nodes = settings.play.match_nodes
     quick_nodes = max(1, round(_SCALE_NODES * nodes))
     return quick_nodes, max(_SCALE_SECONDS, quick_nodes / nodes)
@@ -265,7 +265,7 @@ class _Stages:
         size = (
             f"{self._sizes.book:,} lines at most"
             if self._settings.normal
-            else "all candidates; for you, no stage reads it"
+            else "all candidates; no later stage reads it"
         )
         options = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
         words = ("books", *options, "-o", self._at("books"))

@@ -43,7 +43,7 @@ _HOLDER = 40  # bytes for the name of the lock's holder
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class StageNote:
     """The record of a stage: its `command`, the `expected` time, the time so far (s), and whether it is `done`."""
 
     name: str
@@ -55,7 +55,7 @@ class Noted:
 
 
 class _Stages(Record):
-    stages: list[Noted]
+    stages: list[StageNote]
 
 
 class StageNotes:
@@ -64,18 +64,18 @@ class StageNotes:
     def __init__(self, folder: Path) -> None:
         """Raises ValueRepairError if the file is something else."""
         self._path = folder / NOTES
-        self.stages: list[Noted] = []
+        self.stages: list[StageNote] = []
         if self._path.exists():
             try:
                 self.stages = read_json(self._path, _Stages, "list of stages").stages
             except (OSError, ValueRepairError) as error:
-                raise ValueRepairError(f"{error}; remove it to begin anew") from None
+                raise ValueRepairError(f"{error}; remove it to start over") from None
 
-    def of(self, stage: Stage) -> Noted | None:
+    def of(self, stage: Stage) -> StageNote | None:
         """The record of the stage; None if it has not started."""
         return next((noted for noted in self.stages if noted.name == stage.name), None)
 
-    def note(self, noted: Noted) -> None:
+    def note(self, noted: StageNote) -> None:
         """Replaces the record of the stage, also on disk."""
         other_stages = [other for other in self.stages if other.name != noted.name]
         self.stages = [*other_stages, noted]
@@ -219,14 +219,14 @@ def judge_of(path: str, net: str, deep: str | None) -> str:
         except ValueRepairError as error:
             raise UsageError(f"--store {path}: {error}; give --net, or first vr remeasure --net {net}") from None
         if deep is not None and store.pick(str(locate(net)), deep) != pair:
-            raise UsageError(f"--deep {deep}: {path} has more positions that another judged; leave --deep out")
+            raise UsageError(f"--deep {deep}: most positions of {path} have another judge; leave --deep out")
         oracle = oracle_of(store.connection, store.names(*pair)[1])
     if deep is not None:
         return deep
     try:
         return stored_spec(oracle)
     except UsageError as error:
-        raise UsageError(f"--store {path}: {oracle.label} judged it, which cannot be asked for more: {error}") from None
+        raise UsageError(f"--store {path}: its judge, {oracle.label}, cannot be run again: {error}") from None
 
 
 def planned(
@@ -280,7 +280,7 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
             lock = stack.enter_context(claimed(folder / LOCK))
         except HeldError as error:
             who = error.content.decode("ascii", "replace").strip()
-            raise ValueRepairError(f"{folder}: another vr repair is at it (process {who})") from None
+            raise ValueRepairError(f"{folder}: another vr repair is already running (process {who})") from None
         os.pwrite(lock, str(os.getpid()).ljust(_HOLDER).encode(), 0)
         stack.callback(os.ftruncate, lock, 0)
         if not (folder / toml.FILE).exists():
@@ -303,7 +303,9 @@ def _check_free(repair: Repair) -> None:
         return
     stage_files = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
     if present := sorted(name for name in {STORE, PAGE, *stage_files} if name and (repair.folder / name).exists()):
-        raise UsageError(f"{repair.folder}: has {', '.join(present)} of something else; give another folder by -o")
+        raise UsageError(
+            f"{repair.folder}: has files of something else ({', '.join(present)}); give another folder by -o"
+        )
 
 
 def _check_store(repair: Repair, begin: int) -> None:
@@ -321,7 +323,7 @@ def _check_store(repair: Repair, begin: int) -> None:
     if before != now:
         how = noted.command if before[:-1] != now[:-1] else f"{repair.plan.settings.net} has been replaced since"
         raise UsageError(
-            f"{repair.folder}: its store was mined otherwise ({how}); give another folder, or remove {STORE}"
+            f"{repair.folder}: its store was mined differently ({how}); give another folder, or remove {STORE}"
         )
 
 
@@ -361,7 +363,7 @@ def _begin_anew(repair: Repair, begin: int) -> None:
 def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
     """Runs a stage to its end, and records its time. A stage whose result is whole already is not run again."""
     before = repair.notes.of(stage)
-    noted = Noted(stage.name, repair.command(stage), repair.identities[stage.name], stage.seconds)
+    noted = StageNote(stage.name, repair.command(stage), repair.identities[stage.name], stage.seconds)
     if before is not None:
         noted = replace(noted, seconds=before.seconds)
     repair.notes.note(noted)
@@ -375,7 +377,7 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
         raise KeyboardInterrupt
     if code:
         why = f"was ended by signal {-code}" if code < 0 else f"failed (exit code {code})"
-        raise ValueRepairError(f"{stage.name} {why}, see above; once that is mended the same command goes on")
+        raise ValueRepairError(f"{stage.name} {why}, see above; once that is fixed the same command goes on")
 
 
 def _is_whole(folder: Path, stage: Stage) -> bool:

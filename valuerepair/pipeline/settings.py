@@ -164,7 +164,7 @@ class Settings:
         if not self.archives and not self.store:
             raise UsageError("archives = []: which games are to be mined?")
         if self.archives and self.store:
-            raise UsageError("--store: is what was mined already; give archives, or a store, and not both")
+            raise UsageError("--store: is a store that is already mined; give archives or a store, not both")
         if dashed := [
             name for name in (*self.archives, self.store, *self.normal) if name.startswith("-") and name != "-"
         ]:
@@ -196,7 +196,7 @@ def _check_judge(option: str, text: str) -> None:
     if not judge.kind.searches:
         raise UsageError(f"{option} {judge.kind}: searches nothing; give a judge that does")
     if "nodes" not in judge.limits:
-        raise UsageError(f"{option} {text}: give nodes=N, by which sizes are worked out")
+        raise UsageError(f"{option} {text}: give nodes=N, which determines the sizes")
 
 
 def default_deep() -> str:
@@ -238,39 +238,43 @@ _TABLES: Mapping[str, type[Any]] = {
 }
 _OLD_SIZES = {"confirm"}  # in folders of another version
 _COMMENTS = {
-    "archives": "what is mined",
-    "store": "what was mined already; it is copied",
+    "archives": "the archives to mine",
+    "store": "a store that is already mined; it is copied",
     "net": "the net to repair",
-    "deep": "who judges",
-    "test_deep": 'who judges once more what is close in the tests; "" for nobody',
+    "deep": "the judge: the deep search, as in vr mine",
+    "test_deep": 'a deeper judge for some held-out positions; "" for none',
     "threshold": "|net Q - deep Q| of a candidate",
     "alpha": "centipawns of the judge's Q, of candidates and targets",
-    "budget": "for all of it, by the rates of this machine (rates.json)",
+    "budget": "time for all stages, estimated by the rates of this machine (rates.json)",
     "control": "whether a second net is trained without candidates",
-    "normal": "training chunks of ordinary games; without, the nets learn from the store alone",
+    "normal": "training chunks of ordinary games; without them, the nets learn from the store alone",
     "positions": "drawn from the archives and judged",
-    "expand": "engine nodes for what lies around the candidates",
+    "expand": "engine nodes for positions around the candidates",
     "book": "lines of the book that is played",
-    "steps": "of training",
+    "steps": "training steps",
     "rejudge": "held-out positions that test_deep judges; 0 for none",
-    "games": "of a match",
+    "games": "games of a match",
     "aside": "share of the positions that lie beside the games, or of each kind",
     "policy": "the policy target: net, or a share of the judge's moves",
-    "share": "of candidates in training; with normal games, of repair games",
+    "share": "share of candidates in training; with normal games, of repair games",
     "only": "all, heads or value",
-    "match_nodes": "of a move",
-    "book_nodes": "the same, in games from the book",
+    "match_nodes": "nodes per move in the matches",
+    "book_nodes": "nodes per move in the games from the book",
 }
 
 _EITHER = ("archives", "store")
-_OF_SPLIT = {"games": "share of them, kept from training", "families": "share of the positions", "archives": "whole"}
+_OF_SPLIT = {
+    "games": "share of the games to hold out",
+    "families": "share of the positions to hold out by family",
+    "archives": "archives to hold out whole",
+}
 
 
 def write(settings: Settings, path: Path) -> None:
     """Writes repair.toml, whole or not at all."""
     lines = [
-        "# The settings of a repair (vr repair). What stands here counts, whatever the command line says. What is",
-        "# changed is run again, with all that depends on it.",
+        "# The settings of a repair (vr repair). They take precedence over the command line. If one",
+        "# is changed, its stage runs again, and all stages that depend on it.",
     ]
     for setting in fields(settings):
         value = getattr(settings, setting.name)
@@ -280,7 +284,7 @@ def write(settings: Settings, path: Path) -> None:
             continue
         lines += ["", f"[{setting.name}]"]
         if setting.name == "sizes":
-            lines.append("# By the budget; of a line that is taken out the size is worked out again.")
+            lines.append("# Derived from the budget; if a line is removed, its size is derived again.")
         comments = _OF_SPLIT if setting.name == "split" else _COMMENTS
         lines += [
             _line(field.name, getattr(value, field.name), comments)
@@ -346,7 +350,7 @@ def _check_names(kind: type[Any], table: Any, where: str) -> None:
 def differing(given: Mapping[str, Any], settings: Settings) -> list[str]:
     """The differences of a command line from repair.toml, in words, one line each."""
     return [
-        f"{FILE} says {name} = {json.dumps(getattr(settings, name))}, and that counts; edit it there"
+        f"{FILE} says {name} = {json.dumps(getattr(settings, name))}, which takes precedence; edit it there"
         for name, value in given.items()
         if value != getattr(settings, name)
     ]

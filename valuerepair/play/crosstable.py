@@ -158,7 +158,7 @@ def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | N
     where = ", ".join(paths)
     names = sorted({name for game in games for name in (game.white, game.black)})
     if player is None or player in names:
-        return ValueRepairError(f"{where}: one player plays itself, so there is nobody's Elo")
+        return ValueRepairError(f"{where}: one player plays itself, so there is no Elo")
     near = [name for name in names if player.casefold() in name.casefold()]
     proposed = near or names
     named = ", ".join(proposed[:_MOST_NAMED]) + (", ..." if len(proposed) > _MOST_NAMED else "")

@@ -489,7 +489,7 @@ def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: in
     if foreign := [name for name in _FOREIGN if getattr(params, name) != getattr(SearchParams(), name)]:
         raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
     if rules.draw or rules.no_resign_share or rules.max_plies != Rules().max_plies:
-        raise UsageError("--engine lc0: it ends games its own way; of the rules only --resign can be given")
+        raise UsageError("--engine lc0: it has its own rules for the end of a game; only --resign can be given")
     return Lc0Settings(
         locate(net),
         nodes,

@@ -200,7 +200,7 @@ def parse_side(text: str) -> EngineSpec:
         kind = UCI
     side = kind.parse(items, where, EXAMPLE)
     if side.trees is not None:
-        raise UsageError(f"{where}trees= has no place in a match: --jobs says how many games are played at once")
+        raise UsageError(f"{where}trees= is not allowed in a match: --jobs says how many games are played at once")
     return side
 
 
@@ -227,12 +227,12 @@ def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
     if control is not None and control.by_clock:
         if side.limits:
             own = ", ".join(f"{name}=" for name in side.limits)
-            raise UsageError(f"{side.where}{own} has no place in a match by the clock (--tc)")
+            raise UsageError(f"{side.where}{own} is not allowed in a match by the clock (--tc)")
         return {}
     if side.limits:
         return dict(side.limits)
     if control is None:
-        raise UsageError(f"{side.where}how long does it think? --nodes or --tc, or nodes= or movetime= of its own")
+        raise UsageError(f"{side.where}has no limit; give --nodes or --tc, or nodes= or movetime= of its own")
     return {"nodes": control.nodes} if control.nodes is not None else {"movetime": control.movetime or 0}
 
 

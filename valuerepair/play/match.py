@@ -99,7 +99,7 @@ class MatchPlan:
         lines = []
         if self.book == BUILT_IN:
             lines.append(
-                f"openings: {len(self.openings):,} built-in lines, one for an ECO code; --openings BOOK for others"
+                f"openings: {len(self.openings):,} built-in lines, one per ECO code; --openings BOOK for others"
             )
         if pairs > len(self.openings):
             lines.append(
@@ -337,4 +337,4 @@ class _Facts:
                 colour = name.removesuffix("Side")
                 side = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
                 return f"{side or name} was {before!r} and now is {now!r}"
-        return "its limits were others"
+        return "its limits were different"

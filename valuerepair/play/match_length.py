@@ -155,7 +155,7 @@ class MatchLength:
         if self.repeated:
             lines.append("openings are repeated in these games; the plan takes each pair as one of a new opening")
         if self.seconds is not None:
-            lines.append(f"hours: {self.seconds:,.1f} s a game, {self.jobs} at once")
+            lines.append(f"hours: {self.seconds:,.1f} s per game, {self.jobs} at once")
         return lines
 
     def as_json(self) -> dict[str, Any]:

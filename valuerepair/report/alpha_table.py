@@ -67,7 +67,7 @@ class AlphaTable:
             rows[name] = (f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
         header = f"candidates at {self.threshold:g}"
         columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8 | {header}:<"
-        # A negative one would be no scale: net and search hardly go together.
+        # A slope of 0 or less is no scale: deep Q does not rise with net Q.
         steeper = {name: f"{slope.value:.2f}" if slope.value > 0 else "-" for name, slope in self.slopes.items()}
         positions = next(iter(self.fits.values())).n
         return [
@@ -110,7 +110,10 @@ class AlphaTable:
         if self.cut_by is None or are_alike(self.cut_by, fit.value):
             return [line]
         cut_by = Alpha(self.cut_by, "").shown
-        return [line, f"screening cut positions by alpha {cut_by}: the same vr mine again judges these by {fit.shown}"]
+        return [
+            line,
+            f"screening cut positions by alpha {cut_by}: run the same vr mine again to judge these by {fit.shown}",
+        ]
 
     def saveable(self, name: FitTo) -> AlphaFit:
         """The fit of that name. Raises ValueRepairError if it is missing, has too few scores, or lies at a bound, where
@@ -131,7 +134,7 @@ class AlphaTable:
 
 def _too_few(count: int, positions: str) -> str:
     more = f"mine until there are {AUTO_MIN_POSITIONS - count:,} more (positions that screening cut have none)"
-    return f"not saved: {count:,} {positions}, and a fit takes {AUTO_MIN_POSITIONS}; {more}"
+    return f"not saved: {count:,} {positions}, and a fit needs {AUTO_MIN_POSITIONS}; {more}"
 
 
 def _results(frame: pd.DataFrame) -> Floats:

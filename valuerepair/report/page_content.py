@@ -27,7 +27,7 @@ from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.lowess import lowess_line
 from valuerepair.store import families
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.rows import is_value
+from valuerepair.store.rows import value_condition
 from valuerepair.store.second_looks import net_number, oracle_of
 
 if TYPE_CHECKING:
@@ -471,7 +471,7 @@ def _read(connection: StoreConnection, ids: Sequence[int], pair: Mapping[str, in
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM json_each(:ids) j CROSS JOIN positions p ON p.id = j.value
         JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
-        JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
+        JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
     """
     rows = connection.rows_of(ids, query, pair)
     return dict(zip(_COLUMNS, zip(*rows, strict=True) if rows else [()] * len(_COLUMNS), strict=True))

@@ -335,7 +335,7 @@ def _net_lines(facts: dict[str, Any]) -> list[str]:
 def _deep_lines(facts: dict[str, Any]) -> list[str]:
     deep = facts["deep"]
     if deep is None:
-        return [_line("search", facts["without_deep"] or "has not looked at it")]
+        return [_line("search", facts["without_deep"] or "has not searched it")]
     words = [f"{printable(deep['oracle'], _NAME)}: " + ("no Q" if deep["q"] is None else f"Q {deep['q']:+.3f}")]
     if deep["mate"] is not None:
         words.append(f"mate in {deep['mate']}" if deep["mate"] > 0 else f"mated in {-deep['mate']}")
@@ -368,7 +368,9 @@ def _disagreement(facts: dict[str, Any]) -> list[str]:
         words.append(f"net Q calibrated: {facts['calibrated_q']:+.3f}")
     weight = facts["weight"]
     if weight != 1:
-        words.append(f"stands for {weight:.3g} positions (screening)" if weight else "stands for none (screening)")
+        words.append(
+            f"represents {weight:.3g} positions (screening)" if weight else "represents no position (screening)"
+        )
     return [_line("net-deep", "; ".join(words))]
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.calibration import TooLittle, beyond_scale
+from valuerepair.calibration import TooFewPositions, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
-from valuerepair.intervals import Flags, Floats, Ids, Rate, far_words, mean_interval, weighted, wilson
+from valuerepair.intervals import Flags, Floats, Ids, Rate, loose_bound_words, mean_interval, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import has_policy, labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -182,7 +182,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
     """
     try:
         used = store.calibration(question)
-    except TooLittle:
+    except TooFewPositions:
         return None
     columns, _ = table(store.connection, replace(question, calibration="none"), _OF_SCALE)
     net_q, deep_q, weight, game = (columns[name] for name in _OF_SCALE)
@@ -258,7 +258,7 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     sentence = headline(figures)
     few_drawn = _at_threshold(figures["scored"])["few_drawn"] if sentence else None
-    far = [f"  ({far_words(few_drawn)})"] if few_drawn else []  # why the interval's upper end is far
+    far = [f"  ({loose_bound_words(few_drawn)})"] if few_drawn else []  # why the interval's upper bound is loose
     shown = [
         *([sentence, *far, ""] if sentence else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "

@@ -120,7 +120,7 @@ def open_import(
 ) -> Iterator[OpenedImport]:
     """Finds out which recorded evaluations a ``--deep recorded`` means, and opens the net to compare them with.
 
-    Training chunks bring the values of their own net, and none is opened then. Raises UsageError and ValueRepairError.
+    Training chunks hold the values of their own net, and no net is opened then. Raises UsageError and ValueRepairError.
     """
     from valuerepair.oracles.recorded import chunk_net_name, recorded_options
 

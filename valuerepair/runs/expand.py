@@ -1,4 +1,4 @@
-"""Expansion: from the candidates of a store to what lies around them, step by step, where most is to be found.
+"""Expansion: searches around the candidates of a store, step by step, where most candidates are expected.
 
 Everything is planned in batches: a batch rests on the results of all batches but the last one, and on the neighbours
 that came until then, never on what happened to be ready. So a run gives the same whatever the engines' speed, and one
@@ -59,13 +59,13 @@ Following = Callable[[Sequence[ExpansionSource]], Sequence[Moves]]
 
 @dataclass(frozen=True)
 class ExpandOptions:
-    """What `expand` is asked to do.
+    """The options of `expand`.
 
     `steps` are those of `runs.neighbourhood`, `rounds` how many steps away from a sampled candidate it goes. It ends
     after this many `nodes` or searched `positions` in all, however often it was begun. This share of the inferred
     candidates is searched, the `audit`; 1 is all. `seed` is the order of the candidates. `screen`: what cannot be a
     candidate is not searched in full; None: everything is. `retry_failed`: search again what failed before. With a
-    `split` it goes out from candidates of its part ``train`` alone.
+    `split` it starts only from candidates of its part ``train``.
 
     Raises UsageError for values that make no sense.
     """
@@ -400,7 +400,7 @@ class _Expanding(SearchLoop[int]):
             how_many = (
                 f"{tally.found:,} found, {tally.inferred:,} inferred" if number > 1 else f"{len(self._sources):,}"
             )
-            log.info(f"round {number}: out from {how_many} candidates")
+            log.info(f"round {number}: from {how_many} candidates")
 
     def _look_around(self, window: _Window) -> None:
         """Takes neighbours: those of known value into the store, the others to the frontier."""
@@ -486,7 +486,7 @@ class _Expanding(SearchLoop[int]):
         self._progress.advance(0)
 
     def summary(self, state: str) -> ExpandSummary:
-        """What the expansion came to."""
+        """The results of the expansion."""
         for entry in self._searches:  # of an interrupted run: what was searched, and not learned from yet
             if entry.outcome is not None:
                 self._note(entry, entry.outcome)

@@ -44,7 +44,7 @@ def recorded_source(oracle: StoredOracle) -> RecordedSource:
             "vr mine takes all their positions with --per-game 1000"
         )
     view: View | None = "mover" if given.get("view") == "mover" else "white" if given.get("view") == "white" else None
-    # Comments of vr selfplay have no depth, and none is asked for.
+    # Comments of vr selfplay have no depth, and none is needed.
     usual = None if kind == SELFPLAY or "min-depth" in least else True
     depth = {"none": False, "any": None}.get(str(given.get("depth")), usual)
     options = RecordedOptions(kind, view, depth, least.get("min-depth"), least.get("min-nodes"), given.get("by"))
@@ -61,9 +61,10 @@ def expand_recorded(
 ) -> ExpandSummary:
     """Takes the positions around sampled candidates in their games, with the evaluations that are recorded there.
 
-    The steps are parents and game, a position's distance from a candidate at most `GAME_PLIES` has; those found are
-    gone out from in turn, for as many rounds as asked. Nothing is searched: budgets, audit and screening play no part.
-    The same call goes on where an earlier one stopped. In the main thread SIGINT and SIGTERM end it cleanly.
+    The steps are parents and game, a position's distance from a candidate at most `GAME_PLIES` has; the search
+    continues from those found, for as many rounds as asked. Nothing is searched by an engine: budgets, audit and
+    screening have no effect. The same call goes on where an earlier one stopped. In the main thread SIGINT and SIGTERM
+    end it cleanly.
 
     Raises UsageError for other steps, ValueRepairError where there is no candidate, and what reading and the store
     raise; what was taken until then is kept.
@@ -76,8 +77,8 @@ def expand_recorded(
     work = {"expand recorded": settings, "question": str(start.question), "pair": start.names}
     games = KnownGames.of(store, start.candidates.tolist())
     log.info(
-        f"{source.identity.label}: what lies around candidates is recorded in their games ({len(games):,} at hand); "
-        "no engine is asked"
+        f"{source.identity.label}: positions around candidates have recorded values in {len(games):,} games; "
+        "no engine runs"
     )
     with store.running(RunRecord.of(work, options.command, settings, provider=net.provider)) as run:
         store.commit()
@@ -123,7 +124,7 @@ class _Taking:
         return "finished"
 
     def summary(self, state: str) -> ExpandSummary:
-        """What the run came to."""
+        """The results of the run."""
         seconds = time.monotonic() - self._started
         return ExpandSummary(state, "everything", self._start, seconds, nodes=0, workers=None, failed=0)
 

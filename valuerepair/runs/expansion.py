@@ -1,4 +1,4 @@
-"""What an expansion starts from, and what it came to."""
+"""What an expansion starts from, and its results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_SAMPLED = ("position_id", "weight", "nodes", "game_id")
 
 @dataclass
 class ExpansionTally:
-    """What an expansion has come to so far, earlier runs of the same work included: positions `planned` to be searched,
+    """The counts of an expansion so far, with earlier runs of the same work: positions `planned` to be searched,
     those of them that were `cut` by screening, candidates `found` by search and `inferred`."""
 
     planned: int = 0
@@ -55,7 +55,7 @@ class ExpansionTally:
 
 @dataclass(frozen=True)
 class Expansion:
-    """Where an expansion goes out from: net and oracle, the question with its alpha, the sampled candidates (those of a
+    """What an expansion starts from: net and oracle, the question with its alpha, the sampled candidates (those of a
     split's part ``train``), the calibration that the question asks for, and the file of the store's split.
 
     `sampled_found` candidates were found among sampled positions at `sampled_nodes`.
@@ -91,7 +91,7 @@ class Expansion:
         if not len(chosen):
             none = f"the split holds out all {len(candidates):,} candidates" if len(candidates) else "no candidates"
             raise ValueRepairError(
-                f"{store.path}: {none} at {of_pair.threshold:g} to go out from; mine more, or lower --threshold"
+                f"{store.path}: {none} at {of_pair.threshold:g} to start from; mine more, or lower --threshold"
             )
         pair = store.pick(*names)
         alpha = store.alpha(*pair, question.alpha)
@@ -119,7 +119,7 @@ class Expansion:
         if self.scale is None:
             return q
         games = batch.origin.game
-        of = {id(game): game_row(game) for game in games}  # one object a game
+        of = {id(game): game_row(game) for game in games}  # one object per game
         rows = [of[id(game)] for game in games]
         numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))
         return self.scale.expected(q, fold_of(game_keys([row[0] for row in rows], numbers, digests)))
@@ -261,6 +261,6 @@ class ExpandSummary:
 _ENDED = {
     "nodes": "the nodes are spent",
     "positions": "as many positions were searched as asked for",
-    "yield": "searches bring fewer candidates by now than in the archive",
-    "everything": "all that lies around them was looked at",
+    "yield": "searches now find fewer candidates than in the archive",
+    "everything": "all positions around them were examined",
 }

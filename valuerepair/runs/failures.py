@@ -63,8 +63,8 @@ class Failures:
     def hopeless(self) -> ValueRepairError:
         """The error of a run in which everything failed."""
         return ValueRepairError(
-            f"{self._who} failed on each of the {self.count} positions it was given, at last: {self._last}; "
-            "mend the engine or choose another with --deep" + (", then --retry-failed" if self.earlier else "")
+            f"{self._who} failed on each of the {self.count} positions it was given; the last error: {self._last}; "
+            "fix the engine or choose another with --deep" + (", then --retry-failed" if self.earlier else "")
         )
 
 
@@ -135,6 +135,6 @@ class NetFailures:
     def hopeless(self) -> ValueRepairError:
         """The error of a run in which everything failed."""
         return ValueRepairError(
-            f"the net ({self._name}) failed on each of the {len(self._held)} positions it was given, at last: "
-            f"{self._held[-1][1][0]}; mend it or choose another with --net"
+            f"the net ({self._name}) failed on each of the {len(self._held)} positions it was given; the last error: "
+            f"{self._held[-1][1][0]}; fix it or choose another with --net"
         )

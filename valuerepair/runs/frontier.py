@@ -14,7 +14,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.nets.net import NetValues
 from valuerepair.runs.allocation import RANDOM_SHARE, choose
 
-# The best of this many keep the search busy for hours, so that keeping more would bring nothing.
+# The best of this many keep the search busy for hours, so that keeping more has no benefit.
 CAPACITY = 16_384
 
 
@@ -60,7 +60,7 @@ def take_values(values: NetValues, rows: NDArray[np.int64]) -> NetValues:
 
 
 class Frontier:
-    """The neighbours that wait, without those that were chosen or have a value by now."""
+    """The neighbours that wait, without those that were chosen or already have a value."""
 
     def __init__(self) -> None:
         self._waiting: Waiting | None = None

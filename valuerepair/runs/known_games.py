@@ -27,21 +27,21 @@ _NAMES_SHOWN = 3
 
 @dataclass(frozen=True)
 class KnownGames:
-    """Games of a store whose archives are at hand: by archive, the number of each game and its digest in the store."""
+    """Games of a store whose archives are available: by archive, each game's number and its digest in the store."""
 
     games: dict[str, dict[int, int]]
 
     @staticmethod
     def of(store: Store, ids: Sequence[int]) -> KnownGames:
-        """The games of these positions; archives that are not here are left out, which is logged."""
+        """The games of these positions; missing archives are left out, which is logged."""
         by_archive = games_of(store, ids)
         missing = [name for name in by_archive if not os.path.isfile(name)]
         if missing:
             more = f" and {len(missing) - _NAMES_SHOWN} more" if len(missing) > _NAMES_SHOWN else ""
             count = sum(len(by_archive[name]) for name in missing)
             log.info(
-                f"{', '.join(missing[:_NAMES_SHOWN])}{more}: not here, so that of {count:,} games only what the store "
-                "has is known; run vr expand where the archives lie as they were mined"
+                f"{', '.join(missing[:_NAMES_SHOWN])}{more}: not found, so {count:,} games are known only as far as "
+                "the store has them; run vr expand where the archives are, unchanged since mining"
             )
         return KnownGames({name: games for name, games in by_archive.items() if name not in missing})
 
@@ -51,15 +51,15 @@ class KnownGames:
     def positions(self, recorded: RecordedOptions | None = None) -> Iterator[PositionBatch]:
         """All positions of the games in which a move was played, in batches of whole games, in the archives' order.
 
-        With `recorded` only those that have such an evaluation, which they bring along. A game that is another one by
-        now is left out, which is said.
+        With `recorded` only those that have such an evaluation, with it. A game that has changed since is left out,
+        which is logged.
         """
         changed: dict[str, int] = {}
         for batch in read_games(self.games, recorded, ReadReport()):
             same = np.array([self._is_same(game, changed) for game in batch.origin.game], np.bool_)
             yield batch if same.all() else batch.take(np.flatnonzero(same))
         for name in changed:
-            log.info(f"{name} has changed since it was mined: games that are others by now are left out")
+            log.info(f"{name} has changed since it was mined: games that have changed are left out")
 
     def _is_same(self, game: OriginGame, changed: dict[str, int]) -> bool:
         if game_row(game)[2] == self.games[game.source][game.number]:
@@ -69,7 +69,7 @@ class KnownGames:
 
 
 class Following:
-    """What was played after positions: by the archives where they are at hand, else the one move that the store has."""
+    """What was played after positions: by the archives if available, else the one move that the store has."""
 
     def __init__(self, games: KnownGames) -> None:
         self._games = games

@@ -119,7 +119,7 @@ class Loop:
     def _wind_down(self) -> None:
         """After a signal: nothing new begins, what is in flight gets a short while, a second signal gives it up."""
         running = self._cancel()
-        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again gives them up")
+        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again abandons them")
         deadline = time.monotonic() + _GRACE_S
         while self._is_waiting and signals.count() < 2 and time.monotonic() < deadline:
             with contextlib.suppress(Empty):

@@ -28,7 +28,7 @@ from valuerepair.store.store import Store
 if TYPE_CHECKING:
     from valuerepair.oracles.oracle import Oracle
 
-# A new chunk is asked for when fewer positions wait for an engine: enough for the time it takes to come.
+# A new chunk is requested when fewer positions wait for an engine: enough for the time it takes to come.
 _FEW_WAITING = 64
 
 

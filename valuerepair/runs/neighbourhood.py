@@ -1,6 +1,6 @@
-"""The neighbourhood of a misjudged position: the positions one step away from it, and their values where a search told.
+"""The neighbourhood of a misjudged position: the positions one step away, and their values if a search gave them.
 
-There are four kinds of step. The *line*: the positions after the moves that the deep search expects; it also tells
+There are four kinds of step. The *line*: the positions after the moves that the deep search expects; it also gives
 their values. *Parents*: one, two and four plies earlier in the game. *Children*: after the moves that the net's policy
 prefers. The *game*: other plies of it, before and after. Nothing here reads a store, a net or an engine.
 """
@@ -29,7 +29,7 @@ LONGEST_LINE = 12  # plies
 PARENTS = (1, 2, 4)  # plies before the source
 CHILDREN = 3  # moves of the policy
 # Plies before and after the source; before it, `PARENTS` are left out. Far ones have gaps, because the values of
-# successive positions tell much the same.
+# successive positions have nearly the same values.
 GAME_PLIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 
 
@@ -251,7 +251,7 @@ def _first_rows(
 ) -> list[int]:
     """The indices of rows whose key is not among those `met`, or of an earlier row; adds their keys to `met`.
 
-    Positions where the game is over are left out, and so is the rest of a line behind them.
+    Positions where the game is over are left out, and so is the rest of a line after them.
     """
     first, ended_source = [], -1
     for i, (row, is_over, key) in enumerate(zip(rows, over.tolist(), board_keys.tolist(), strict=True)):

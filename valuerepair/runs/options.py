@@ -1,4 +1,4 @@
-"""What a run of mining is asked to do, and which runs are the same work."""
+"""The options of a mining run, and which runs are the same work."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class PlannedSearches:
         self._waiting.popleft()
 
     def answer(self, position_id: int, outcome: NeighbourOutcome) -> None:
-        """Notes what a search came to."""
+        """Records the outcome of a search."""
         self._unanswered.pop(position_id).outcome = outcome
 
     def add(self, batch: list[PlannedSearch]) -> None:

@@ -51,11 +51,11 @@ def import_recorded(
     *,
     progress: Progress | None = None,
 ) -> MineSummary:
-    """Samples `paths`, and keeps the evaluations that positions bring along in `store`, beside the values of `net`.
+    """Samples `paths`, and keeps the evaluations recorded with the positions in `store`, beside the values of `net`.
 
-    Training chunks bring the values of a net of their own: `source` names it, and `net` is None. Nothing is searched,
-    so nothing is screened; `options.limit` is how many evaluations are taken this time. Otherwise as `runs.mine.mine`,
-    the signals and the errors too.
+    Training chunks hold the values of their own net: `source` names it, and `net` is None. Nothing is searched, so
+    nothing is screened; `options.limit` is how many evaluations are taken this time. Otherwise as `runs.mine.mine`, the
+    signals and the errors too.
     """
     options = replace(options, sample=replace(options.sample, recorded=source.wanted), screen=None)
     known: NetFacts | None = source.net if net is None else net
@@ -72,7 +72,7 @@ def import_recorded(
 
 
 class _Import(SampledRun):
-    """A run of the import. `line` hands positions to the net, None where they bring its values along."""
+    """A run of the import. `line` hands positions to the net, None if the archive has its values."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class _Import(SampledRun):
             self.positions.evaluate(ids, batch)
 
     def _take_evaluations(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Takes the evaluations that positions bring along, as many as the limit allows."""
+        """Takes the evaluations recorded with the positions, up to the limit."""
         count = round(min(len(ids), max(self._allowed, 0)))
         self._cut_off = self._cut_off or count < len(ids)
         ids, batch = ids[:count], batch.take(np.arange(count))
@@ -221,7 +221,7 @@ def _players(names: Sequence[str | None]) -> list[str]:
 
 
 def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: str, view: str) -> str | None:
-    """A warning where evaluations do not go with `reference`, both [n] and from the side to move; None where they do.
+    """A warning if evaluations do not agree with `reference`, both [n] and from the side to move; None where they do.
 
     A wrong point of view shows by side: evaluations written for White and taken for the mover's are right where White
     is to move and upside down elsewhere.

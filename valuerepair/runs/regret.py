@@ -48,7 +48,7 @@ POSITIONS = 500
 
 @dataclass(frozen=True)
 class RegretOptions:
-    """Both nets search `positions` of each kind with this many `nodes`; `deep` is who judges the moves, a ``--deep``
+    """Both nets search `positions` of each kind with this many `nodes`; `deep` is the judge of the moves, a ``--deep``
     text, None the oracle of the comparison. Raises UsageError for numbers that are too small, and for a wrong text."""
 
     nodes: int = 100
@@ -249,8 +249,8 @@ def _opened_judge(store: Store, oracle: AskedOracle, deep: str | None) -> Iterat
     same, why = open_same(stored, net_files(store, []), None)
     if same is None:
         raise UsageError(
-            f"--regret: {stored.label} judges the moves, and it cannot be asked for more: {why}; "
-            "say who judges: --deep stockfish:nodes=20000"
+            f"--regret: {stored.label} judges the moves, and it cannot be run again: {why}; "
+            "name another judge: --deep stockfish:nodes=20000"
         )
     with same:
         yield same

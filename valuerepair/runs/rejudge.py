@@ -1,4 +1,4 @@
-"""The searches of a deeper judge that tell how right the first one was, and the comparison of nets by both.
+"""The searches of a deeper judge that show how right the first one was, and the comparison of nets by both.
 
 They go into the store as they come, so that the same command goes on where it was stopped, and one for more positions,
 or another net, searches only what is not there. See `judge.rejudged` for what is drawn and what is made of it.

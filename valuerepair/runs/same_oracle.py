@@ -1,4 +1,4 @@
-"""The oracle that a store has values of, opened again from what the store knows of it."""
+"""The oracle that a store has values of, opened again from what the store has about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
-    """The net files at hand by SHA-256: those given, those that the store's values came from, and the known ones that
+    """The available net files by SHA-256: those given, those that the store's values came from, and the known ones that
     were pulled."""
     at_hand = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
     return at_hand | files.existing_nets(store) | {read_net_file(path).sha256: path for path in given}
@@ -51,7 +51,7 @@ def open_same(
     wanted = split_key(kind.net_of(oracle) or "")[0]
     path = files.get(wanted)
     if kind.takes_net and path is None:
-        return None, f"no file of its net, SHA-256 {wanted[:12]}, at hand: give it by --net"
+        return None, f"no file of its net (SHA-256 {wanted[:12]}) was found: give it by --net"
     shared = net if net is not None and net.identity.sha256 == wanted else None
     try:
         with without_remarks():
@@ -92,8 +92,8 @@ def open_found(
 ) -> Iterator[tuple[Net, Oracle]]:
     """Opens the net and the oracle that a question to the store is about, as they were, and closes both.
 
-    `deep` says how the oracle is to be had where the store does not know it. Raises UsageError where it is another, or
-    cannot be had, and what `judge.labelled.open_stored` raises.
+    `deep` says how to open the oracle if the store does not know it. Raises UsageError if that is another oracle or
+    cannot be opened, and what `judge.labelled.open_stored` raises.
     """
     attrs = store.frame(question, only=("position_id",)).attrs
     oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
@@ -102,7 +102,7 @@ def open_found(
         at_hand = net_files(store, [file] if file else [])
         opened, why = open_same(oracle, at_hand, deep, net=net, workers=workers)
         if opened is None:
-            raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be asked for more: {why}")
+            raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be run again: {why}")
         with opened:
             log.info(f"net: {net.identity.name} on {net.where}")
             log.info(f"deep search: {opened.identity.label}, {opened.workers} at once")

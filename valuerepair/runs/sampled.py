@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from valuerepair import signals
 from valuerepair.archives.kept import KeptSample
-from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooLittle
+from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooFewPositions
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, Kind
 from valuerepair.chess.positions import PositionBatch
@@ -30,7 +30,15 @@ from valuerepair.runs.failures import Failures, NetFailures
 from valuerepair.runs.loop import Loop
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.progress import RunCounts, RunProgress
-from valuerepair.runs.summary import Met, MineSummary, Pairs, RunScale, RunScores, nothing_sampled, resume_line
+from valuerepair.runs.summary import (
+    MineSummary,
+    RunScale,
+    RunScores,
+    SeenPositions,
+    ValuePairs,
+    nothing_sampled,
+    resume_line,
+)
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
 from valuerepair.store.columns import game_ids
@@ -120,7 +128,7 @@ def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunSca
         return RunScale(alpha)
     try:
         used = calibrations.used(store.connection, *pair, alpha, question.q_from)
-    except TooLittle:
+    except TooFewPositions:
         few = f"not yet, fewer than {FEWEST_POSITIONS} positions of {FEWEST_GAMES} games are scored"
         return RunScale(alpha, calibration=few)
     expected = partial(calibrations.calibrated_of, store.connection, used.calibration)
@@ -145,7 +153,7 @@ def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Qu
 class SampledPositions:
     """The sampled positions of a run: on their way into the store and through the net, until both values are there.
 
-    `line` is what hands positions to the net, None where they bring its values along. `pair` are net and oracle in the
+    `line` is what hands positions to the net, None if the archive has its values. `pair` are net and oracle in the
     store.
     """
 
@@ -167,7 +175,7 @@ class SampledPositions:
         self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
         self.tally = RunScores(options.question)
         self.kinds = dict[int, Kind]()  # of the run's positions beside the games
-        self.pairs = Pairs(self.tally, self.kinds)
+        self.pairs = ValuePairs(self.tally, self.kinds)
         self.earlier = EarlierValues(
             store,
             self.pair,
@@ -180,7 +188,7 @@ class SampledPositions:
         self._reading = True
         self._read_error: Exception | None = None
         self._asked, self._in_net = False, 0
-        self._met, self._sampled, self._valued = Met(), 0, 0
+        self._met, self._sampled, self._valued = SeenPositions(), 0, 0
         given = options.question.alpha
         self._scale = RunScale(values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default"))
         self._refit_at = 0
@@ -323,7 +331,7 @@ class EarlierValues:
         self,
         store: Store,
         pair: tuple[int, int],
-        pairs: Pairs,
+        pairs: ValuePairs,
         failures: tuple[Failures, NetFailures],
         kinds: Mapping[int, Kind],
         *,
@@ -338,7 +346,7 @@ class EarlierValues:
     def take(
         self, ids: NDArray[np.int64], new: NDArray[np.bool_], cut: AbstractSet[int]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Takes over what there is of the positions `ids` [n] that are not `new` to the store; `cut` left the ladder.
+        """Uses what the store has of the positions `ids` [n] that are not `new` to it; `cut` left the ladder.
 
         Returns bool[n] twice: which are to be given to the net, and which are to get a deep value. What has failed
         before is only counted. With a ladder all that are to be searched go to the net first.

@@ -1,4 +1,4 @@
-"""What a run came to, and whether its evaluations are from the side to move."""
+"""The results of a run, and whether its evaluations are from the side to move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.engines.kinds import kind_of
-from valuerepair.intervals import Z95, Flags, Floats, Ids, Rate, audit_weights, far_words, weighted
+from valuerepair.intervals import Z95, Flags, Floats, Ids, Rate, audit_weights, loose_bound_words, weighted
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.alphas import TwoScales
@@ -162,7 +162,7 @@ class MineSummary:
         cut = f"{self.cut:,} cut by screening, " if self.cut else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
-        far = far_words(self.candidates.few_drawn)
+        far = loose_bound_words(self.candidates.few_drawn)
         at_once = "" if self.workers is None else f", {self.workers} at once"
         return [
             *self.report.lines(),
@@ -277,8 +277,8 @@ class RunScores:
         return candidate, usable, ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
 
 
-class Pairs:
-    """Brings the two values of a position together, whichever comes first, and hands both to the tally.
+class ValuePairs:
+    """Joins the two values of a position, whichever comes first, and adds the pair to the tally.
 
     `kinds` are those of positions beside the games.
     """
@@ -325,14 +325,14 @@ class Pairs:
         self._without.add(position_id)
 
 
-class Met:
-    """The positions that a run has met. One byte a position of the store."""
+class SeenPositions:
+    """The positions that a run has seen. It needs one byte per position of the store."""
 
     def __init__(self) -> None:
         self._seen = np.zeros(_MORE, np.bool_)
 
     def first(self, position_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of [n] positions that the run meets for the first time, in their order."""
+        """The rows of [n] positions that the run sees for the first time, in their order."""
         room = int(position_ids.max(initial=0)) + 1
         if room > len(self._seen):
             self._seen = np.concatenate([self._seen, np.zeros(max(room, len(self._seen)), np.bool_)])
@@ -355,7 +355,7 @@ _ENOUGH_TURNED = 30
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far evaluations go with something else: Pearson's correlation `r` over `n` positions, `low` and `high` the
+    """How far evaluations agree with something else: Pearson's correlation `r` over `n` positions, `low` and `high` the
     ends of its 95 % interval (Fisher's z)."""
 
     r: float
@@ -365,12 +365,12 @@ class Agreement:
 
     @property
     def none(self) -> bool:
-        """They surely do not go together."""
+        """They surely do not agree."""
         return self.n >= ENOUGH and self.high < NO_CORRELATION
 
     @property
     def turned(self) -> bool:
-        """They surely go against each other."""
+        """They surely contradict each other: the correlation is below 0."""
         return self.n >= _ENOUGH_TURNED and self.high < 0
 
     def __str__(self) -> str:
@@ -391,7 +391,7 @@ def agreement(q: Floats, reference: Floats) -> Agreement:
 
 
 def by_side(white: Flags, q: Floats, reference: Floats) -> dict[str, Agreement]:
-    """How far values [n] go with `reference` [n], both from the side to move, where White and where Black is to move
+    """How far values [n] agree with `reference` [n], both from the side to move, where White and where Black is to move
     (`white` [n])."""
     return {name: agreement(q[rows], reference[rows]) for name, rows in (("White", white), ("Black", ~white))}
 
@@ -399,7 +399,7 @@ def by_side(white: Flags, q: Floats, reference: Floats) -> dict[str, Agreement]:
 def view_warning(
     sides: Mapping[str, Agreement], wrong: Sequence[str], whose: str, what: str, advice: Mapping[str, str]
 ) -> str | None:
-    """The warning that `whose` values do not go with `what` for the sides `wrong`; None without such sides.
+    """The warning that `whose` values do not agree with `what` for the sides `wrong`; None without such sides.
 
     `sides` is `by_side`; `advice` says what to do if it is ``White``, ``Black`` or ``both``.
     """
@@ -407,14 +407,14 @@ def view_warning(
         return None
     if len(wrong) == 2:
         return (
-            f"warning: {whose} do not go with {what} (correlation {sides['White']} where White is to move, "
+            f"warning: {whose} do not agree with {what} (correlation {sides['White']} where White is to move, "
             f"{sides['Black']} where Black is): {advice['both']}"
         )
     (name,) = wrong
     other = "Black" if name == "White" else "White"
     return (
-        f"warning: where {name} is to move {whose} do not go with {what} (correlation {sides[name]}), where {other} is "
-        f"they do ({sides[other]}); {advice[name]}"
+        f"warning: where {name} is to move {whose} do not agree with {what} (correlation {sides[name]}), "
+        f"where {other} is to move they do ({sides[other]}); {advice[name]}"
     )
 
 
@@ -451,12 +451,12 @@ def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]
 
 
 def _turned(white: Flags, q: Floats, reference: Floats, whose: str, what: str, who: str = "the engine") -> str | None:
-    """A warning where these values go against `reference` for a side, and for the other side with it or against it."""
+    """A warning if these values contradict `reference` for a side, and clearly agree or disagree for the other."""
     sides = by_side(white, q, reference)
     wrong = [name for name, agreed in sides.items() if agreed.turned]
     if len(wrong) == 1 and not any(agreed.low > 0 for agreed in sides.values()):
         return None
     views = {"Black": "White's view", "White": "Black's view", "both": "the view of the side that is not to move"}
-    mend = "but a UCI score is from the side to move: mend it and mine again"
-    advice = {side: f"{who} seems to score from {view}, {mend}" for side, view in views.items()}
+    remedy = "but a UCI score is from the side to move: correct that and mine again"
+    advice = {side: f"{who} seems to score from {view}, {remedy}" for side, view in views.items()}
     return view_warning(sides, wrong, whose, what, advice)

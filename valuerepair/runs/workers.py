@@ -67,7 +67,7 @@ Events: TypeAlias = "SimpleQueue[Any]"  # of these, and of what the loop puts in
 
 
 class _Stopped(Exception):
-    """Ends reading wherever it is; no error, for nobody wants what is read."""
+    """Ends reading wherever it is; without an error, as nothing uses what is read."""
 
 
 class ArchiveReader(threading.Thread):
@@ -139,7 +139,7 @@ class ArchiveReader(threading.Thread):
         self.bytes_read += amount
 
     def _wait(self) -> bool:
-        """Waits until a chunk is asked for; False when the reading is to end."""
+        """Waits until a chunk is requested; False when the reading is to end."""
         while not self._stopped.is_set():
             if self._asked.acquire(timeout=_POLL_S):
                 return True
@@ -202,7 +202,7 @@ class NetThread(threading.Thread):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the thread: an idle one at once, a busy one after the batch at hand."""
+        """Ends the thread: an idle one at once, a busy one after its current batch."""
         self._jobs.put(None)
 
     def run(self) -> None:

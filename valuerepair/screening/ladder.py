@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.calibration import FEWEST_GAMES, Calibration, TooLittle, fit, fold_of
+from valuerepair.calibration import FEWEST_GAMES, Calibration, TooFewPositions, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.engines.kinds import kind_of
@@ -175,8 +175,8 @@ class Ladder:
             stored += f", rungs {','.join(map(str, nodes))}"
             current += f", rungs {','.join(map(str, self.rungs))}"
         return (
-            f"screening: the store's ladder is for {stored}; this run is for {current}: fitted anew, and what that one "
-            "cut is judged again"
+            f"screening: the store's ladder is for {stored}; this run is for {current}: it fits a new "
+            "one; positions that the old one cut will be judged again"
         )
 
     def _fits(self, facts: ScreenFacts) -> bool:
@@ -280,9 +280,9 @@ class Ladder:
         question = replace(self._question, alpha=alpha)
         try:
             own = ladder_rows(climbed, self.rungs, self._nodes, question, self._curve(alpha))
-        except TooLittle:
+        except TooFewPositions:
             if rests_on:
-                least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games tell the net's scale"
+                least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games are needed to fit the net's scale"
                 log.debug(f"screening: {len(climbed.ids):,} positions searched in full, {least}; nothing is cut yet")
             return None, None
         package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
@@ -338,8 +338,8 @@ def _rate_near(own: LadderRows, threshold: float) -> float:
 
 
 def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
-    """One line about a fit. `own_q`: alpha plays no part; `alone`: it has no positions of the package."""
-    few = "; few candidates: it cuts with caution" if alone and screen.positives < _FEW else ""
+    """One line about a fit. `own_q`: alpha has no effect; `alone`: it has no positions of the package."""
+    few = "; few candidates: it cuts cautiously" if alone and screen.positives < _FEW else ""
     share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
     if not screen.positions:
         return f"begins with the package's own positions; {share}"
@@ -362,7 +362,7 @@ def ladder_rows(
     """The rows of a store at the question's alpha, without those that lack a score of its kind.
 
     If the question is for candidates beyond scale, net Q is calibrated by `scale`, or else by a fit to these rows.
-    Raises TooLittle if there are too few rows for a fit.
+    Raises TooFewPositions if there are too few rows for a fit.
     """
     assert question.alpha is not None
     alpha, q_from = question.alpha, question.q_from

@@ -78,7 +78,7 @@ def parse_screen(text: str) -> ScreenOptions | None:
                 rungs.append(int(word))
     except ValueError:
         raise UsageError(
-            f"--screen {text}: give auto, off, or nodes of the rungs as 5000,50000; behind them recall=0.98, audit=0.02"
+            f"--screen {text}: give auto, off, or nodes of the rungs as 5000,50000; after them recall=0.98, audit=0.02"
         ) from None
     return ScreenOptions(rungs=tuple(rungs) or None, **shares)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.calibration import TooLittle
+from valuerepair.calibration import TooFewPositions
 from valuerepair.chess.progress import format_nodes
 from valuerepair.intervals import weighted
 from valuerepair.question import Question, is_candidate
@@ -112,7 +112,7 @@ def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -
     net, oracle = store.names(net_id, oracle_id)
     try:
         frame = store.frame(replace(question, net=net, oracle=oracle), only=("position_id", "disagreement"))
-    except TooLittle:
+    except TooFewPositions:
         return None
     ladder = figures(store, net_id, oracle_id, frame, question.threshold)
     return None if ladder is None else "screening: " + one_line(ladder)
@@ -128,7 +128,7 @@ def recall_words(counts: dict[str, Any]) -> str:
         if not counts["searched_since"]:
             return "recall 100 %: nothing was cut"
         known = "unknown without candidates" if counts["recall"] is None else f"{100 * counts['recall']:.1f} %"
-        return f"recall {known}, by searching all that was cut"
+        return f"recall {known}, by searching all cut positions"
     if counts["recall"] is None:
         return f"recall unknown ({audits})"
     low, high = 100 * counts["recall_low"], 100 * counts["recall_high"]

@@ -71,7 +71,7 @@ def training_alpha(
         return chosen
     if chosen is not None and stored is not None and stored[1] in TO_TRAIN_BY:
         return chosen
-    default = f"default {values.DEFAULT_ALPHA:g} to train by"
+    default = f"default {values.DEFAULT_ALPHA:g}"
     return values.Alpha(values.DEFAULT_ALPHA, f"{default}: a fit to the net's Q would flatten it")
 
 
@@ -82,14 +82,15 @@ def are_alike(one: float, other: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TwoScales:
-    """Commands without ``--alpha`` find candidates by one alpha and train by another; `command` makes them one."""
+    """Commands without ``--alpha`` find candidates by one alpha and train by another; `command` stores one for both."""
 
     finds: str
     trains: str
     command: str
 
     def __str__(self) -> str:
-        return f"two scales: candidates by {self.finds}, training by {self.trains}; {self.command} makes them one"
+        scales = f"two scales: candidates use {self.finds}, training uses {self.trains}"
+        return f"{scales}; run {self.command} to use one alpha for both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class TrainingScale:
         by = f"alpha {self.alpha.shown}" if self.alpha.is_of_centipawns(self.q_from) else ""
         by = by or self.alpha.source(self.q_from)
         if self.slope.value <= 0:
-            return f"by {by} the scale of the net's Q cannot be told: its Q and the deep Q hardly go together"
+            return f"by {by} the scale of the net's Q cannot be determined: deep Q does not rise with net Q"
         steep = f"{self.slope.value:.2f} times as steep (95 %: {self.slope.low:.2f} to {self.slope.high:.2f})"
         if self.is_level:
             return f"by {by} the net's Q would keep its scale: {steep}"

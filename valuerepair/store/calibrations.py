@@ -35,7 +35,7 @@ def used(
 ) -> UsedCalibration:
     """The stored calibration where it was fitted to this alpha and `q_from`, else one fitted to what is scored.
 
-    Raises TooLittle if there is none and too little data to fit one.
+    Raises TooFewPositions if there is none and too little data to fit one.
     """
     known = facts(connection, net_id, oracle_id)
     name = f"calibration {alpha.value!r} {q_from}"
@@ -53,7 +53,7 @@ def used(
 def stored(
     connection: StoreConnection, net_id: int, oracle_id: int, alpha: float, q_from: QFrom, *, own_q: bool
 ) -> UsedCalibration | None:
-    """The stored calibration, if it is of this `q_from` and alpha; with `own_q` alpha plays no part."""
+    """The stored calibration, if it is of this `q_from` and alpha; with `own_q` alpha has no effect."""
     row = _row(connection, net_id, oracle_id)
     if row is None or row[1] != q_from or (row[0] != alpha and q_from == "cp" and not own_q):
         return None
@@ -67,7 +67,7 @@ def _row(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[Any,
 
 
 def fitted(connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom) -> Calibration:
-    """A fit to all sampled positions that both have scored. Raises TooLittle where these are too few."""
+    """A fit to all sampled positions that both have scored. Raises TooFewPositions where these are too few."""
     scored = columns(connection, net_id, oracle_id, ("weight", GAME_KEY))
     net_q, deep_q = both_q(connection, net_id, oracle_id, alpha.value, q_from)
     return fit(net_q, deep_q, scored["weight"], scored[GAME_KEY], alpha=alpha.value, q_from=q_from)

@@ -150,7 +150,7 @@ def _check_moves(blobs: Sequence[Any]) -> Wrong | None:
     moves = np.frombuffer(b"".join(blobs), "<u2")
     if len(moves) and moves.max() >= _PROMOTIONS:
         other = (blob for blob in blobs if blob and np.frombuffer(blob, "<u2").max() >= _PROMOTIONS)
-        return Wrong(next(other), "no moves: one becomes a piece that there is not")
+        return Wrong(next(other), "no moves: one promotes to a piece that does not exist")
     return None
 
 
@@ -243,7 +243,7 @@ _NARROWER: Mapping[str, Kind] = {
 
 
 class Column(NamedTuple):
-    """A column of the store, its cells' kind, and the columns that tell one row of its table from the others."""
+    """A column of the store, its cells' kind, and the columns that identify a row of its table."""
 
     table: str
     name: str

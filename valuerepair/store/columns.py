@@ -23,13 +23,13 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.intervals import audit_weights
 from valuerepair.question import Expanded, QFrom
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.rows import EXPANDED, INFERRED, is_value, unsigned
+from valuerepair.store.rows import EXPANDED, INFERRED, unsigned, value_condition
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
-# The deep value of each position; {counts} is `is_value`.
+# The deep value of each position; {counts} is `value_condition`.
 DEEP_ROWS = "FROM deep_values v WHERE {counts} ORDER BY position_id"
 POSITION_ROWS = "FROM positions ORDER BY id"
 # Read from the index on phase and side, whose entries have a few bytes; a position's row has its whole history.
@@ -167,7 +167,7 @@ class _Reader:
         self._connection, self._pair = connection, pair
         self._only_sampled, self._with_cut = expanded == "no", cut
         rungs = stored_rungs(connection, pair["oracle"]) if cut else ()
-        self._counts = is_value(expanded, "v.position_id", rungs=rungs)
+        self._counts = value_condition(expanded, "v.position_id", rungs=rungs)
         self._deep_rows = DEEP_ROWS.format(counts=self._counts)
 
     def read(self, names: Iterable[str], ids: Ids | None) -> Iterator[tuple[str, NDArray[Any]]]:

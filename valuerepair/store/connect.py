@@ -1,4 +1,4 @@
-"""Opening the file behind a store: is it one, of which version, who writes it."""
+"""Opening the file of a store: is it a store, of which version, and which process writes it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
 
 
 def log_sizes(path: str) -> list[int]:
-    """Bytes of each log that there is beside a store."""
+    """Bytes of each log that is beside a store."""
     sizes = []
     for end in LOGS:
         with suppress(FileNotFoundError):
@@ -140,7 +140,7 @@ class WriteLock:
         try:
             self._descriptor = self._held.enter_context(claimed(path))
             if (content := os.pread(self._descriptor, 20, 0)) and not content.isdigit():
-                raise OSError(errno.EEXIST, "it is no lock of vr, and stays as it is", path)
+                raise OSError(errno.EEXIST, "it is not a lock file of vr, and is left as it is", path)
             self.was_left = bool(content) or any(log_sizes(store_path))
             self._held.callback(self._unmark)
             os.ftruncate(self._descriptor, 0)

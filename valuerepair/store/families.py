@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import decode_moves
-from valuerepair.store.rows import EXPANDED, INFERRED, is_value
+from valuerepair.store.rows import EXPANDED, INFERRED, value_condition
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STEPS = ("line", "parent", "child", "game")
 ANY_REACHED = "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = ? AND oracle_id = ?)"
 _SCORE = ("cp", "mate", "w", "d", "l", "q")
-_SEARCHED = is_value("searched", "e.position_id", "s")
+_SEARCHED = value_condition("searched", "e.position_id", "s")
 # A search made by a run for another net counts with its nodes here, too.
 REACHED = f"""
 SELECT e.position_id, e.root_id, {" ".join(f"CASE e.step WHEN '{step}' THEN {i} ELSE" for i, step in enumerate(STEPS))}
@@ -78,8 +78,8 @@ def left_nothing(store: Store, run_ids: Sequence[int]) -> bool:
 class Member(NamedTuple):
     """A position of a family; parent, step, distance and round are None for the root itself.
 
-    `moves` lead from `start_fen` to `fen`. `stage` is the stage of its deep value (`store.rows.is_value`), None without
-    one; `deep` has the value's cp, mate, w, d, l, q. `failure` is the reason why its search failed.
+    `moves` lead from `start_fen` to `fen`. `stage` is the stage of its deep value (`store.rows.value_condition`), None
+    without one; `deep` has the value's cp, mate, w, d, l, q. `failure` is the reason why its search failed.
     """
 
     position_id: int
@@ -106,7 +106,7 @@ FROM (SELECT value root_id, value id FROM json_each(:roots)
 CROSS JOIN positions p ON p.id = m.id
 LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = m.id AND m.id <> m.root_id
 LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = m.id
-LEFT JOIN deep_values v ON {is_value("all", "m.id")} AND v.position_id = m.id
+LEFT JOIN deep_values v ON {value_condition("all", "m.id")} AND v.position_id = m.id
 LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{EXPANDED}' AND f.position_id = m.id
 """
 _ROOTS_OF = """

@@ -1,4 +1,4 @@
-"""`vr store merge`: stores of shards into one, by what things are and not by their numbers.
+"""`vr store merge`: stores of shards into one; rows are matched by their content and not by their numbers.
 
 Streaming: SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file beside the merged
 store. What is kept where stores contradict each other: docs/methods/plots.md, "Merging".
@@ -106,7 +106,7 @@ def merge(
             with written_whole(target, outputs.NEW_STORE) as partial:
                 _merge_new(sources, os.fspath(partial), merged, progress, strict)
                 if os.path.exists(target):
-                    raise ValueRepairError(f"{target} was made by somebody else meanwhile; nothing was kept")
+                    raise ValueRepairError(f"{target} was created by another process meanwhile; nothing was kept")
                 sync(partial)
                 last_check()
         else:
@@ -120,13 +120,13 @@ def _check_target(target: str, *, new: bool) -> None:
     if not target:
         raise UsageError(f"{'--output' if new else '--into'} is empty; give the name of a file")
     if new and os.path.exists(target):
-        raise UsageError(f"{target} is there already; give --into {target} to add to it, or another --output")
+        raise UsageError(f"{target} already exists; give --into {target} to add to it, or another --output")
     if not new and not os.path.exists(target):
         raise ValueRepairError(f"there is no store at {target} to add to; give --output {target} to make one")
     for left in (target + end for end in LOGS if new):
         # SQLite would play it into the new store, and no row would be what it was.
         if os.path.exists(left):
-            gone = f"{left} is the log of a store that is gone, and would spoil a new one"
+            gone = f"{left} is the log of a store that no longer exists, and would damage a new one"
             raise ValueRepairError(f"{gone}; remove it, or give another --output")
     if new:
         outputs.check_regular(target, outputs.NEW_STORE)

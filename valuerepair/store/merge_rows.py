@@ -27,7 +27,7 @@ _SAME_ROW = {
 # ``source`` the source that is attached. Where no other one is named, `_map_numbers` fills a map.
 _MAP = "(src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)"
 _WORK = {
-    # Made anew for each source: the number of something in the source, and in the merged store.
+    # Made again for each source: the number of something in the source, and in the merged store.
     "runs": _MAP,
     "nets": _MAP,
     "oracles": _MAP,
@@ -35,7 +35,7 @@ _WORK = {
     "screens": _MAP,
     "positions": _MAP,  # whose history was kept (`_map_positions`)
     "same_key": _MAP,  # that others were reached from, whichever history was kept (`_map_origins`)
-    # Made anew for each source: what left a ladder in one of the two stores and is settled by the other (`_settle`).
+    # Made again for each source: what left a ladder in one of the two stores and is settled by the other (`_settle`).
     "settled_main": "(net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
     "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
     "settled_source": "(oracle_id INTEGER, position_id INTEGER, PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",

@@ -128,8 +128,8 @@ class Rule:
     """How rows of a table are merged.
 
     `key` are its columns of the key, and of numbers that are mapped `mapped` (column -> the map of these). `differs`
-    is the condition of a contradiction, told as `kind`. `higher` are expressions of one row (``{}`` is its alias) of
-    which the higher is kept; then the older run decides, then the lower of `last`, then the other columns.
+    is the condition of a contradiction, which is reported as `kind`. `higher` are expressions of one row (``{}`` is its
+    alias) of which the higher is kept; then the older run decides, then the lower of `last`, then the other columns.
     """
 
     table: str
@@ -150,7 +150,7 @@ class Rule:
         lower = [*(_OLDER if "run_id" in columns else ()), *self.last]
         new = [e.format("excluded") for e in self.higher] + [e.format("t") for e in lower]
         old = [e.format("t") for e in self.higher] + [e.format("excluded") for e in lower]
-        # NULL compares with nothing; a blob comes behind every number and text.
+        # NULL compares with nothing; a blob sorts after every number and text.
         new += [f"coalesce(t.{name}, x'')" for name in tail]
         old += [f"coalesce(excluded.{name}, x'')" for name in tail]
         return f"({', '.join(new)}) > ({', '.join(old)})"

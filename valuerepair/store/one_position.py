@@ -1,4 +1,4 @@
-"""Everything that a store has about one position: the row behind `vr show`."""
+"""Everything that a store has about one position: the row that `vr show` prints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.store import queries
-from valuerepair.store.rows import EXPANDED, FULL, NET, is_value
+from valuerepair.store.rows import EXPANDED, FULL, NET, value_condition
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -53,7 +53,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     query = f"""
         SELECT {", ".join(_COLUMNS.values())} FROM positions p JOIN games g ON g.id = p.game_id
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
-        LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
+        LEFT JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
         LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{FULL}' AND f.position_id = p.id
         LEFT JOIN failures x ON x.oracle_id = :oracle AND x.stage = '{EXPANDED}' AND x.position_id = p.id
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from valuerepair.chess.positions import Position, decode_move, encode_move
-from valuerepair.store.rows import POSITION_CELLS, is_value, position_batch
+from valuerepair.store.rows import POSITION_CELLS, position_batch, value_condition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list
     query = f"""
         SELECT p.id, p.played, v.best_move, {POSITION_CELLS}
         FROM positions p
-        LEFT JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
+        LEFT JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
         WHERE p.id IN (SELECT value FROM json_each(:ids)) ORDER BY p.id
     """
     parameters = {"oracle": oracle_id, "ids": _listed(position_ids)}

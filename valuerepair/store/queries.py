@@ -39,12 +39,12 @@ from valuerepair.store.columns import (
     typed,
 )
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.rows import EXPANDED, FULL, NET, POSITION_CELLS, Known, is_value, position_batch
+from valuerepair.store.rows import EXPANDED, FULL, NET, POSITION_CELLS, Known, position_batch, value_condition
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# A value counts that `is_value` says.
+# `value_condition` decides which value counts.
 _SCORED = """
 FROM deep_values v
 JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
@@ -215,7 +215,7 @@ def frame(
         cells = {name: cell for name, cell in _CELLS.items() if name in wanted and name not in table}
         if cells:
             rungs = stored_rungs(connection, oracle_id) if cut else ()
-            ids, counts = table["position_id"], is_value(question.expanded, "v.position_id", rungs=rungs)
+            ids, counts = table["position_id"], value_condition(question.expanded, "v.position_id", rungs=rungs)
             table.update(_read_cells(connection, parameters, ids, counts, cells, candidates_only))
         return _assemble(connection, table, wanted, parameters, chosen, question)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves
 from valuerepair.store.cells import beside_sum
-from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, is_value, signed, unsigned
+from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, signed, unsigned, value_condition
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -81,7 +81,7 @@ def searched_scores(store: Store, oracle_id: int, keys: NDArray[np.uint64]) -> d
     and q of the side to move, by the key."""
     query = f"""
         SELECT p.key, v.cp, v.mate, v.w, v.d, v.l, v.q FROM positions p
-        JOIN deep_values v ON {is_value("searched", "p.id")} AND v.position_id = p.id
+        JOIN deep_values v ON {value_condition("searched", "p.id")} AND v.position_id = p.id
         WHERE p.key IN (SELECT value FROM json_each(:keys))
     """
     rows = store.connection.execute(query, {"oracle": oracle_id, "keys": json.dumps(signed(keys))}).fetchall()
@@ -145,7 +145,7 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
                coalesce(nullif(e.nodes, 0), v.nodes, 0) AS "deep_values.nodes", e.cut_at, f.reason, e.run_id
         FROM json_each(:ids) j
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = j.value
-        LEFT JOIN deep_values v ON {is_value("searched", "j.value")} AND v.position_id = j.value
+        LEFT JOIN deep_values v ON {value_condition("searched", "j.value")} AND v.position_id = j.value
         LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = '{EXPANDED}' AND f.position_id = j.value
     """
     parameters = {"net": net_id, "oracle": oracle_id, "ids": json.dumps([*ids])}
@@ -187,7 +187,7 @@ def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> li
         FROM json_each(:ids) j
         CROSS JOIN positions p ON p.id = j.value
         CROSS JOIN games g ON g.id = p.game_id
-        CROSS JOIN deep_values v ON {is_value("all", "p.id")} AND v.position_id = p.id
+        CROSS JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
     """
     return [
@@ -209,7 +209,7 @@ def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> li
 
 
 def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
-    """The games of positions: archive by name, number of the game, and the digest that tells it from another one."""
+    """The games of positions: archive by name, number of the game, and the digest that identifies it."""
     query = """
         SELECT DISTINCT g.source, g.number, g.digest FROM json_each(?) j
         CROSS JOIN positions p ON p.id = j.value CROSS JOIN games g ON g.id = p.game_id ORDER BY g.source, g.number

@@ -25,7 +25,7 @@ INFERRED = "inferred"  # no search of its own: the position lies on the line tha
 SECOND = "second"  # a second look at a candidate
 AFTER = "after:"  # and a UCI move: a look at the position after that move, from the side to move there
 CHOSEN = "chosen"  # a short search of a net, for the move that it would play; it judges nothing
-REJUDGED = "rejudged"  # a whole search of a position that another oracle judged first, drawn to tell how right it was
+REJUDGED = "rejudged"  # a whole search of a position that another oracle judged first, drawn to check the first
 NET = "net:"  # and a net's SHA-256: a failure of that net, not of the oracle, on a position that was mined with both
 
 # What the store records instead of a net's history fill: an engine has no planes to fill, and no policy.
@@ -44,7 +44,7 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
 CUT = "SELECT position_id FROM screened WHERE net_id IN (SELECT id FROM nets) AND oracle_id = :oracle AND NOT searched"
 
 
-def is_value(expanded: str, position: str, row: str = "v", rungs: Sequence[int] = ()) -> str:
+def value_condition(expanded: str, position: str, row: str = "v", rungs: Sequence[int] = ()) -> str:
     """The condition, in SQL, that a `row` of deep_values is the one that counts of a `position` for ``:oracle``.
 
     `expanded` is as in `Question`. Of several values the one whose stage comes first in `_STAGES` counts. With `rungs`,

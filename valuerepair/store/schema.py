@@ -213,7 +213,7 @@ CREATE INDEX expanded_by_root ON expanded (root_id);
 ALTER TABLE screens ADD COLUMN expanded INTEGER NOT NULL DEFAULT 0; -- 1: of such positions
 """
 
-# Where files lie, so that nobody has to name them again.
+# Where files are, so that no command has to name them again.
 _VERSION_9 = """
 CREATE TABLE files (                    -- on the machine that wrote last
     role TEXT NOT NULL,                 -- net, split
@@ -250,7 +250,7 @@ SCHEMA_VERSION = max(MIGRATIONS)
 
 
 def version(connection: sqlite3.Connection, path: str) -> int:
-    """The version of the store behind `connection`, 0 for an empty file.
+    """The version of the store of `connection`, 0 for an empty file.
 
     Raises ValueRepairError for a database of another program and for a store of a newer valuerepair.
     """
@@ -262,7 +262,7 @@ def version(connection: sqlite3.Connection, path: str) -> int:
     if application != APPLICATION_ID:
         raise ValueRepairError(f"{path} is a database of another program, not a valuerepair store; give another --db")
     if number < min(MIGRATIONS):
-        raise ValueRepairError(f"{path} was written before valuerepair 0.1.0 (store version {number}); mine anew")
+        raise ValueRepairError(f"{path} was written before valuerepair 0.1.0 (store version {number}); mine again")
     if number > SCHEMA_VERSION:
         raise ValueRepairError(
             f"{path} was written by a newer valuerepair (store version {number}, this one knows {SCHEMA_VERSION}); "
@@ -311,7 +311,7 @@ def check_form(connection: sqlite3.Connection, path: str, number: int) -> None:
     if different := differences(connection, number):
         more = f" (and {len(different) - 1} more)" if different[1:] else ""
         raise ValueRepairError(
-            f"{path} is not as valuerepair made it: {different[0]}{more}; take a copy of it, or mine anew"
+            f"{path} is not as valuerepair made it: {different[0]}{more}; take a copy of it, or mine again"
         )
 
 

@@ -197,7 +197,7 @@ def settle(
 ) -> None:
     """Has those of the positions that were searched in full weigh 1, audited or not, for one net or for all.
 
-    That is due where a run judges anew, or searches, the cut positions that audited ones stood for. What left the
+    This is needed when a run judges again, or searches, the cut positions that audited ones represented. What left the
     ladder by the screens `screen_ids` is left as it is.
     """
     these = """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.positions import decode_move
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.queries import load_json
-from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, is_value
+from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, value_condition
 
 Floats = NDArray[np.float64]
 # Every stage of a search after a move lies between these two: ";" follows ":".
@@ -103,7 +103,7 @@ def looks(connection: StoreConnection, net_id: int, first_id: int, second_id: in
         SELECT s.cp, s.mate, s.w, s.d, s.l, s.q, s.position_id, s.nodes, s.best_move, n.best_move, v.best_move
         FROM deep_values s
         LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = s.position_id
-        LEFT JOIN deep_values v ON {is_value("all", "s.position_id")} AND v.position_id = s.position_id
+        LEFT JOIN deep_values v ON {value_condition("all", "s.position_id")} AND v.position_id = s.position_id
         WHERE s.oracle_id = :second AND s.stage = :stage ORDER BY s.position_id
     """
     parameters = {"net": net_id, "oracle": first_id, "second": second_id, "stage": SECOND}

@@ -151,7 +151,7 @@ class Store:
         try:
             yield run
         except BaseException:
-            # The error that ended the run is the one to tell, not that its end could not be recorded either.
+            # The error that ended the run is the one to report, not that its end could not be recorded.
             with suppress(ValueRepairError):
                 self.end_run(run, "interrupted", run.counts)
             raise
@@ -347,12 +347,12 @@ class Store:
         return alphas.training_scale(self.connection, net_id, oracle_id, trains, question.q_from)
 
     def for_training(self, question: Question) -> tuple[Question, list[str]]:
-        """The question with the alpha to train by, where one plays a part; and in words where Q is from and why, and
+        """The question with the alpha to train by, if one is used; and in words where Q is from and why, and
         what training does to the scale of the net's Q."""
         pair = self.pick(question.net, question.oracle)
         trains, scale = self.training_alpha(*pair, question.alpha), self.training_scale(*pair, question)
         alpha = trains.value if trains.is_of_centipawns(question.q_from) else None
-        said = [f"values to learn: {trains.source(question.q_from)}", *([] if scale is None else [scale.line()])]
+        said = [f"training targets: {trains.source(question.q_from)}", *([] if scale is None else [scale.line()])]
         return replace(question, alpha=alpha), said
 
     def two_scales(self, net_id: int, oracle_id: int, question: Question) -> TwoScales | None:
@@ -378,14 +378,14 @@ class Store:
     def calibration(self, question: Question | None = None) -> UsedCalibration:
         """The calibration of the question's net and oracle at its alpha: the stored one, else a fit to what is scored.
 
-        A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooLittle for less.
+        A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooFewPositions for less.
         """
         return queries.calibration(self.connection, question or Question())
 
     def save_calibration(self, question: Question | None = None) -> None:
         """Fits a calibration to what the question's net and oracle have scored, at its alpha, stores it and commits.
 
-        It replaces an earlier one, and is used from then on by questions with this alpha. Raises TooLittle.
+        It replaces an earlier one, and is used from then on by questions with this alpha. Raises TooFewPositions.
         """
         question = question or Question()
         net_id, oracle_id = self.pick(question.net, question.oracle)

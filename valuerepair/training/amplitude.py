@@ -1,8 +1,8 @@
 """The amplitude step: how far to go from the old net to the trained one, by games held out.
 
-A net that has learned the right direction and gone too far in it is mended by one number, lambda: its parameters become
-old + lambda (new - old). Training goes too far by noise in the labels, by many passes, and by drawing candidates by the
-judge's values (docs/methods/training.md, "The amplitude step").
+A net that has learned the right direction and gone too far in it is corrected by one number, lambda: its parameters
+become old + lambda (new - old). Training goes too far by noise in the labels, by many passes, and by drawing candidates
+by the judge's values (docs/methods/training.md, "The amplitude step").
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ def find_amplitude(
 
         def loss(factor: float) -> float:
             progress.advance()
-            return validation.loss(between(old, new, factor))
+            return validation.loss(interpolate(old, new, factor))
 
         minimum = minimize_scalar(loss, bounds=(0, FARTHEST), method="bounded", options={"xatol": _NEAR})
         factor = round(float(minimum.x), 2)
-        measures = {candidate: validation.measure(between(old, new, candidate)) for candidate in (factor, 1.0)}
+        measures = {candidate: validation.measure(interpolate(old, new, candidate)) for candidate in (factor, 1.0)}
     best = min(measures, key=lambda candidate: measures[candidate]["loss"])
-    return Amplitude(best, validation.factor_in_q(new), measures[best], between(old, new, best))
+    return Amplitude(best, validation.factor_in_q(new), measures[best], interpolate(old, new, best))
 
 
-def between(old: Mapping[str, Any], new: Mapping[str, Any], factor: float) -> Trained:
-    """old + factor (new - old); with a factor of 1 exactly the new parameters."""
+def interpolate(old: Mapping[str, Any], new: Mapping[str, Any], factor: float) -> Trained:
+    """``old + factor (new - old)``; with a factor of 1 exactly the new parameters, beyond 1 an extrapolation."""
     scale = np.float32(factor)
     return {
         name: np.asarray(value if factor == 1 else old[name] + scale * (value - old[name]), np.float32)

@@ -67,7 +67,7 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
             head = from_json(file.readline(MOST_JSON), _Head, "its first line")
             _check_identity(path, identity, head.identity)
             if head.arrays != _forms(like):
-                raise ValueRepairError("its arrays are of other shapes")
+                raise ValueRepairError("its arrays have different shapes")
             arrays = {name: np.frombuffer(file.read(array.nbytes), array.dtype) for name, array in like.items()}
             if [array.size for array in arrays.values()] != [array.size for array in like.values()] or file.read(1):
                 raise ValueRepairError("its arrays are cut off, or followed by something else")
@@ -75,7 +75,7 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
         raise
     except (OSError, ValueError, ValueRepairError) as error:
         raise ValueRepairError(
-            f"{path}: is no checkpoint that can be read ({one_line(error)}); remove it to begin anew"
+            f"{path}: is no checkpoint that can be read ({one_line(error)}); remove it to start over"
         ) from None
     return head.notes, {name: array.reshape(like[name].shape) for name, array in arrays.items()}
 
@@ -108,5 +108,5 @@ def differences(expected: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
 def _check_identity(path: Path, expected: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
     if names := differences(expected, stored):
         raise UsageError(
-            f"{path}: is of a training that differs in {names}; remove it to begin anew, or give another -o"
+            f"{path}: is from a training that differs in {names}; remove it to start over, or give another -o"
         )

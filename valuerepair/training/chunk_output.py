@@ -138,7 +138,7 @@ class ChunkOutput:
         ValueRepairError if a shard has changed, another process writes to the folder, or it cannot be written.
         """
         if shard_chunks < 1:
-            raise UsageError(f"{shard_chunks} chunks a shard: must be at least 1")
+            raise UsageError(f"{shard_chunks} chunks per shard: must be at least 1")
         self.folder, self._shown_folder = Path(os.path.abspath(folder)), os.fspath(folder)
         self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
         self._options = options

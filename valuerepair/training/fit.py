@@ -96,7 +96,7 @@ def _keep(learner: Learner, stream: TrainingStream, held: Sequence[Held], quiet:
     count = sum(int(part.counts.sum()) for part in passes) + sum(len(part.samples) for part in held)
     if count > learner.room:
         return
-    with Progress("Keeping what the value head is given", None, "positions", quiet=quiet) as progress:
+    with Progress("Caching the value head's inputs", None, "positions", quiet=quiet) as progress:
         progress.stage(f"{count:,} positions")
         parts = [source.read(part.units) for source, part in zip(stream.sources, passes, strict=True)]
         learner.keep([*parts, *(part.samples for part in held)])
@@ -212,7 +212,7 @@ class _Loop:
     def _save(self, run: _Run) -> None:
         arrays = self._arrays(run)
         if not all(np.isfinite(array).all() for name, array in arrays.items() if name.startswith("state")):
-            raise ValueRepairError(f"step {run.step:,}: parameters are no numbers any more; try a lower --lr")
+            raise ValueRepairError(f"step {run.step:,}: parameters are NaN or infinite; try a lower --lr")
         curve: list[dict[str, int | float | None]] = [dict(row) for row in run.curve]
         notes = checkpoint.Notes(run.step, run.best_step, run.best_loss, run.total, run.counted, curve)
         checkpoint.save(self._path, self._identity, notes, arrays)

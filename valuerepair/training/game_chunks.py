@@ -343,9 +343,9 @@ def write_game_chunks(
     """
     sample, options = sample or SampleOptions(), options or GameChunkOptions()
     if options.policy == "net" and net is None:
-        raise UsageError("--policy net: say which net, by --net")
+        raise UsageError("--policy net: give the net by --net")
     if options.policy == "judge" and store is None:
-        raise UsageError("--policy judge: say which store has its moves, by --db")
+        raise UsageError("--policy judge: give the store that has its moves by --db")
     size = total_bytes(archives)  # raises for a missing file, before anything is loaded
     options = replace(options, input_format=_input_format(options.input_format, net))
     shown = progress or Progress("chunks", quiet=True)

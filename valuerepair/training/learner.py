@@ -108,7 +108,7 @@ class Learner:
     def step(self, state: State, batch: Batch, number: int) -> tuple[State, dict[str, Array]]:
         """The state after step `number`, from 0 on, and the losses before it; `state` cannot be used again."""
         rate, blend = np.float32(self._options.rate(number)), np.float32(self._options.blend(number))
-        inputs = batch._replace(key=None), self._crossing(batch)
+        inputs = batch._replace(key=None), self._head_inputs(batch)
         result: tuple[State, dict[str, Array]] = signals.apart(
             lambda: self._step(state, self._frozen, self._old, *inputs, rate, blend)
         )
@@ -120,7 +120,7 @@ class Learner:
 
     def evaluate(self, parameters: Mapping[str, Any], batch: Batch) -> Answers:
         """The answers of the net with these trained parameters for a batch."""
-        inputs = batch._replace(key=None), self._crossing(batch)
+        inputs = batch._replace(key=None), self._head_inputs(batch)
         answers: Answers = signals.apart(lambda: self._judge(dict(parameters), self._frozen, self._old, *inputs))
         return answers
 
@@ -140,17 +140,17 @@ class Learner:
                 batch = some.batch(size)
                 self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(some))
 
-    def _crossing(self, batch: Batch) -> Any:
+    def _head_inputs(self, batch: Batch) -> Any:
         """The value head's inputs if only it is trained, else None."""
         if self._kept is None:
             return None
         return self._kept.of(batch, lambda positions: self._planes(positions.bits, positions.rule50))
 
     def _one_step(
-        self, state: State, frozen: Parameters, old: Parameters, batch: Any, crossing: Any, rate: Any, blend: Any
+        self, state: State, frozen: Parameters, old: Parameters, batch: Any, head_inputs: Any, rate: Any, blend: Any
     ) -> tuple[State, dict[str, Array]]:
         def loss(parameters: Parameters) -> tuple[Array, dict[str, Array]]:
-            parts = self._evaluate(parameters, frozen, old, batch, crossing).parts
+            parts = self._evaluate(parameters, frozen, old, batch, head_inputs).parts
             means = {name: losses.mean(values, batch.weight) for name, values in parts.items()}
             total = jnp.zeros((), jnp.float32) + sum(getattr(self._weights, name) * means[name] for name in means)
             return total, {"loss": total, **means}
@@ -166,14 +166,14 @@ class Learner:
         return State(parameters, moments, average), result
 
     def _evaluate(
-        self, parameters: Parameters, frozen: Parameters, old: Parameters, batch: Any, crossing: Any
+        self, parameters: Parameters, frozen: Parameters, old: Parameters, batch: Any, head_inputs: Any
     ) -> Answers:
         """`batch` is a `Batch` of JAX's arrays. It leaves out the policy if only the value head is trained."""
         legal = batch.shares >= 0
         policy = jnp.zeros(batch.shares.shape, jnp.float32)
-        if crossing is not None:
+        if head_inputs is not None:
             assert self._kept is not None
-            return self._answers(self._kept.value(parameters, crossing), policy, {}, batch)
+            return self._answers(self._kept.value(parameters, head_inputs), policy, {}, batch)
         planes = planes_of(batch.bits, batch.rule50)
         heads: Any = self._net.forward({**frozen, **parameters}, planes)
         # Only the positions of a store, which have no targets for the other heads, need the old net's answers.

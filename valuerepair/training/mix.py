@@ -245,7 +245,7 @@ class Mixture:
         ]
         for name, side in inputs.items():
             mean = side["used_positions"] / side["used_games"]
-            lines.append(f"{name}: {side['used_games']:,} of {side['games']:,} games, {mean:.1f} positions a game")
+            lines.append(f"{name}: {side['used_games']:,} of {side['games']:,} games, {mean:.1f} positions per game")
             if side["left_out"]:
                 counts = ", ".join(f"{reason} {n:,}" for reason, n in side["left_out"].items())
                 lines.append(f"  left out: {counts}; first: {side['left_out_first'][0]}")

@@ -1,4 +1,4 @@
-"""`vr rescore`: puts the judge's values in the place of the search's, in existing training chunks.
+"""`vr rescore`: replaces the search's values by the judge's, in existing training chunks.
 
 A record gets the store's value of its position: of the same key (`chess.board.keys`), repeated before or not as the
 stored one, and with the same half-move clock, unless both clocks are low. Its other fields and all other records keep

@@ -92,7 +92,7 @@ def play_book(
         plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.rules, seed)
         if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
             log.info(
-                f"{copies:,} of {games:,} games will be copies of others: the search has no chance in it; "
+                f"{copies:,} of {games:,} games will be copies of others: the search is deterministic; "
                 "--temperature 0.5 makes them differ"
             )
         kept = None if store is None else stack.enter_context(Store.open(store, create=True))

@@ -199,9 +199,10 @@ def _side_weights(path: str, starts: Index) -> NDArray[np.float32]:
     expected = numbers_within(starts)
     if not np.array_equal(number, expected):
         raise ValueRepairError(
-            f"--set weights={path}: is not of these chunks: it has {len(number):,} positions, they have {starts[-1]:,}"
+            f"--set weights={path}: does not belong to these chunks: it has {len(number):,} positions, "
+            f"they have {starts[-1]:,}"
             if len(number) != len(expected)
-            else f"--set weights={path}: is not of these chunks: its games have other lengths"
+            else f"--set weights={path}: does not belong to these chunks: its games have different lengths"
         )
     return weight.astype(np.float32)
 

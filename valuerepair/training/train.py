@@ -88,11 +88,14 @@ class Training:
             lines.append(f"stopped after {self.rows[-1]['step']:,} of {steps:,}: {about['stopped']}")
         if written["changed"]:
             lines.append(
-                f"written and read again, it is off the trained parameters by at most {written['q']:.1e} in Q, "
+                f"written and read again, it differs from the trained parameters by at most {written['q']:.1e} in Q, "
                 f"{written['p']:.1e} in a move's probability"
             )
         else:
-            lines.append("nothing changed: the file is the old net's; mine more positions, or give a lower --lr")
+            lines.append(
+                "no step improved the net: the output is a copy of the old net; mine more positions, "
+                "or give a lower --lr"
+            )
         amplitude = about.get("amplitude")
         if amplitude is not None:
             in_q = amplitude["lambda_in_q"]
@@ -152,7 +155,7 @@ def train(
     if options.candidates is not None and store is None:
         raise UsageError("--set candidates: needs --store, whose candidates it counts")
     if options.candidates is not None and options.draw is not None:
-        raise UsageError("--set candidates: plays no part with --draw, whose weights say what is drawn")
+        raise UsageError("--set candidates: has no effect with --draw, whose weights say what is drawn")
     if options.policy is not None and store is None:
         raise UsageError("--policy: needs --store, whose judge's moves it means; chunks have shares of visits")
     if options.q_ratio and not chunks:
@@ -258,7 +261,7 @@ def _learns(
     games = sum(source.games - source.held_games for source in sources)
     draws = [source.draw for source in sources if isinstance(source, StoreSource)]
     of_store = [number for draw in draws for number in _of_store(draw)]
-    judged = f"judged by {sum(len(part.samples) for part in held):,}" if held else "judged by none (holdout=0)"
+    judged = f"judged on {sum(len(part.samples) for part in held):,}" if held else "judged on no positions (holdout=0)"
     passes = options.total_steps * options.batch / stream.positions
     kinds = f" ({', '.join(of_store)})" if of_store else ""
     yield (
@@ -266,23 +269,25 @@ def _learns(
         f"{passes:.3g} passes"
     )
     if count < FEW_POSITIONS:
-        yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that holds elsewhere; mine more"
+        yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that generalises; mine more"
     if held and any(isinstance(source, ChunkSource) and not source.is_of_games for source in sources):
         yield (
             "warning: most chunks have one record, so positions of a game that judge may be like others that are "
             "learned from; compare the nets on games of their own by vr remeasure --split"
         )
     if passes > MANY_PASSES:
-        yield f"warning: in more than {MANY_PASSES} passes a net learns positions by heart; give fewer --steps"
+        yield f"warning: in more than {MANY_PASSES} passes a net memorises its positions; give fewer --steps"
 
 
 def _shares(draw: StoreDraw) -> str:
     """The share of candidates among drawn positions, and the weight of their values."""
-    text = f"candidates of the store: {draw.share:.2%} of what is drawn from it"
+    text = f"candidates: {draw.share:.2%} of the positions drawn from the store"
     if not 0 < draw.share < 1:
         return text
     same = abs(draw.share - draw.ordinary_share) < 1e-4
-    return text + (", as they come" if same else f"; weighed back, their values count as {draw.ordinary_share:.2%}")
+    return text + (
+        ", their natural share" if same else f"; weighed back, their values count as {draw.ordinary_share:.2%}"
+    )
 
 
 def _of_store(draw: StoreDraw) -> Iterator[str]:
@@ -336,7 +341,7 @@ def _finished(output: Path) -> Training | None:
             return training
     except (ValueRepairError, KeyError, TypeError):
         pass
-    raise UsageError(f"{output}: is there already; remove it, or give another -o")
+    raise UsageError(f"{output}: already exists; remove it, or give another -o")
 
 
 def _check_before(output: Path, finished: Training | None, file: NetFile, options: TrainOptions) -> None:
@@ -356,7 +361,7 @@ def _check_finished(output: Path, finished: Training, expected: Mapping[str, Any
     """Raises UsageError if the training that wrote `output` differs in one of `expected`, a part of its identity."""
     if names := checkpoint.differences(expected, finished.about.get("identity") or {}):
         raise UsageError(
-            f"{output}: is there already, of a training that differs in {names}; remove it, or give another -o"
+            f"{output}: already exists, from a training that differs in {names}; remove it, or give another -o"
         )
 
 
@@ -367,7 +372,7 @@ def _claimed(output: Path) -> Iterator[None]:
         with claimed(_beside(output, ".lock")):
             yield
     except HeldError:
-        raise ValueRepairError(f"{output}: another vr train is at it") from None
+        raise ValueRepairError(f"{output}: another vr train is already running on this file") from None
 
 
 def _sources(
@@ -422,8 +427,8 @@ def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
         return None
     if amplitude.factor < LOW:
         log.info(
-            f"warning: lambda is {amplitude.factor:.2f}: on games held out most of what was learned does not hold; "
-            "more positions, fewer --steps or a lower --lr would teach less that has to be taken back"
+            f"warning: lambda is {amplitude.factor:.2f}: most of what was learned does not hold on held-out games; "
+            "more positions, fewer --steps or a lower --lr would make more of it hold"
         )
     factors = {"lambda": amplitude.factor, "lambda_in_q": amplitude.factor_in_q}
     return {**json_fields(factors), "measures": json_fields(amplitude.measures)}
@@ -456,8 +461,8 @@ def _write(
     q, p = check_written(unchecked, graph, parameters, planes)
     if not q <= MOST_APART:
         raise ValueRepairError(
-            f"{unchecked}: the written net is off the trained parameters by {q:.1e} in Q, more than {MOST_APART:g}; "
-            f"it is kept under this name"
+            f"{unchecked}: the written net differs from the trained parameters by {q:.1e} in Q, "
+            f"more than {MOST_APART:g}; it is kept under this name"
         )
     os.replace(unchecked, path)
     return written | {"q": float(q), "p": float(p)}

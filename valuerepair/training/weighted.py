@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair import outputs
 from valuerepair.archives.select import ply_priorities, salt, scrambled
-from valuerepair.calibration import Calibration, TooLittle, fit, fold_of
+from valuerepair.calibration import Calibration, TooFewPositions, fit, fold_of
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
@@ -45,11 +45,11 @@ from valuerepair.training.weights import (
     SMALLEST,
     Formula,
     WeightTally,
-    described,
     disagreement,
+    formula_json,
+    formula_text,
     phases_of,
     tally_lines,
-    written,
 )
 from valuerepair.version import __version__
 
@@ -71,7 +71,7 @@ class Measured:
     def as_json(self) -> dict[str, Any]:
         """JSON-able."""
         return {
-            "formula": described(self.formula),
+            "formula": formula_json(self.formula),
             "chunks": {"given": list(self.given), "sha256": self.sha256, "left_out": self.left_out.reasons},
             "calibration": self.calibration and self.calibration.figures(),
             **self.tally.figures(),
@@ -95,7 +95,7 @@ class WeighedChunks:
         measured, figures = self.measured, self.as_json()
         curve = [] if measured.calibration is None else [measured.calibration.words()]
         kept = measured.tally.kept(figures.get("factor", 1.0))
-        lines = [written(measured.formula), *curve, *tally_lines(figures, kept)]
+        lines = [formula_text(measured.formula), *curve, *tally_lines(figures, kept)]
         if measured.left_out.reasons:
             lines.append(f"left out: {measured.left_out}; first: {measured.left_out.examples[0]}")
         if self.manifest is not None:
@@ -213,7 +213,7 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
     net_q, deep_q = np.concatenate(parts, axis=1)
     try:
         return fit(net_q, deep_q, np.ones(len(net_q)), np.concatenate(games))
-    except TooLittle:
+    except TooFewPositions:
         raise ValueRepairError(
             "--calibration: too few records have the net's own Q for a curve; give more chunks, or no --calibration"
         ) from None
@@ -274,7 +274,7 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
         return
     if Path(path).suffix.lower() != ".parquet":
         raise UsageError(f"{path}: the file of weights ends in .parquet")
-    schema, waiting = _SCHEMA.with_metadata({"formula": written(formula)}), list[tuple[str, Floats]]()
+    schema, waiting = _SCHEMA.with_metadata({"formula": formula_text(formula)}), list[tuple[str, Floats]]()
     with ExitStack() as stack:
         try:
             partial = stack.enter_context(written_whole(path, outputs.WEIGHTS))
