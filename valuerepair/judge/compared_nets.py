@@ -54,8 +54,8 @@ EXCEPT SELECT position_id FROM net_values WHERE net_id = :net
 class AskedNet:
     """A net of a comparison.
 
-    `id` is its number in the store, 0 for one that is not there yet; `key` what the store knows its values by, its
-    SHA-256 and the variant. `path` is the file to compute values with, or an engine's text; empty if there is neither.
+    `id` is its number in the store, 0 if it is not in the store yet; `key`, its SHA-256 and the variant, identifies its
+    values in the store. `path` is the file to compute values with, or an engine's text; empty if there is neither.
     `missing` positions that the oracle has scored have no value of it.
     """
 

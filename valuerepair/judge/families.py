@@ -146,7 +146,7 @@ class _Rows:
         }
 
     def _rate(self, of: Flags) -> dict[str, Any]:
-        """Of those drawn at random, where there are enough: the others were searched because much was hoped of them.
+        """Of those drawn at random, where there are enough: the others were searched as likely candidates.
 
         Of all, where a search was made of whatever there was.
         """

@@ -157,8 +157,8 @@ def open_stored(
 ) -> Net:
     """Opens the net of a frame's attrs, ``{name, sha256, history_fill}``, to compute as it did for the store.
 
-    `net_file` is its file where the user gave one; else it is looked for where it lay. Raises UsageError where it is
-    not there, ValueRepairError where it is another net.
+    `net_file` is its file where the user gave one; else it is searched for at its last known place. Raises UsageError
+    if it is not there, ValueRepairError if it is another net.
     """
     from valuerepair.nets.net import open_net
 
@@ -227,7 +227,7 @@ def add_priors(
 
 
 def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
-    """Those of the positions of which a prior is not there yet, with their legal moves of interest.
+    """The positions that lack a prior, with their legal moves of interest.
 
     Positions without a legal move are never among them.
     """

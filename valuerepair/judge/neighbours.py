@@ -35,7 +35,7 @@ _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.bes
 
 @dataclass(frozen=True, slots=True)
 class SimilarOptions:
-    """With `candidates_only` the others are passed over. Raises UsageError for a limit below 1."""
+    """With `candidates_only` all others are skipped. Raises UsageError for a limit below 1."""
 
     question: Question = field(default_factory=Question)
     limit: int = 10

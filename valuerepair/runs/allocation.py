@@ -1,4 +1,4 @@
-"""Where to look next: what searches of each group of neighbours brought so far, and which ones to make now.
+"""Where to look next: what searches of each group of neighbours have found so far, and which ones to make now.
 
 A group of neighbours has in common how far the net's Q is from the source's deep Q, if that still holds there (the net
 has evaluated a neighbour before anything is searched), then step, distance, which way the net errs, and phase. Its rate
@@ -27,8 +27,8 @@ _BORDERS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 _PRIOR_RATES = (0.04, 0.05, 0.07, 0.1, 0.3, 0.35, 0.4)
 # Searches that a prior counts for: the first one's, and those of each level for the next.
 _PRIOR_WEIGHT, _LEVEL_WEIGHT = 4.0, 8.0
-# What is hoped of a position counts half where the family of its root is so large. Measured: no fewer candidates a node
-# than with ten, and the roots count for a tenth more.
+# The expected gain of a position counts half where the family of its root is so large. Measured: no fewer candidates
+# per node than with ten, and the roots count for a tenth more.
 _LARGE_FAMILY = 2.0
 _STEP_CODES = {PARENT: 0, CHILD: 1, GAME: 2, LINE: 3}
 _DISTANCE_BANDS = 4
@@ -57,7 +57,7 @@ def groups_of(
 
 
 class Yields:
-    """What searches brought, by group: how many were `tried`, candidates `found`, `nodes` spent, float64[GROUPS] each.
+    """Results of searches by group, float64[GROUPS] each: how many were `tried`, candidates `found`, `nodes` spent.
 
     `whole` are the nodes of a whole search.
     """
@@ -109,9 +109,9 @@ def uniform(key: int, purpose: str) -> float:
 def choose(gain: Floats, drawn: NDArray[np.bool_], root: Ids, family: Ids, count: int) -> Ids:
     """The rows, of [n] in the order in which they came, to search now: at most `count`, in the order of the searches.
 
-    A fixed share are `drawn` ones, as they came. The others are those with the greatest `gain`, candidates a node; it
-    counts the less the larger the `family` [n] of their `root` is already. Where one sort is used up the other takes
-    its place.
+    A fixed share are `drawn` ones, as they came. The others are those with the greatest `gain`, candidates per node;
+    the larger the `family` [n] of their `root` already is, the less it counts. When one kind is used up, the other
+    takes its place.
     """
     import pandas as pd
 

@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class ConfirmOptions:
     """`limit`: look at the first candidates of the frame only, at most this many, however often the run is interrupted.
-    `retry_failed`: search again what failed before. `command`: the command line, kept in the store for the reader of
-    it. Raises UsageError for a limit below 1."""
+    `retry_failed`: search again what failed before. `command`: the command line, kept in the store for its readers.
+    Raises UsageError for a limit below 1."""
 
     limit: int | None = None
     retry_failed: bool = False

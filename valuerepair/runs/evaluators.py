@@ -1,4 +1,4 @@
-"""From a command line's words to what mining works with: a net and an oracle, or recorded evaluations."""
+"""Opens what a command line names for mining: a net and an oracle, or recorded evaluations."""
 
 from __future__ import annotations
 

@@ -62,10 +62,10 @@ class ExpandOptions:
     """The options of `expand`.
 
     `steps` are those of `runs.neighbourhood`, `rounds` how many steps away from a sampled candidate it goes. It ends
-    after this many `nodes` or searched `positions` in all, however often it was begun. This share of the inferred
-    candidates is searched, the `audit`; 1 is all. `seed` is the order of the candidates. `screen`: what cannot be a
-    candidate is not searched in full; None: everything is. `retry_failed`: search again what failed before. With a
-    `split` it starts only from candidates of its part ``train``.
+    after this many `nodes` or searched `positions` in total, over all runs. This share of the inferred candidates is
+    searched, the `audit`; 1 is all. `seed` is the order of the candidates. `screen`: what cannot be a candidate is not
+    searched in full; None: everything is. `retry_failed`: search again what failed before. With a `split` it starts
+    only from candidates of its part ``train``.
 
     Raises UsageError for values that make no sense.
     """
@@ -105,7 +105,7 @@ def expand(
     progress: Progress | None = None,
     following: Following | None = None,
 ) -> ExpandSummary:
-    """Goes out from the sampled candidates of `options.question`, which `net` and `oracle` have found.
+    """Searches around the sampled candidates of `options.question`, which `net` and `oracle` have found.
 
     What the store has is not searched again, so the same call goes on where an earlier one stopped, however it ended;
     with more nodes or positions it goes further. `following` gives the moves played after sources, where more of their
@@ -274,7 +274,7 @@ class _Expanding(SearchLoop[int]):
         self._show_if_due()
 
     def _take_known(self, outcome: NeighbourOutcome) -> None:
-        """Counts what was searched before; searches of another expansion count for no limit of this one."""
+        """Counts what was searched before; searches of another expansion do not count towards this one's limits."""
         self._scored = self._scored or outcome.deep is not None
         if outcome.failed is not None:
             self._failures.add_earlier(outcome.failed)
@@ -301,7 +301,7 @@ class _Expanding(SearchLoop[int]):
 
     @property
     def _costs(self) -> NDArray[np.float64]:
-        """The nodes that a search of each group is expected to cost; as long as none is known, those of a whole one."""
+        """The nodes that a search of each group is expected to cost; those of a whole search until one is known."""
         costs = self._yields.costs()
         return costs if self._start.tally.nodes else np.full_like(costs, self._whole)
 

@@ -167,7 +167,7 @@ class _Taking:
         known: NDArray[np.int64],
         round_: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Keeps positions with what net and record say of them: their ids [n], and which are candidates."""
+        """Stores positions with their values by net and record; returns their ids [n], and which are candidates."""
         start, some = self._start, batch.take(rows)
         ids, some, _ = self._store.add_positions(some, self._run, reached=True)
         steps = [_step(int(batch.ply[a]) - int(batch.ply[b])) for a, b in zip(rows, parents, strict=True)]

@@ -129,7 +129,7 @@ class Expansion:
         return float(oracle.limits.get("nodes") or max(self.sampled_nodes / self.sampled_found, 1))
 
     def price(self, oracle: OracleIdentity) -> float:
-        """What a candidate costs in the archive, in whole searches, at least 1: so much may losing one cost here."""
+        """The cost of a candidate in the archive, in whole searches, at least 1: the price of a lost candidate here."""
         return max(self.sampled_nodes / self.sampled_found / self.whole_nodes(oracle), 1.0)
 
     def read(self, some: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
@@ -180,7 +180,7 @@ class ExpandSummary:
 
     `state` is ``finished``, ``limited`` (by nodes or positions) or ``interrupted`` (by a signal); `why` it ended:
     ``nodes``, ``positions``, ``yield``, ``everything``. `tally` is of the whole expansion, `nodes` and `seconds` are of
-    this time. `figures` are those of all that was ever reached (`judge.families`), None where nothing was.
+    this time. `figures` are those of all positions ever reached (`judge.families`), None if there are none.
     `workers` searched at once, None where evaluations were recorded and nothing was searched.
     """
 
@@ -198,7 +198,7 @@ class ExpandSummary:
         return self.start.tally
 
     def with_figures(self) -> ExpandSummary:
-        """With `figures`, once the store knows how the run ended: whether anything was left out bears on the rates."""
+        """With `figures`, once the store has how the run ended: whether anything was left out affects the rates."""
         start = self.start
         sampled, _ = table(start.store.connection, start.question, ("disagreement", *_OF_SAMPLED))
         figures = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)

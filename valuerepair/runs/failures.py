@@ -1,4 +1,4 @@
-"""Positions that the oracle or the net failed on: held back until one succeeds, for one that fails always is broken."""
+"""Positions that the oracle or the net failed on: held back until one succeeds, as one that always fails is broken."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Failures:
 
 class NetFailures:
     """The positions that a net has no value of, though it was given them: rows of `failures` with the stage `NET` and
-    the net's key. They are the net's, whichever oracle they were mined with, and no fault of the oracle."""
+    the net's key. They are failures of the net, whichever oracle it was mined with."""
 
     def __init__(self, store: Store, net: NetIdentity, oracle_id: int, run: Run) -> None:
         self._store, self._name, self._oracle_id, self._run = store, net.name, oracle_id, run
@@ -119,7 +119,7 @@ class NetFailures:
         return bool(self._held)
 
     def remarks(self) -> list[str]:
-        """What to say of the positions of the store that the net failed on: how many, why, and what helps."""
+        """The remark on the store's positions that the net failed on: how many, why, and what helps."""
         query = """
             SELECT DISTINCT p.id, p.fen, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
             JOIN positions p ON p.id = f.position_id WHERE f.stage = ? ORDER BY p.id

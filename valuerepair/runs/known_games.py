@@ -1,4 +1,4 @@
-"""The games that positions of a store are from, read again: what was played after, what is recorded."""
+"""The games that positions of a store are from, read again for the moves played after and the recorded evaluations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of every run: it takes what comes, and alone writes the store.
+"""The loop of every run: it handles all events, and is the store's only writer.
 
 A run that asks for deep searches is a `SearchLoop`, and one that searches what the store has, as `vr confirm` does, is
 `StoredSearches`. One that samples archives is a `runs.sampled.SampledRun`. Other threads, and callbacks of searches,
@@ -117,7 +117,7 @@ class Loop:
             self._take_event(event)
 
     def _wind_down(self) -> None:
-        """After a signal: nothing new begins, what is in flight gets a short while, a second signal gives it up."""
+        """After a signal: nothing new begins, searches in flight get a short while, a second signal abandons them."""
         running = self._cancel()
         self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again abandons them")
         deadline = time.monotonic() + _GRACE_S
@@ -198,7 +198,7 @@ class SearchLoop(Loop, Generic[Key]):
             super()._handle(event)
 
     def _take_search(self, event: SearchDone[Key]) -> None:
-        """Takes a search; failures are held back until one succeeds, for an engine that fails always is broken."""
+        """Takes a search; failures are held back until one succeeds, as an engine that always fails is broken."""
         del self._searching[event.key]
         if event.future.cancelled():
             self._take_back(event.key)

@@ -1,4 +1,4 @@
-"""Mining: it asks for positions, has the net and the oracle evaluate them, and alone writes the store."""
+"""Mining: it requests positions, has the net and the oracle evaluate them, and is the store's only writer."""
 
 from __future__ import annotations
 

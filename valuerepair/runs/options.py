@@ -24,7 +24,7 @@ class MineOptions:
     `sample`: which positions. `question`: how candidates are counted, and what screening looks for; net and oracle are
     those that are opened. `limit`: at most this many deep searches this time. `retry_failed`: search again what the
     oracle failed on. `screen`: only what may be a candidate is searched in full; None: everything is.
-    `command`: the command line, kept in the store for the reader of it.
+    `command`: the command line, kept in the store for its readers.
 
     Raises UsageError for values that make no sense.
     """

@@ -1,4 +1,4 @@
-"""What an expansion has before it: the searches that are planned, and the candidates to look around."""
+"""The plan of an expansion: the searches to make, and the candidates to look around."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from valuerepair.store.reached import NeighbourOutcome
 
 # The sources whose neighbours are looked at together: few at first, so that the engines start at once.
 _FIRST_WINDOW, _WINDOW = 32, 256
-# Nothing is looked at around further candidates of a family this many times as large as the mean one, or a small one.
+# A family gets no more sources once it is `_LARGEST` times the mean family, whose size counts as at least `_SMALL`.
 _LARGEST, _SMALL = 2.0, 4.0
 
 
@@ -19,7 +19,7 @@ _LARGEST, _SMALL = 2.0, 4.0
 class PlannedSearch:
     """A position that is searched, or was.
 
-    `judged` is the net's Q as the question takes it, `net_best` its move; `group` is that of `allocation.groups_of`,
+    `judged` is the net's Q by the question, `net_best` its move; `group` is that of `allocation.groups_of`,
     None for an audit of what was inferred. `root` is the sampled candidate that it was reached from, in round `round`;
     `outcome` is None until the position has one.
     """

@@ -1,4 +1,4 @@
-"""What a run shows while it works: what it does, how far it is, how long it still takes, speed."""
+"""What a run shows while it works: its stage, progress, time left, speed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.workers import ArchiveReader
 from valuerepair.text import quantity
 
-# Searches that must have ended since the first was cut, before they say what the others will cost.
+# Searches that must have ended since the first was cut, before they show what the others will cost.
 _TELLING = 16
 # Once this many searches have ended and none was cut, none will be soon.
 _UNCUT = 128
@@ -26,7 +26,7 @@ class Pace:
     """How long the searches of a run still take, by the nodes that searches end at.
 
     `whole` nodes are those of a search that is not cut, None where that is not known; `cuts` says that searches may be
-    cut. What they cost before the first was is no measure of the rest: the first ones are searched in full.
+    cut. Costs before the first cut do not predict the rest: the first ones are searched in full.
     """
 
     def __init__(self, whole: int | None, *, cuts: bool, now: Callable[[], float] = time.monotonic) -> None:
@@ -143,7 +143,7 @@ class RunProgress:
     def _reading_left(self) -> str:
         """How long reading still takes at the speed of the last minute.
 
-        By unpacked bytes that were looked at: what a resumed run only passes over does not predict the rest.
+        By unpacked bytes that were looked at: what a resumed run only skips does not predict the rest.
         """
         read, packed = self._reader.report.bytes_read, self._reader.bytes_read
         if not (read and packed and self._bytes):

@@ -1,5 +1,5 @@
-"""The import of evaluations that archives hold, and what there is to say of them at its end: how deep they are, whose,
-and whether their view is right."""
+"""The import of evaluations that archives hold, and the remarks on them at its end: how deep they are, whose, and
+whether their point of view is right."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def import_recorded(
         shown = progress or Progress("mining", quiet=True)
         return _Import(reader, options, store, source, known, line, run, shown)
 
-    # No net would have the chunks small: it has them as large as they come, but where a limit may cut one.
+    # Without a net, chunks need not be small: they are as large as they come, unless a limit may cut one.
     whole = net is None and options.limit is None
     return run_sampled(paths, options, store, known, source.identity, start, whole=whole)
 

@@ -94,7 +94,7 @@ def measure_regret(
     """The comparison with the regret of each net after the first. All search with Q on the scale of the flattest net.
 
     Searches what the store lacks and keeps it. `net_options` are those of `nets.net.open_net`. Raises KeyboardInterrupt
-    after a signal, UsageError for a net that cannot search and for a judge that cannot be had.
+    after a signal, UsageError for a net that cannot search and for a judge that cannot be opened.
     """
     scores = remeasured.all_kinds
     there = scores.weight > 0
@@ -240,7 +240,7 @@ class _Regret:
 
 @contextmanager
 def _opened_judge(store: Store, oracle: AskedOracle, deep: str | None) -> Iterator[Oracle]:
-    """Who judges: the oracle of the comparison, unless `deep` says another; closed at the end."""
+    """The judge: the oracle of the comparison, unless `deep` names another; closed at the end."""
     if deep is not None:
         with open_oracle(deep, net_path=None) as given:
             yield given

@@ -33,7 +33,7 @@ from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 
 POSITIONS = 2000
-# With fewer drawn, intervals of candidates hold the truth less often than they say.
+# With fewer drawn, intervals of candidates contain the truth less often than stated.
 FEWEST = 100
 
 
@@ -129,7 +129,7 @@ def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
 
 # -- searching --------------------------------------------------------------------------------------------------------
 
-# Whole searches of an oracle, the first of them first; each is as good as another.
+# Whole searches of an oracle, the first of them first; any of them will do.
 _WHOLE = (FULL, EXPANDED, SECOND, REJUDGED)
 
 

@@ -40,10 +40,8 @@ def open_same(
     net: Net | None = None,
     workers: int | None = None,
 ) -> tuple[Oracle | None, str]:
-    """The same oracle, running; or why it cannot be had.
-
-    `deep` says how it is opened where the store does not know (`stored_spec`); `net` is shared where the oracle
-    searches with it.
+    """The same oracle, running; or why it cannot be opened. `deep` says how to open it if the store does not know
+    (`stored_spec`); `net` is shared where the oracle searches with it.
     """
     kind = kind_of(oracle.kind)
     if not kind.searches:
@@ -65,7 +63,7 @@ def open_same(
 
 
 def stored_spec(oracle: StoredOracle) -> str:
-    """The ``--deep`` text of an oracle. Raises UsageError for an engine that the store does not know the place of."""
+    """The ``--deep`` text of an oracle. Raises UsageError for an engine whose place the store does not know."""
     return kind_of(oracle.kind).again(oracle).text
 
 

@@ -122,7 +122,7 @@ def run_sampled(
 
 
 def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunScale:
-    """What the candidates of `pair`, net and oracle, are counted by as far as the store knows now."""
+    """The scale by which candidates of `pair`, net and oracle, are counted, by what the store has now."""
     alpha = store.alpha(*pair, question.alpha)
     if question.calibration == "none":
         return RunScale(alpha)

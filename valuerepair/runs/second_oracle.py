@@ -1,4 +1,4 @@
-"""The oracle of a second look: what it is, after what took the first look, and opened."""
+"""The oracle of a second look: which one it is, given the oracle of the first look, and how it is opened."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def second_spec(first: StoredOracle, depth: Depth) -> str | None:
     """The ``--deep`` text of the second look at what `first` looked at; None for the default oracle.
 
     Without an oracle of its own it is the first one's engine and options with more nodes. Recorded evaluations are
-    looked at by a real search. Raises UsageError where the first oracle cannot be had again from what the store knows.
+    looked at by a real search. Raises UsageError if the store does not know how to open the first oracle again.
     """
     if depth.deep is not None:
         parse_spec(depth.deep)
@@ -104,8 +104,8 @@ def open_second(
     """Opens the oracle of the second look, and closes it.
 
     `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
-    take that one unless they name another. Without it the net is where the store knows it to lie. Raises UsageError for
-    an oracle that cannot look deeper than the first, and what `oracles.open.open_oracle` raises.
+    take that one unless they name another. Without it the net's file is the one that the store knows. Raises UsageError
+    for an oracle that cannot look deeper than the first, and what `oracles.open.open_oracle` raises.
     """
     spec = chosen_spec(second_spec(first, depth))
     with ExitStack() as stack:

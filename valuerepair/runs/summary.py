@@ -77,8 +77,8 @@ def next_command(
     expanded: str = "no",
     split: str = "",
 ) -> str:
-    """The command, such as ``vr books``, that asks what a run answered: without what is usual, and what the store knows
-    by itself. It can be pasted into a shell.
+    """The command, such as ``vr books``, for the question that a run answered, without defaults and what the store
+    knows by itself. It can be pasted into a shell.
 
     `pair` are the options that choose net and oracle (`Store.pair_options`), `split` is the file of the store's split.
     """
@@ -106,7 +106,7 @@ class MineSummary:
     `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
     could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
     threshold, at `alpha`, of positions that stood in games; `beside` has those of each other kind. `nodes` and
-    `seconds` are of this time only. So many `workers` searched at once, None where evaluations were recorded and
+    `seconds` are of this time only. `workers` searched at once, None where evaluations were recorded and
     nothing was searched; `remarks` is what else there is to say of these, or of the ladder. `turned` are warnings that
     values seem to be from another point of view; no command follows on such values. `calibration` says what
     candidates beyond scale are counted by, empty where that was not asked for; `pair` are the options that choose net
@@ -219,9 +219,8 @@ class RunScale:
 
 
 class RunScores:
-    """The raw scores of a run's positions, so that candidates can be counted again when their scale changes.
-
-    80 bytes a position.
+    """The raw scores of a run's positions, so that candidates can be counted again when their scale changes. 80 bytes
+    per position.
     """
 
     def __init__(self, question: Question) -> None:

@@ -1,4 +1,4 @@
-"""The threads beside the writer: one reads archives, one runs the net. They talk to the writer by events."""
+"""The threads beside the writer: one reads archives, one runs the net. They send events to the writer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReadingEnded:
 class Evaluated:
     """The net has evaluated positions `ids`.
 
-    `failed` are further positions, by id, that it was given and has no value of: why, and how often it was tried.
+    `failed` are further positions, by id, for which the net gave no value: why, and how often it was tried.
     """
 
     ids: NDArray[np.int64]

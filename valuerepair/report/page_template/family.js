@@ -17,7 +17,7 @@ function member([id, ply, lane, after, mark, name, fen, netQ, deepQ, off], marks
 
 export class Family {
   /**
-   * `position` is the number of the one whose card it is; `onOpen` is told the member whose board is to be shown.
+   * `position` is the number of the one whose card it is; `onOpen` is called with the member whose board is to be shown.
    * @param {any} families @param {number} position @param {(member: any) => void} onOpen
    */
   constructor(families, position, onOpen) {

@@ -166,7 +166,7 @@ export class Rate {
   }
 }
 
-/** With so many decimals; a tie goes to the even digit, as Python rounds. @param {number} number @param {number} digits */
+/** Rounds to this many decimals; a tie goes to the even digit, as in Python. @param {number} number @param {number} digits */
 export function fixed(number, digits) {
   const exact = Math.abs(number).toFixed(60); // all digits of a double of this size
   const cut = exact.indexOf(".") + digits + 1;
