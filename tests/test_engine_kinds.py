@@ -130,7 +130,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ssh:engine=stockfish", "say which engine: ssh:HOST"),
         ("ssh:-oProxyCommand=x,nodes=1", "is not a host"),
         ("ssh:a b,nodes=1", "is not a host"),
-        ("ssh:ab", "say how deep"),
+        ("ssh:ab", "give a limit"),
         ("ssh:ab,path=/x,nodes=1", "no setting 'path'"),
     ],
 )
