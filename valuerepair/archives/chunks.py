@@ -15,6 +15,8 @@ from valuerepair.archives import chunk_boards
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.open import (
     HEAD,
+    MAX_PACKED,
+    MAX_RECORDS,
     OnBytes,
     Source,
     Stream,
@@ -38,8 +40,6 @@ from valuerepair.chess.rows import ROW, Index
 BLOCK_CHUNKS = 16
 _NO_CHUNK, _OTHER_VERSION = "no training chunk", "training data of version"
 UNREADABLE = (_NO_CHUNK, _OTHER_VERSION)  # the beginnings of reasons to reject files without anything to read
-MAX_PACKED = 1 << 24  # bytes of a chunk in an archive
-MAX_RECORDS = 8192  # of one chunk; lc0 ends a game at 450
 
 
 @dataclass(slots=True)

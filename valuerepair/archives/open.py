@@ -361,6 +361,8 @@ class ZstdOutline:
 
 
 HEAD = 1024
+MAX_PACKED = 1 << 24  # bytes of a compressed chunk
+MAX_RECORDS = 8192  # of a chunk; lc0 ends a game at ply 450
 _GZIP = b"\x1f\x8b"
 _LARGEST_VERSION = 31  # no text begins with a byte up to 31, but for blanks
 _CHUNK_NAME = re.compile(r"(?:game_|training[._])\d+(?:[._]\d+)*\.gz")

@@ -23,7 +23,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.chunks import MAX_PACKED, MAX_RECORDS
+from valuerepair.archives.open import MAX_PACKED, MAX_RECORDS
 from valuerepair.books.check import check_book
 from valuerepair.books.emit import book_lines, pgn_entry
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT

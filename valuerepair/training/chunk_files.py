@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.open import COMPRESSIONS, TarError, bare_name, chunk_version, members
+from valuerepair.archives.open import COMPRESSIONS, MAX_PACKED, MAX_RECORDS, TarError, bare_name, chunk_version, members
 from valuerepair.chess import v6
 from valuerepair.chess.rows import Index
 from valuerepair.chess.v6 import Records
@@ -36,8 +36,6 @@ from valuerepair.training.chunk_output import UNFINISHED, TarShard
 
 log = logging.getLogger(__name__)
 
-MAX_PACKED = 1 << 24  # bytes of a compressed chunk
-MAX_RECORDS = 8192  # of a chunk; lc0 ends a game at ply 450
 _OPEN_TARS = 64
 _AHEAD = 8  # chunks that wait for each unpacking thread
 

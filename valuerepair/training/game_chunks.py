@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.archives.open import find_sources, total_bytes
+from valuerepair.archives.open import MAX_RECORDS, find_sources, total_bytes
 from valuerepair.archives.options import EVAL, HEADER_FILTERS, SampleOptions
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.sampling import read_whole_games
@@ -41,7 +41,7 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.play.game import Z
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.chunk_files import MAX_RECORDS, in_order
+from valuerepair.training.chunk_files import in_order
 from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkForm, ChunkOutput
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.records import (
