@@ -54,8 +54,9 @@ def test_share_by_positions(sides: MixOptions, tmp_path: Path) -> None:
     assert manifest["share"]["games"] > 0.2
 
 
-def test_every_game_comes_whole_and_once(sides: MixOptions, tmp_path: Path) -> None:
-    mix(replace(sides, shard_games=30), tmp_path / "out", quiet=True)
+def test_every_game_comes_whole_and_once(sides: MixOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("valuerepair.training.mix.SHARD_CHUNKS", 30)
+    mix(sides, tmp_path / "out", quiet=True)
     given = {bytes(content) for path in tmp_path.glob("*/*.gz") for content in [gzip.decompress(path.read_bytes())]} | {
         records(12, 3000 + i).tobytes() for i in range(50)
     }
@@ -69,8 +70,9 @@ def test_every_game_comes_whole_and_once(sides: MixOptions, tmp_path: Path) -> N
     assert rows.positions.sum() == sum(len(game) for game in games_in(tmp_path / "out").values())
 
 
-def test_shards_are_shuffled(sides: MixOptions, tmp_path: Path) -> None:
-    manifest = mix(replace(sides, shard_games=25), tmp_path / "out", quiet=True)
+def test_shards_are_shuffled(sides: MixOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("valuerepair.training.mix.SHARD_CHUNKS", 25)
+    manifest = mix(sides, tmp_path / "out", quiet=True)
     shares = [file["repair_games"] for file in manifest["files"].values()]
     assert sum(shares) == 40
     assert all(3 <= n <= 17 for n in shares)  # 10 expected; beyond with a chance of 1e-3 had the seed not been fixed

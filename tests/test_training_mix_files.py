@@ -49,17 +49,19 @@ print(json.dumps(read))
 """
 
 
-def test_the_older_trainer_reads_the_links(sides: MixOptions, tmp_path: Path) -> None:
+def test_the_older_trainer_reads_the_links(sides: MixOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """lczero-training's own reader (tf/chunkparser.py), over the folders as its train.py globs them."""
-    manifest = mix(replace(sides, form="links", shard_games=40), tmp_path / "out", quiet=True)
+    monkeypatch.setattr("valuerepair.training.mix.SHARD_CHUNKS", 40)
+    manifest = mix(replace(sides, form="links"), tmp_path / "out", quiet=True)
     read = run_python(tmp_path / "trainer", _READ, f"{tmp_path}/out/*/")
     assert len(read) == manifest["games"]
     assert sum(map(len, read)) == manifest["positions"]
     assert sum(game[0] < 2000 for game in read) == 40
 
 
-def test_links_share_the_files(sides: MixOptions, tmp_path: Path) -> None:
-    manifest = mix(replace(sides, form="links", shard_games=40), tmp_path / "out", quiet=True)
+def test_links_share_the_files(sides: MixOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("valuerepair.training.mix.SHARD_CHUNKS", 40)
+    manifest = mix(replace(sides, form="links"), tmp_path / "out", quiet=True)
     assert manifest["linked"] + manifest["copied"] == 100
     assert manifest["linked"] >= 40  # the repair games are loose
     assert sum(path.stat().st_nlink == 2 for path in (tmp_path / "out").glob("*/*.gz")) == manifest["linked"]

@@ -53,7 +53,6 @@ class MixOptions:
     by: By = "games"
     form: Form = "tar"
     total: int | None = None
-    shard_games: int = SHARD_CHUNKS
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -61,8 +60,6 @@ class MixOptions:
             raise UsageError(f"--share {self.share:g}: must lie between 0 and 1")
         if self.total is not None and self.total < 2:
             raise UsageError(f"total {self.total}: must be at least 2")
-        if self.shard_games < 1:
-            raise UsageError(f"shard_games {self.shard_games}: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +277,7 @@ def write_shards(
     Returns what the manifest says of them: the shards by name, each with its SHA-256 and counts, and of loose chunks
     how many are ``linked`` and ``copied``.
     """
-    files, shards = dict[str, dict[str, Any]](), -(-len(order) // options.shard_games)
+    files, shards = dict[str, dict[str, Any]](), -(-len(order) // SHARD_CHUNKS)
     write = _write_tar if options.form == "tar" else _write_links
     with _SideChunks(indices) as source, pq.ParquetWriter(folder / LIST, _SCHEMA, compression="zstd") as list_:
         for number in range(shards):
