@@ -103,7 +103,7 @@ CASES = [
         "vr: export: Invalid value for '--format': 'xml' is not one of 'parquet', 'jsonl', 'csv', 'plain', 'bin', "
         "'text', 'chunks', 'epd'. See vr export --help",
     ),
-    (["eval", "notafen"], 2, "vr: position 'notafen': neither a FEN nor a file that is there"),
+    (["eval", "notafen"], 2, "vr: position 'notafen': neither a FEN nor an existing file"),
     (["nets", "pull", "xyz"], 2, "vr: net 'xyz': not known; nets that can be pulled: maia-1900"),
 ]
 

@@ -163,7 +163,7 @@ def test_the_key_does_not_depend_on_the_way(shared_data: Path) -> None:
         ),
         (("K7/8/1k6 w - - 0 1",), 2, "position 'K7/8/1k6 w - - 0 1': expected 8 rows in position part of fen"),
         (("rnbq w",), 2, "position 'rnbq w': a FEN has at least four fields (board, side to move, castling, en"),
-        (("gone.epd",), 2, "position 'gone.epd': neither a FEN nor a file that is there"),
+        (("gone.epd",), 2, "position 'gone.epd': neither a FEN nor an existing file"),
         (("--moves", "e4 e6 Ke3"), 2, "position 'startpos': move 'Ke3' is not legal in rnbqkbnr/pppp1ppp/4p3/8/4P3/"),
         (("--net", "maya"), 2, "net 'maya': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or"),
         (("--net", "./gone.pb.gz"), 1, "gone.pb.gz: no such net file; `vr nets list` shows the nets known by name"),

@@ -191,7 +191,7 @@ def test_by_the_clock_there_is_room_for_as_much_as_memory_holds(
     ("words", "code", "said"),
     [
         (["8/8/8/8/8/8/8/8 w - - 0 1"], 2, "not a legal position: no white king"),
-        (["nowhere.epd"], 2, "neither a FEN nor a file that is there"),
+        (["nowhere.epd"], 2, "neither a FEN nor an existing file"),
         (["startpos", "--moves", "e2e5"], 2, "move 'e2e5' is not legal"),
         (["startpos", "--nodes", "0"], 2, "--nodes 0: must be at least 1"),
         (["startpos", "--time", "0"], 2, "--time 0: must be a number of seconds above 0"),

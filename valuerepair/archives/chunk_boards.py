@@ -146,7 +146,8 @@ def play_legal(rows: Boards, a: int, r: int, move: int, buffer: Moves) -> bool:
 
 @kernel
 def known_boards(planes: Masks, i: int, rows: Boards, base: int, moves: Index) -> int:
-    """Puts the boards 1, 2, ... plies before record i behind row `base`, which has its own, each as its mover sees it.
+    """Writes the boards 1, 2, ... plies before record i to the rows after row `base`, each as its mover sees it. Row
+    `base` has the record's own board.
 
     moves[k] is the move played on board k. Stops at an empty board, at a board that repeats the one after it (that is
     how lc0 fills missing history), and where no move leads to the next board. Returns the number of boards, the
@@ -171,7 +172,7 @@ def known_boards(planes: Masks, i: int, rows: Boards, base: int, moves: Index) -
 
 @kernel
 def rewind(rows: Boards, base: int, count: int, moves: Index, black: int) -> None:
-    """Sets the state of the oldest of the boards behind row `base`, from the moves played since.
+    """Sets the state of the oldest of the boards after row `base`, from the moves played since.
 
     If a move ended a castling right, the right is assumed to have existed before, provided king and rook stood at home.
     The clock is known only if no move reset it since; otherwise it is 0.

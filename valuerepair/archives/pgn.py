@@ -205,7 +205,7 @@ def _is_null_move(data: Bytes, at: int, end: int) -> bool:
     return bool((data[at] == 45 and data[at + 1] == 45) or (data[at] == 90 and data[at + 1] == 48))
 
 
-MAX_TEXT = 1 << 20  # bytes; longer texts are hardly games
+MAX_TEXT = 1 << 20  # bytes; longer texts are unlikely to be games
 
 _ASIDE = re.compile(rb"\{[^}]*\}|;[^\n]*|^%[^\n]*", re.MULTILINE)
 _VARIATION = re.compile(rb"\([^()]*\)")
@@ -250,7 +250,7 @@ def _only_moves(movetext: bytes) -> bool:
     return all(_MOVE.fullmatch(word) for word in movetext.split() if _LETTERS.search(word))
 
 
-# `0.17` in pawns or `#-3` in moves, perhaps with the depth behind a comma.
+# `0.17` in pawns or `#-3` in moves, perhaps with the depth after a comma.
 _EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))(?:,\s*(?P<depth>\d+))?")
 # `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies. Pawns need decimals: `{1/2-1/2 agreed}` is no evaluation.
 _CUTECHESS = re.compile(

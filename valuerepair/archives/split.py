@@ -233,7 +233,7 @@ def _same_tag(data: Bytes, at: int, eol: int, tag: int, tag_end: int) -> bool:
 
 @kernel
 def tag_line_rest(data: Bytes, at: int, eol: int) -> int:
-    """Where movetext begins behind the tag of the line data[at:eol]; `eol` if the line has only the tag."""
+    """Where movetext begins after the tag of the line data[at:eol]; `eol` if the line has only the tag."""
     last = eol - 1
     while last > at and is_blank(data[last]):
         last -= 1
@@ -276,7 +276,7 @@ def is_result(data: Bytes, at: int, end: int) -> bool:
 
 @kernel
 def _tags_inside(data: Bytes, at: int, end: int) -> int:
-    """The first tag line behind an empty line in data[at:end], or -1: a game that begins inside an unclosed comment."""
+    """The first tag line after an empty line in data[at:end], or -1: a game that begins inside an unclosed comment."""
     for i in range(at, end - 3):
         if data[i] != NEWLINE:
             continue
@@ -376,10 +376,9 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
     """Writes to `starts` where games begin in data[at:end]; returns the number of games.
 
     A game begins at a tag line that follows movetext, at a tag line that repeats the game's first tag (a game
-    without moves), and, where games have no tags at all, behind a line that ends with a result. Tag lines inside
-    braces begin nothing. `at` is the start of a line. `inside`: it is in the movetext of an earlier game.
-    The last start belongs to a game whose end is not in the data; unless `last`, more of it may follow. Stops when
-    `starts` is full.
+    without moves), and, where games have no tags at all, after a line that ends with a result. Tag lines inside braces
+    begin no game. `at` is the start of a line. `inside`: it is in the movetext of an earlier game. The last start
+    belongs to a game whose end is not in the data; unless `last`, more of it may follow. Stops when `starts` is full.
     """
     n = 0
     section = _MOVES if inside else _NOTHING

@@ -123,7 +123,7 @@ def read_positions(source: str, moves: Sequence[str] = ()) -> Iterator[Position]
         with open(source, encoding="utf-8", errors="replace") as lines:
             yield from _not_empty(read_lines(_lines(lines), source, moves), source)
     elif source and " " not in source and source != "startpos":
-        raise UsageError(f"position {source!r}: neither a FEN nor a file that is there")
+        raise UsageError(f"position {source!r}: neither a FEN nor an existing file")
     else:
         yield read_argument(source or "startpos", moves)
 

@@ -104,7 +104,7 @@ class Progress:
             self._stop_ticking()
 
     def note(self, text: str) -> None:
-        """Sets the text behind the bar (counts, rates)."""
+        """Sets the text after the bar (counts, rates)."""
         self._note = text
         if self._bar is not None:
             self._bar.set_postfix_str(self._words, refresh=False)

@@ -1,7 +1,8 @@
 """The time left for pieces of unequal work, games and searches, by their sizes. (For equal pieces: `RecentRate`.)
 
 Time by count is wrong for games that run side by side: short games end first, the progress of the others is not
-counted, and at the end workers are idle. So the running games count, too: each is at least as long as it is by now.
+counted, and at the end workers are idle. So the running games count, too: each is at least as long as it has been so
+far.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class PieceSizes:
 
 
 class Turns:
-    """Games that begin in their order, one for each worker at once, whoever hands them over.
+    """Games that begin in their order, one for each worker at once.
 
     `shared` games share a machine: while n games run, each takes (1 - s) + s n / jobs of the time that it takes while
     all `jobs` run. s is 0 on a device that is never full and 1 on one core; it is the share with which the ended games

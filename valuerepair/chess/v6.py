@@ -1,6 +1,6 @@
 """lc0's training record, version 6 (lc0 src/trainingdata/trainingdata_v6.h), which self-play writes for each move.
 
-A training chunk is a gzip stream of such records, one a move of one game, in order, without a header. Everything is
+A training chunk is a gzip stream of such records, one per move of one game, in order, without a header. Everything is
 seen from the side to move of the record's position.
 
 - `planes`: the 104 history planes of the net's input; byte k of a plane is rank k + 1 of the mover's board, and the

@@ -24,7 +24,7 @@ from valuerepair.intervals import resampled
 
 DEFAULT_ALPHA = 170.0
 AUTO_MIN_POSITIONS = 300
-# More rows would cost time and hardly improve an automatic alpha.
+# More rows would cost time and barely improve an automatic alpha.
 _AUTO_FIT_ROWS = 100_000
 ALPHA_BOUNDS = (10.0, 10_000.0)
 # The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.

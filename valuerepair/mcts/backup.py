@@ -70,7 +70,7 @@ def worth_of_draw(trees: Trees, rules: SearchRules, tree: int, depth: int) -> np
 
 
 @inlined_kernel
-def says_something(trees: Trees, node: int) -> bool:
+def has_bounds(trees: Trees, node: int) -> bool:
     """The node's value is final or has bounds, so that its parent's bounds may change."""
     return bool(trees.nodes[node, KIND] != OPEN or trees.nodes[node, LOWER] > -1 or trees.nodes[node, UPPER] < 1)
 
@@ -186,7 +186,7 @@ def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth:
     every node above.
     """
     root, node, (wl, draw, plies_left) = tree * rules.node_room, leaf, value
-    spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and says_something(trees, leaf)
+    spreading = rules.sticky and trees.nodes[leaf, VISITS] == 0 and has_bounds(trees, leaf)
     draw_score = worth_of_draw(trees, rules, tree, depth)
     fix, wl_change, draw_change, left_change = 0, F0, F0, F0
     while True:
@@ -229,7 +229,7 @@ def back_up_certain(trees: Trees, rules: SearchRules, tree: int, leaf: int, dept
     wl, draw, plies_left = value
     visits, plies = trees.nodes[leaf, VISITS], np.float64(plies_left)
     draw_score = worth_of_draw(trees, rules, tree, depth)
-    spreading = visits == 0 and says_something(trees, leaf)
+    spreading = visits == 0 and has_bounds(trees, leaf)
     wl_sum, draw_sum = visits * trees.means[leaf, WL], visits * trees.means[leaf, DRAW]
     trees.nodes[leaf, VISITS] = visits + 1
     if trees.nodes[leaf, KIND] == OPEN:
@@ -251,7 +251,7 @@ def back_up_certain(trees: Trees, rules: SearchRules, tree: int, leaf: int, dept
         plies += 1.0
         if trees.nodes[node, KIND] == OPEN:
             trees.means[node, LEFT] += (plies - trees.means[node, LEFT]) / (visits + 1)
-            if says_something(trees, node):
+            if has_bounds(trees, node):
                 take_mean(trees, node)  # bounds may hide the sum
             else:
                 trees.means[node, WL] = (wl_sum - wl_change) / (visits + 1)

@@ -485,7 +485,7 @@ def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
     """
     mark = None if CACHE_FOLDER is None else CACHE_FOLDER / f"searched-{sys.implementation.cache_tag}"
     if mark is None or not mark.exists():
-        again = "; there is no folder to keep it in, so every start does it" if mark is None else ", only this once"
+        again = "; there is no cache folder, so every start does it again" if mark is None else ", only this once"
         log.info(f"compiling the search for this machine, which takes about a minute{again}")
     forest = Forest(evaluator, params, trees=1, nodes=2)
     signals.apart(lambda: list(forest.search([Position(STARTPOS_FEN)], 2)))

@@ -189,7 +189,7 @@ def compact(trees: Trees, rules: SearchRules, tree: int, root: int) -> NDArray[n
 def compact_edges(trees: Trees, rules: SearchRules, tree: int, firsts: NDArray[np.int64]) -> None:
     """Moves the edges of the nodes of a tree, which begin at `firsts`, to the front."""
     base, end = tree * rules.node_room, tree * rules.edge_room
-    # In the order of the edges: a node whose visits were taken back has new edges behind those of later nodes.
+    # In the order of the edges: a node whose visits were taken back has new edges after those of later nodes.
     for i in np.argsort(firsts):
         node = base + i
         for at in range(trees.nodes[node, COUNT]):
@@ -243,7 +243,7 @@ def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
 
 @kernel
 def retake_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int, draw_score: np.float32) -> None:
-    """Computes the means of all nodes again after some visits were taken back; children lie behind their parents."""
+    """Computes the means of all nodes again after some visits were taken back; children come after their parents."""
     for i in range(len(depths) - 1, -1, -1):
         node = base + i
         if trees.nodes[node, KIND] == OPEN and trees.nodes[node, VISITS] > 0:

@@ -135,7 +135,7 @@ def moves_left_utility(trees: Trees, rules: SearchRules, node: int, child: int, 
 def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at_root: bool) -> int:
     """The edge of the highest Q + U; -1 if all are proven. Ties go to the edge of the higher prior, as in lc0.
 
-    `draw_score` is what a draw is worth to the player to move. With certainty and a draw in hand it skips moves that
+    `draw_score` is what a draw is worth to the player to move. With certainty and a proven draw it skips moves that
     can no longer win (Cazenave & Saffidine, Score Bounded Monte-Carlo Tree Search, 2010).
     """
     first, opened = trees.nodes[node, FIRST], trees.nodes[node, OPENED]
