@@ -21,7 +21,10 @@ from typing import IO, Any
 
 import pytest
 
+from tests.cli_tree import SAMPLE
 from tests.test_pipeline_plan import MEASURED
+from tests.vr_runs import here
+from valuerepair import signals
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
@@ -237,7 +240,23 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
     run(of(SETTINGS, tmp_path))
     assert "VALUEREPAIR_MINE_LIMIT" not in commands.env["mine"]
     assert commands.env["mine"]["VALUEREPAIR_STOCKFISH"] == "none"
+    # The repair says what comes next.
+    assert all(signals.STAGE in env for env in commands.env.values())
     assert commands.env.keys() == {"mine", "split", "books", "train", "remeasure", "match"}
+
+
+def test_a_stage_does_not_say_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def printed(folder: str) -> list[str]:
+        done = here("books", "--db", SAMPLE, "--threshold", "0.35", "-o", folder, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return [line.replace(folder, "DIR") for line in done.stdout.splitlines()]
+
+    alone = printed("alone")
+    monkeypatch.setenv(signals.STAGE, "1")
+    stage = printed("stage")
+    left_out = [line for line in alone if line not in stage]
+    assert stage == [line for line in alone if line not in left_out] != []
+    assert any(line.startswith("next: vr selfplay") for line in left_out)
 
 
 def test_somebodys_report_is_not_removed(tmp_path: Path, commands: Commands) -> None:

@@ -162,11 +162,12 @@ def _store(db: Path) -> Iterator[Finding]:
         return
     from valuerepair.errors import ValueRepairError
     from valuerepair.store.store import Store
+    from valuerepair.text import quantity
 
     try:
         with Store.open(db) as store:
             rows = int(store.oracles().shape[0])
-        yield Finding("store", "ok", f"{db}, {db.stat().st_size / 1e6:,.1f} MB, {rows} oracle(s)")
+        yield Finding("store", "ok", f"{db}, {db.stat().st_size / 1e6:,.1f} MB, {quantity(rows, 'oracle')}")
     except ValueRepairError as error:
         yield Finding("store", "broken", str(error), "name another with --db")
 

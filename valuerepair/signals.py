@@ -38,6 +38,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 EXIT_CODE = 130
+STAGE = "VALUEREPAIR_STAGE"  # in the environment of the stages of `vr repair`
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _POLL_S = 0.1
 _GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to come back
@@ -251,6 +252,11 @@ def _wakes() -> list[Callable[[], None]]:
     return [wake for wake in [*_open] if wake is not None]
 
 
+def is_stage() -> bool:
+    """Whether this process is a stage of `vr repair`, which itself says what comes next and that it was interrupted."""
+    return STAGE in os.environ
+
+
 def _end_process() -> None:
     """Ends the process at once, without unwinding, unless another thread has just opened something."""
     global _is_ending
@@ -261,6 +267,7 @@ def _end_process() -> None:
     for connection in list(_connections):
         with suppress(Exception):
             connection.close()
-    with suppress(OSError):
-        os.write(2, b"\nvr: interrupted\n" if os.isatty(2) else b"vr: interrupted\n")
+    if not is_stage():
+        with suppress(OSError):
+            os.write(2, b"\nvr: interrupted\n" if os.isatty(2) else b"vr: interrupted\n")
     os._exit(EXIT_CODE)

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from valuerepair import signals
 from valuerepair.api.calls import (
     Asked,
     Path,
@@ -81,7 +82,8 @@ def train(
     try:
         training = train(net, os.fspath(output), paths, where, resolved_question, options, split=held_out, quiet=quiet)
     except KeyboardInterrupt:
-        log.info("not done yet: give the same command again to go on where it stopped")
+        if not signals.is_stage():
+            log.info("not done yet: give the same command again to go on where it stopped")
         raise
     changed = training.about["written"]["changed"]
     if where is None or not isinstance(split, str | os.PathLike) or not changed:

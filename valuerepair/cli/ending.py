@@ -48,7 +48,7 @@ def run(group: click.Group) -> int:
     except ValueRepairError as error:
         code = _end(f"vr: {error}", error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        code = _end("vr: interrupted", signals.EXIT_CODE)
+        code = signals.EXIT_CODE if signals.is_stage() else _end("vr: interrupted", signals.EXIT_CODE)
     except MemoryError:
         code = _end("vr: out of memory; try fewer at once: --jobs, or fewer cores", 1)
     except OSError as error:

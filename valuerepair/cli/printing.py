@@ -8,8 +8,12 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from valuerepair import signals
 from valuerepair.cli.verbosity import is_quiet, say_more
 from valuerepair.errors import Interrupted
+
+# Lines that say what comes next.
+_WHAT_NEXT = ("next: ", "not done yet: ", "lc0 itself plays by ")
 
 
 class Result(Protocol):
@@ -44,7 +48,8 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
     if as_json:
         click.echo(json.dumps(result.as_json(), indent=2))
     elif not (of_files and is_quiet()):
-        click.echo("\n".join(result.lines()), err=to_stderr)
+        lines = [line for line in result.lines() if not (signals.is_stage() and line.startswith(_WHAT_NEXT))]
+        click.echo("\n".join(lines), err=to_stderr)
     if details := getattr(result, "details", None):
         say_more(details())
 

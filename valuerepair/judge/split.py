@@ -398,6 +398,8 @@ def warning_of_change(store: Store, split: Split) -> str | None:
     stored = _Stored.of(store, split)
     held = np.isin(previous_split.parts(store, stored.ids), HELD_OUT)
     lost = int((split.parts_of(stored)[held] == TRAIN).sum())
+    if not lost:
+        return None
     return (
         f"warning: until now {path} held out other positions of this store; {lost:,} of these {held.sum():,} are "
         "for training from now on"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 
 from valuerepair.chess.progress import format_duration
@@ -46,7 +47,7 @@ class TooLittleTime(UsageError):
     def __init__(self, budget: str, seconds: float) -> None:
         super().__init__(
             f"--budget {budget}: is too little; with this net and this judge it takes about "
-            f"{format_duration(seconds)} at least"
+            f"{format_duration(seconds)} at least: --budget {ceil(seconds / 60)}m"
         )
         self.seconds = seconds
 
@@ -127,7 +128,7 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
             whole = sum(shares.values())
             given = sum((getattr(settings.sizes, other) or 0) * cost[other] for other in shares)
             least = fixed + given + max(_LEAST.get(other, 0) * cost[other] * whole / shares[other] for other in lacking)
-            raise TooLittleTime(settings.budget, least)
+            raise TooLittleTime(settings.budget, 1.05 * least)  # a little more, as sizes are rounded
         sizes[name] = size = _round(size) // 2 * 2 if name == "games" else _round(size)
         remaining -= size * cost[name]
     return Sizes(**sizes)

@@ -246,8 +246,7 @@ def planned(
         if not to_look_at:
             raise
         log.info(f"{error}; this is the plan for that")
-        # A little more, as sizes are rounded.
-        settings = replace(settings, budget=f"{ceil(1.05 * error.seconds)}s")
+        settings = replace(settings, budget=f"{ceil(error.seconds)}s")
         chosen = plan(settings, speed, folder, cluster)
     # The identity depends neither on the folder's path nor on the working directory; a net is identified by its
     # content.
@@ -398,7 +397,7 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     words = [sys.executable, "-m", "valuerepair", "--config", os.devnull, *repair.words(stage)]
     words += ["-q"] if quiet else []
     defaults = f"VALUEREPAIR_{stage.words[0].upper()}_"
-    env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)} | {signals.STAGE: "1"}
     if not stage.output:
         return _to_its_end(words, subprocess.DEVNULL if quiet else None, lock, env)
     target = repair.folder / stage.output

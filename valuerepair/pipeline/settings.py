@@ -252,7 +252,7 @@ _COMMENTS = {
     "expand": "engine nodes for positions around the candidates",
     "book": "lines of the book that is played",
     "steps": "training steps",
-    "rejudge": "held-out positions that test_deep judges; 0 for none",
+    "rejudge": f"held-out positions that test_deep judges; 0 for none, else at least {FEWEST_REJUDGED}",
     "games": "games of a match",
     "aside": "share of the positions that lie beside the games, or of each kind",
     "policy": "the policy target: net, or a share of the judge's moves",

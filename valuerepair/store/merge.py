@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import sync, written_whole
 from valuerepair.signals import last_check
-from valuerepair.store import schema
+from valuerepair.store import db_option, schema
 from valuerepair.store.connect import LOGS
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.merge_rows import Sources, add_catalogue, add_positions, merge_values
@@ -112,7 +113,8 @@ def merge(
         else:
             _merge_into(sources, into, merged, progress, strict)
     if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
-        log.info("alpha is that of a part, as it was stored: vr stats --save-alpha fits one to all")
+        fit = shlex.join(["vr", "stats", *db_option(target), "--save-alpha", "slope"])
+        log.info(f"alpha is that of one store, as it was stored there; {fit} fits one to all")
     return merged
 
 

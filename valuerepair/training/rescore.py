@@ -29,6 +29,7 @@ from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.judge.split import Split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.text import quantity
 from valuerepair.training.chunk_files import (
     Archives,
     BrokenChunk,
@@ -86,8 +87,8 @@ class Rescored:
         ]
         if self.otherwise:
             lines.append(
-                f"{self.otherwise:,} records of judged positions keep theirs: they were repeated, or had another count "
-                "of moves without a capture or a pawn's move"
+                f"{quantity(self.otherwise, 'record')} of judged positions keep theirs: they were repeated, or had "
+                "another count of moves without a capture or a pawn's move"
             )
         if self.left_out:
             counts = ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items())
