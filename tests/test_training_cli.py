@@ -204,7 +204,7 @@ def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_p
         small, out, capsys, str(chunks), *QUICK, "--lr", "0", "--set", "average=swa", "--set", "holdout=0.3"
     )
     assert code == 0
-    assert "nothing changed" in said
+    assert "no step improved the net" in said
     assert out.read_bytes() == Path(small).read_bytes()
 
 
@@ -450,7 +450,7 @@ def test_a_net_that_is_written_wrong_keeps_another_name(
     words = [str(chunks), *QUICK, "--set", "holdout=0"]
     code, _, err = train(small, tmp_path / "new.pb.gz", capsys, *words)
     assert code == 1
-    assert "off the trained parameters by 1.0e-02 in Q" in err
+    assert "differs from the trained parameters by 1.0e-02 in Q" in err
     assert (tmp_path / "new.unchecked.pb.gz").exists()
     assert not (tmp_path / "new.pb.gz").exists()
     monkeypatch.undo()  # the same command checks again, and has nothing to train
@@ -574,4 +574,4 @@ def test_chunks_of_a_store_teach_what_the_store_does(maia_file: str, tmp_path: P
         valuerepair.evaluate(frame, net=str(net))["q"].to_numpy() for net in (maia_file, by_store, by_chunks)
     )
     assert np.abs(one - old).mean() > 0.01
-    assert np.abs(one - other).max() < 5e-4  # a written net is off the trained parameters by as much
+    assert np.abs(one - other).max() < 5e-4  # a written net differs from the trained parameters by as much
