@@ -73,7 +73,7 @@ def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
     [
         (UNCLEAR, "-0.0007, 95 %: -0.0057 to +0.0046"),
         (WORSE, "+0.0068, 95 %: +0.0020 to +0.0122"),
-        (TOO_FEW, "-0.0100, 95 %: ? to ?"),
+        (TOO_FEW, "-0.0100, too few games for an interval"),
     ],
 )
 def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str, change: Figures, figures: str) -> None:
@@ -81,7 +81,7 @@ def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str,
     found = outcome(*(judged(each, one if each == part else ALL) for each in ("games", "families"))).better_judge
     assert not found.shown
     assert found.line.startswith("better judge: not shown; ")
-    assert found.why.count("95 %") == 1
+    assert found.why.count("95 %") + found.why.count("too few games") == 1
     assert found.why.startswith("the squared error is not shown to be smaller on ")
     assert figures in found.why
     words = {"game": "in games", "aside": "random legal move", "policy": "policy's", "search": "in searches"}
@@ -103,7 +103,7 @@ def test_the_deeper_judge_can_only_take_it_back() -> None:
         again = {"judge": "deep", "judged": 9, "positions": 99, "comparisons": [{"by_kind": [row("aside", change)]}]}
         found = replace(outcome(*pairs), rejudged=again)
         assert found.better_judge.shown is shown
-        assert ("by the deeper judge after a random legal move (+0.0068" in found.better_judge.why) is not shown
+        assert ("by the deeper judge: after a random legal move (+0.0068" in found.better_judge.why) is not shown
         assert any("by deep, which judged 9 of 99" in line for line in found.lines())
 
 

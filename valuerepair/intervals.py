@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isnan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -341,7 +341,9 @@ class Interval:
 
     @property
     def for_brackets(self) -> str:
-        """As `str`, without brackets."""
+        """As `str`, without brackets; says so where there is no interval."""
+        if isnan(self.low):
+            return f"{formatted(self.difference, '+.4f')}, too few games for an interval"
         return "{}, 95 %: {} to {}".format(*self._words("+.4f"))
 
     @property

@@ -108,12 +108,12 @@ class RepairOutcome:
         position, and the deeper judge shows no kind to be worse."""
         pairs = [pair for pair in self.judged if (pair.first, pair.second) == (OLD, NEW)]
         doubts = [
-            f"on {_PLACES[pair.part]} {_named(doubtful)}"
+            f"on {_PLACES[pair.part]}: {_named(doubtful)}"
             for pair in pairs
             if (doubtful := [row for row in pair.rows if not Interval.of_figures(row["change"]).high < 0])
         ]
         if worse := [row for row in self._by_deeper_judge if Interval.of_figures(row["change"]).low > 0]:
-            doubts.append(f"by the deeper judge {_named(worse)}")
+            doubts.append(f"by the deeper judge: {_named(worse)}")
         if not all(pair.figures["judge"]["beside"] for pair in pairs):
             doubts.append("beside the games, where a search looks most, no position was judged")
         if doubts:
@@ -132,7 +132,7 @@ class RepairOutcome:
         """Whether the repaired net beats the old one, with both searched about as broadly."""
         match = self.matches[OLD]
         elo = _elo(match)
-        # The Q of both is as steep on held-out games; in the positions of the match it may not be.
+        # The Q of both is as steep in the positions of the quick match; in those of this one it may not be.
         breadth = "not quite at equal breadth" if match.get("advised") else "at equal breadth"
         return Claim("better player", elo["low"] is not None and elo["low"] > 0, f"{breadth} {_match(match)}")
 

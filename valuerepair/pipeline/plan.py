@@ -12,6 +12,7 @@ from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.pipeline.rates import Rates
 from valuerepair.pipeline.settings import FEWEST_REJUDGED, Mining, Settings, Sizes, seconds_of
+from valuerepair.text import quantity
 from valuerepair.training.options import PASSES, SETTINGS, SHARE_OF_GAMES
 
 STORE, SPLIT = "store.db", "split.json"
@@ -372,7 +373,7 @@ class _Stages:
         for name, opponent in opponents.items():
             nets = _side(self._at(REPAIRED)), _side(opponent)
             sides = [f"net={net},nodes={quick_nodes}" for net in nets]
-            size = f"{quick_nodes:,} nodes, for the scale of Q"
+            size = f"{quantity(quick_nodes, 'node')}, for the scale of Q"
             quick.append(self._match(f"scale-{name}", sides, quick_games, size, share))
             sides = [f"net={net},nodes={nodes},q_scale={scale}" for net, scale in zip(nets, Q_SCALES, strict=True)]
             match = self._match(f"match-{name}", sides, games, f"{nodes:,} nodes", 1.0)

@@ -158,7 +158,7 @@ class MineSummary:
         """The summary for a terminal, with what to do next."""
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
         if self.workers is None and self.seconds:
-            speed = f", {self.report.looked_at / self.seconds:,.0f} positions looked at a second"
+            speed = f", {quantity(round(self.report.looked_at / self.seconds), 'position')} read per second"
         cut = f"{self.cut:,} cut by screening, " if self.cut else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
