@@ -94,4 +94,4 @@ def test_without_screening_it_says_nothing_of_it(tmp_path: Path) -> None:
     first, second, *others = stats_lines(figures_of(expanded_store(tmp_path)))
     assert SENTENCE.fullmatch(first)
     assert second == ""
-    assert not any("far because" in line for line in others)
+    assert not any("loose because" in line for line in others)
