@@ -302,7 +302,7 @@ def test_of_several_files_none_is_replaced_where_one_may_not_be(tmp_path: Path) 
     (tmp_path / "one").write_bytes(b"ours")
     (tmp_path / "two").write_bytes(b"theirs")
     with (
-        pytest.raises(UsageError, match="two: is there"),
+        pytest.raises(UsageError, match="two: already exists and is not ours"),
         written_together(dict.fromkeys(map(str, tmp_path.iterdir()), KIND)),
     ):
         pytest.fail("began")
