@@ -96,12 +96,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome
         words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
     ) -> tuple[int, bool]:
         assert words[:3] == [sys.executable, "-m", "valuerepair"]
-        assert env == os.environ
+        assert env == {**os.environ, signals.STAGE: "1"}
         begun = time.monotonic()
         if notes(folder)[-1]["name"] in APART:
             code, interrupted = apart(words, out, lock, env)
         else:
-            done = here(*words[3:], cwd=Path.cwd())
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(signals.STAGE, env[signals.STAGE])
+                done = here(*words[3:], cwd=Path.cwd())
+            assert "next: " not in done.stdout
             if not isinstance(out, int | None):
                 out.write(done.stdout.encode())
             code, interrupted = done.returncode, False
