@@ -215,7 +215,9 @@ def test_all_say_the_same_of_a_position(folder: Path, db: Path) -> None:
 
 
 def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:
-    assert vr(["books", "--alpha", "170", "--calibration", "fitted", "-o", "book"], capsys)[0] == 0
+    code, out, _ = vr(["books", "--alpha", "170", "--calibration", "fitted", "-o", "book"], capsys)
+    assert code == 0
+    assert "; net Q calibrated, fitted on " in out.splitlines()[0]
     with Store.open(db) as store:
         found = store.candidates(FITTED)
     rounded = {(round(a, 3), round(b, 3), round(c, 3)) for a, b, c in
@@ -233,7 +235,7 @@ def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:
     assert "calibrated_q" in (folder / "book" / "book.epd").read_text()
     manifest = json.loads((folder / "book" / "manifest.json").read_text())
     assert manifest["calibration"]["positions"] > 500
-    vr(["books", "-o", "plain"], capsys)
+    assert "calibrated" not in vr(["books", "-o", "plain"], capsys)[1].splitlines()[0]
     assert "CalibratedQ" not in (folder / "plain" / "book.pgn").read_text()
 
 

@@ -314,6 +314,8 @@ class Manifest:
         """The contents of the files, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
         q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
+        if self.calibration is not None:
+            q += f"; net Q calibrated, {self.calibration['origin']}"
         candidates, scored = quantity(self.candidates, "candidate"), quantity(self.scored, "scored position")
         lines = [f"{candidates} at {self.threshold:g} of {scored}: {q}"]
         if self.left_out:
