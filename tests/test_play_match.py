@@ -110,7 +110,7 @@ def test_a_match_goes_on_where_it_was_and_keeps_every_game(tmp_path: Path) -> No
     sides = fake_side("one"), fake_side("two")
     run(tmp_path, plan_of(tmp_path, lines=1), *sides)
     path = tmp_path / "match.pgn"
-    with pytest.raises(ValueRepairError, match=r"game 1 is of another run: Book was 'book\.pgn 1 lines"):
+    with pytest.raises(UsageError, match=r"game 1 is of another run: Book was 'book\.pgn 1 lines"):
         run(tmp_path, plan_of(tmp_path), *sides)
     path.unlink()
     first = run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
@@ -129,7 +129,7 @@ def test_another_side_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, lines=1)
     run(tmp_path, plan, fake_side("one"), fake_side("two"))
     before = (tmp_path / "match.pgn").read_text()
-    with pytest.raises(ValueRepairError, match="game 1 is of another run: side B was 'two' and now is 'three'"):
+    with pytest.raises(UsageError, match="game 1 is of another run: side B was 'two' and now is 'three'"):
         run(tmp_path, plan, fake_side("one"), fake_side("three"))
     with pytest.raises(ValueRepairError, match="must be even and at least 2"):
         run(tmp_path, _fewer(plan, 0), fake_side("one"), fake_side("two"))

@@ -224,7 +224,8 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     """Plays the games of the match that are not in the PGN file `path` yet, and appends each as it ends.
 
     SIGINT and SIGTERM end the run: running games are abandoned, finished ones are all in the file. Raises
-    ValueRepairError for a file of another match, naming the difference, and for one that another process writes.
+    UsageError for a file of another match, naming the difference, and ValueRepairError for one that another process
+    writes.
     """
     names = lineup.seats[0].player.name, lineup.seats[1].player.name
     standing = Standing(names, plan.sprt)

@@ -14,7 +14,7 @@ import chess
 
 from valuerepair import outputs
 from valuerepair.books.emit import tag_lines
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, RULES, STOPPED, TOO_LONG, GameRecord, Thought
 from valuerepair.play.openings import Opening, book_digest
@@ -182,20 +182,20 @@ def resumed(
 ) -> tuple[list[WrittenGame], int]:
     """The games of a run in a file, by number, and their length in bytes, without a cut-off game.
 
-    Raises ValueRepairError for a game of another run (`difference` gives the reason), for a repeated game, and for a
-    game number above `last`; `planned` says in the message how many games are planned and how to play more.
+    Raises UsageError for a game of another run (`difference` gives the reason) and for a game number above `last`,
+    ValueRepairError for a repeated game; `planned` says in the message how many games are planned and how to play more.
     """
     games, size = read_written(path)
     games.sort(key=lambda game: game.number)
     for game in games:
         if game.tags.get("Run") != run:
-            raise ValueRepairError(
+            raise UsageError(
                 f"{path}: game {game.number + 1} is of another run: {difference(game)}; give another -o FILE"
             )
     if len({game.number for game in games}) < len(games):
         raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
     if games and games[-1].number > last:
-        raise ValueRepairError(f"{path}: has more than {planned} or another -o FILE")
+        raise UsageError(f"{path}: has more than {planned} or another -o FILE")
     return games, size
 
 

@@ -256,8 +256,8 @@ def play_selfplay(
     """Plays the games of the plan that the PGN file `path` does not have yet.
 
     A finished game goes to `chunks`, then to the file, then to `store`: a game in the file is in all three. SIGINT and
-    SIGTERM end the run; the next run plays its unfinished games again. Raises ValueRepairError for a file of another
-    run (a net swapped, another book) and for one that cannot be written, UsageError for chunks of another run.
+    SIGTERM end the run; the next run plays its unfinished games again. Raises UsageError for a file or chunks of
+    another run (a net swapped, another book), ValueRepairError for a file that cannot be written.
     """
     with claimed_games(path):
         planned = f"{plan.games} games; give more of them (--repeat)"
