@@ -255,6 +255,9 @@ def read_weights(option: str, path: str, key: str, most: int) -> tuple[Index, Fl
             if (rows := pq.read_metadata(file).num_rows) > most:
                 raise ValueRepairError(f"{path}: has {rows:,} rows, more than there can be weights: {most:,}")
             table = pq.read_table(file, columns=[key, "weight"])
+        # Older numpy takes a list of one number for a number.
+        if not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in table.schema.types):
+            raise TypeError
         number, weight = table[key].to_numpy().astype(np.int64), table["weight"].to_numpy().astype(np.float64)
     except FileNotFoundError:
         raise UsageError(f"{option} {path}: no such file") from None
