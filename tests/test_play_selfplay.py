@@ -325,7 +325,7 @@ def test_games_that_will_be_copies_are_told_before_and_are_copies(
     games = read_written(tmp_path / "games.pgn")[0]
     movetexts = {(game.tags["White"], re.sub(r"\{[^}]*\}", "", game.text.split("\n\n")[1])) for game in games}
     assert f"{12 - len(movetexts)} of 12 games will be copies of others" in done.stderr
-    # It is told before the first move, so these games are short.
+    # Whether games will be copies is known before the first move, so these games are short.
     short = ("--max-plies", "6", "--temperature", "0")
     for how in (("--temperature", "0.5"), ("--set", "noise_epsilon=0.25"), ("--set", "n_scl=5")):
         (tmp_path / "games.pgn").unlink()

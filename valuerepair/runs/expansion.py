@@ -119,8 +119,8 @@ class Expansion:
         if self.scale is None:
             return q
         games = batch.origin.game
-        of = {id(game): game_row(game) for game in games}  # one object per game
-        rows = [of[id(game)] for game in games]
+        row_by_game = {id(game): game_row(game) for game in games}  # one object per game
+        rows = [row_by_game[id(game)] for game in games]
         numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))
         return self.scale.expected(q, fold_of(game_keys([row[0] for row in rows], numbers, digests)))
 

@@ -352,8 +352,10 @@ class Store:
         pair = self.pick(question.net, question.oracle)
         trains, scale = self.training_alpha(*pair, question.alpha), self.training_scale(*pair, question)
         alpha = trains.value if trains.is_of_centipawns(question.q_from) else None
-        said = [f"training targets: {trains.source(question.q_from)}", *([] if scale is None else [scale.line()])]
-        return replace(question, alpha=alpha), said
+        lines = [f"training targets: {trains.source(question.q_from)}"]
+        if scale is not None:
+            lines.append(scale.line())
+        return replace(question, alpha=alpha), lines
 
     def two_scales(self, net_id: int, oracle_id: int, question: Question) -> TwoScales | None:
         """The two alphas of commands without ``--alpha``; None where they are alike, for a question that has its own
