@@ -162,5 +162,5 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "selfplay.pgn").read_bytes() == before
     without = here(*asked, cwd=tmp_path)
-    assert without.returncode == 1
+    assert without.returncode == 2
     assert without.stderr.count("\n") == 1
