@@ -14,6 +14,7 @@ from itertools import combinations
 import click
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from valuerepair import evaluate
 from valuerepair.calibration import fit, fold_of
@@ -56,8 +57,21 @@ class Draw:
     def fits(self) -> dict[str, float]:
         """The alphas that are fitted to the net: by distance, and by slope."""
         ones = np.ones(len(self.net_q))
-        slope = values.fit_alpha_to_slope(self.net_q, self.cp, self.mate, ones, self.game)
-        return {"l1": values.fit_alpha(self.net_q, self.cp, bootstrap=0).alpha, "slope": slope.alpha}
+        slope = values.fit_alpha(self.net_q, self.cp, self.mate, ones, self.game)
+        return {"l1": self._nearest(), "slope": slope.alpha}
+
+    def _nearest(self) -> float:
+        """The alpha with the least mean |net Q - Q(cp)|, mates left out."""
+        scored = ~np.isnan(self.net_q + self.cp)
+        net_q, cp = self.net_q[scored], self.cp[scored]
+
+        def distance(log_alpha: float) -> float:
+            return float(np.abs(net_q - np.tanh(cp / (2 * np.exp(log_alpha)))).mean())
+
+        grid = np.log(np.geomspace(*values.ALPHA_BOUNDS, 97))
+        best = min(grid.tolist(), key=distance)
+        cell = grid[1] - grid[0]
+        return float(np.exp(minimize_scalar(distance, bounds=(best - cell, best + cell), method="bounded").x))
 
 
 def at(threshold: float) -> Choice:

@@ -34,7 +34,7 @@ THRESHOLD = "0.35"
 COMMANDS = (
     "mine data/games.pgn.zst --positions 1500 --deep stockfish:nodes=50000 --screen auto,audit=0.1 "
     f"--threshold {THRESHOLD} --db {STORE} --quiet",
-    f"stats --save-alpha l1 --threshold {THRESHOLD} --db {STORE}",
+    f"stats --save-alpha slope --threshold {THRESHOLD} --db {STORE}",
     f"stats --labels --threshold {THRESHOLD} --db {STORE} --quiet",
     f"confirm --threshold {THRESHOLD} --nodes 200000 --db {STORE} --quiet",
     f"books --threshold {THRESHOLD} --order shuffled --limit 50 --db {STORE} -o book --quiet",

@@ -13,6 +13,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from statsmodels.regression.linear_model import WLS
 
 import valuerepair as vr
 from valuerepair.question import Question
@@ -129,13 +132,15 @@ def test_the_fit_of_alpha_has_the_weights_of_screening() -> None:
     with vr.open_store(SAMPLE) as store:
         table = alpha_table(store, Question(threshold=0.35))
         frame = store.frame(text=False)
-    scored = frame[frame["cp"].notna()]
-    grid = np.arange(100.0, 700.0, 0.5)
-    q = np.tanh(scored["cp"].to_numpy()[:, None] / (2 * grid))
-    off = np.abs(scored["net_q"].to_numpy()[:, None] - q)
-    by_weight = grid[(off * scored["weight"].to_numpy()[:, None]).sum(0).argmin()]
-    without = grid[off.sum(0).argmin()]
-    assert table.fits["l1"].alpha == pytest.approx(by_weight, abs=1)
+    scored = frame[frame["deep_q"].notna()]
+
+    def slope(alpha: float, weight: NDArray[np.float64]) -> float:
+        q = scored["cp"].map(lambda cp: np.tanh(cp / (2 * alpha))).fillna(np.sign(scored["mate"]))
+        return float(WLS(q, scored["net_q"], weights=weight).fit().params.iloc[0])
+
+    weight = scored["weight"].to_numpy(np.float64)
+    by_weight, without = (brentq(lambda a, w: slope(a, w) - 1, 100, 700, (w,)) for w in (weight, np.ones(len(weight))))
+    assert table.fits["slope"].alpha == pytest.approx(by_weight, abs=0.01)
     assert abs(by_weight - without) > 3  # else this would show nothing
     share = frame["weight"][frame["disagreement"].abs() >= 0.35].sum() / frame["weight"].sum()
     assert table.rates["now"].rate == pytest.approx(share)

@@ -20,7 +20,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.training.options import TrainOptions
 
-PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), 400.0, 0.036, 113.0, 0.078)
+PROOF = Proof(Path("data"), Path("out"), Setting(all=1e-4, value=3e-4, share=0.2), 0.036, 113.0, 0.078)
 
 
 def trainings(part: str) -> list[Step]:
@@ -74,7 +74,7 @@ def test_arms_by_results_differ_in_their_share_alone() -> None:
     left = set()
     for step in (found := trainings("results")):
         words = list(step.command)
-        assert words[words.index("--alpha") + 1] == "113.0000"
+        assert words[words.index("--alpha") + 1] == "113"
         assert words[words.index("--threshold") + 1] == "0.55"
         left.add(tuple(w for k, w in enumerate(words) if words[k - 1] not in ("-o", "--share", "--seed")))
     assert len(left) == 1
@@ -90,10 +90,10 @@ def test_arms_by_results_differ_in_their_share_alone() -> None:
 
 @pytest.mark.parametrize("part", ["main", "value", "further", "ways", "aside", "long"])
 def test_everything_is_trained_by_one_alpha(part: str) -> None:
-    """That of the store, which `vr train` would not take by itself."""
+    """That of candidates, which `vr train` would not take by itself."""
     for step in trainings(part):
         words = list(step.command)
-        assert words[words.index("--alpha") + 1] == "400.0000"
+        assert words[words.index("--alpha") + 1] == "393"
 
 
 @pytest.mark.parametrize(("part", "program"), [("ways", "likely"), ("aside", "beside")])
@@ -115,7 +115,7 @@ def test_weights_and_targets_are_of_one_alpha() -> None:
     assert trained[trained.index("--draw") + 1].endswith("aside-x3.parquet")
     assert words[words.index("--alpha") + 1] == "170"
     for net in ("sampled-170-0.pb", "aside-170-0.pb", "aside-170-x3-0.pb"):
-        assert steps[net][steps[net].index("--alpha") + 1] == "170.0000"
+        assert steps[net][steps[net].index("--alpha") + 1] == "170"
 
 
 def test_nets_of_another_step_than_the_last_are_refused(tmp_path: Path) -> None:

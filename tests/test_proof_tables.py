@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from benchmarks.proof import families, matches, notebook, page, pictures, tables
 from benchmarks.proof.analysis import COLUMNS, Column, Floats, primary
+from benchmarks.proof.arms import ALPHA
 from benchmarks.proof.nets import Answers, answers
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
 from benchmarks.proof.tables import against, original_of, point
@@ -66,7 +67,7 @@ class Made:
 
     @cached_property
     def positions(self) -> Positions:
-        return read_positions(self.db, self.split, Question())
+        return read_positions(self.db, self.split, Question(alpha=ALPHA))
 
     def said(self, net: str, positions: Positions, shared: Path) -> Answers:
         return answers(shared / "nets" / f"{net}.pb.gz", self.db, positions.ids, self.root / "kept")
@@ -149,7 +150,6 @@ def test_sets_are_the_split_s_and_what_training_is_judged_by(made: Made) -> None
     found = made.positions
     with Store.open(made.db) as store:
         parts = split.parts(store, found.ids)
-        alpha = store.alpha(*store.pick()).value
     for i, name in enumerate(("train", *TEST_SETS)):
         assert (parts[found.sets == (name if i else VALIDATION)] == i).all()
     source = store_source(made.db, Question(), share=0, holdout=0.1, seed=0, split=split)
@@ -163,7 +163,7 @@ def test_sets_are_the_split_s_and_what_training_is_judged_by(made: Made) -> None
         found.ids.tolist(), found.game.tolist(), found.deep_q, found.deep_best, strict=True
     ):
         cp, mate, move = deep[number]
-        assert q == pytest.approx(math.tanh(cp / (2 * alpha)) if mate is None else math.copysign(1, mate))
+        assert q == pytest.approx(math.tanh(cp / (2 * ALPHA)) if mate is None else math.copysign(1, mate))
         assert (move is None) == (best == 0)
         same_game.setdefault(game, set()).add(games[number])
     assert all(len(numbers) == 1 for numbers in same_game.values())
@@ -265,9 +265,7 @@ def test_nets_and_validation(made: Made) -> None:
 
 def test_another_alpha_is_another_judge(made: Made, shared_data: Path, tmp_path: Path) -> None:
     """By a quarter of alpha Q is that of four times the centipawns; no boards unless an arm is named for them."""
-    with Store.open(made.db) as store:
-        alpha = float(store.frame(Question(), text=False, only=("deep_q",)).attrs["alpha"]["value"])
-    run("write", *made.source, "--alpha", f"{alpha / 4}", "--threshold", "0.55", "-o", str(tmp_path))
+    run("write", *made.source, "--alpha", f"{ALPHA / 4}", "--threshold", "0.55", "-o", str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"measures.csv", "differences.csv", "nets.csv"}
     there = made.positions.of("families")
     deep = np.tanh(4 * np.arctanh(np.clip(there.deep_q, -1 + 1e-12, 1 - 1e-12)))

@@ -231,7 +231,7 @@ def test_readers_leave_no_files_and_cannot_write(tmp_path: Path, archive: Path) 
         with pytest.raises(ValueRepairError, match="cannot be opened for this"):
             store.connection.execute("DELETE FROM runs")
         with pytest.raises(ValueError, match="open for reading only"):
-            store.set_alpha(1, 1, AlphaFit(1.0, 1.0, 1.0, "l1", 1, 0.0))
+            store.set_alpha(1, 1, AlphaFit(1.0, 1.0, 1.0, "slope", 1, 0.0))
     assert [p.name for p in tmp_path.iterdir()] == ["a.db"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -114,30 +113,19 @@ def test_alpha_is_given_or_stored_or_fitted_or_the_default(path: Path) -> None:
         many, few = store.pick(oracle="key 1.0"), store.pick(oracle="other 2.0")
         assert store.alpha(*many, 222.0) == values.Alpha(222.0, "given")
         fitted = store.alpha(*many)
-        assert fitted.value == pytest.approx(TRUE_ALPHA, rel=0.05)
-        assert fitted.origin == "fitted on 480 positions (l1)"
+        scored = store.frame(Question(oracle="key 1.0"))
+        columns = (scored[name].to_numpy() for name in ("net_q", "cp", "mate", "weight", "game_id"))
+        assert fitted.value == values.fit_alpha(*columns).alpha
+        assert fitted.origin == "fitted on 480 positions (slope)"
         assert store.frame().attrs["alpha"] == {"value": fitted.value, "origin": fitted.origin}
         assert store.alpha(*few) == values.Alpha(170.0, "default 170: fewer than 300 scores in centipawns, 60 so far")
-        store.set_alpha(*few, values.AlphaFit(333.0, 300.0, 366.0, "l2", 60, 0.1))
+        store.set_alpha(*few, values.AlphaFit(333.0, 300.0, 366.0, "results", 60, 0.1))
         assert store.alpha(*few).value == 333.0
         assert store.alpha(*few).origin.startswith("stored fit of 20")
-        assert store.alpha(*few).origin.endswith(" on 60 positions (l2)")
+        assert store.alpha(*few).origin.endswith(" on 60 positions (results)")
         assert store.alpha(*many) == fitted
         with pytest.raises(UsageError):
             store.alpha(*few, -3.0)
-
-
-def test_no_net_is_trained_by_an_alpha_that_is_fitted_to_it(path: Path) -> None:
-    with Store.open(path, write=True) as store:
-        many = store.pick(oracle="key 1.0")
-        assert store.alpha(*many).value != 170
-        assert store.training_alpha(*many).value == 170
-        store.set_alpha(*many, values.AlphaFit(333.0, 300.0, 366.0, "l1", 60, 0.1))
-        assert store.training_alpha(*many).value == 170
-        assert store.training_alpha(*many, 333.0) == values.Alpha(333.0, "given")
-        store.set_alpha(*many, values.AlphaFit(113.0, 112.0, 114.0, "results", 60, 0.1))
-        assert store.training_alpha(*many).value == store.alpha(*many).value == 113
-        assert store.training_alpha(*many).origin.endswith(" on 60 positions (results)")
 
 
 @pytest.fixture
@@ -149,43 +137,15 @@ def unsaved(path: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_a_store_of_two_scales_says_so_and_how_they_become_one(unsaved: Path) -> None:
+def test_a_stored_fit_by_distance_counts_no_longer(unsaved: Path) -> None:
+    """Version 0.2.0 stored them; a net that learned by one became flatter."""
     with Store.open(unsaved, write=True) as store:
-        many, few = store.pick(oracle="key 1.0"), store.pick(oracle="other 2.0")
-        usual = Question()
-        said = store.two_scales(*many, usual)
-        assert re.fullmatch(
-            r"two scales: candidates use alpha 3\d\d \(fitted on 480 positions \(l1\)\), training uses alpha 170 "
-            r"\(default 170: .*\); run vr stats --db .* --save-alpha slope to use one alpha for both",
-            str(said),
-        )
-        # One scale: 170 for both, the engine's W/D/L, one that was given, a fit that a net may learn by.
-        assert store.two_scales(*few, usual) is None
-        assert store.two_scales(*many, Question(q_from="wdl")) is None
-        assert store.two_scales(*many, Question(alpha=300.0)) is None
-        with store.writing() as connection:
-            connection.execute("UPDATE nets SET history_fill = 'engine'")
-        assert store.two_scales(*many, usual) is None  # an engine is not trained here
-        with store.writing() as connection:
-            connection.execute("UPDATE nets SET history_fill = 'fen_only'")
-        assert str(store.two_scales(*many, usual)) == str(said)
-        store.set_alpha(*many, values.AlphaFit(222.0, 210.0, 235.0, "slope", 480, 0.1))
-        assert store.training_alpha(*many) == store.alpha(*many)
-        assert store.two_scales(*many, usual) is None
-
-
-def test_a_run_says_that_its_store_has_two_scales(tmp_path: Path) -> None:
-    archive, db = random_games(tmp_path / "random.pgn", 120), tmp_path / "a.db"
-    summary = mine_by_key(archive, db, oracle=logistic_oracle())
-    with Store.open(db) as store:
-        two = store.two_scales(*store.pick(), Question())
-    assert two is not None
-    line = str(two)
-    assert line.startswith("two scales: candidates use ")
-    assert line in summary.lines()
-    assert summary.lines()[-1] == f"next: vr stats --db {db} --save-alpha slope"
-    given = MineOptions(sample=SampleOptions(per_game=4), question=Question(alpha=170.0))
-    assert line not in mine_by_key(archive, db, oracle=logistic_oracle(), options=given).lines()
+        many = store.pick(oracle="key 1.0")
+        fitted = store.alpha(*many)
+        store.set_alpha(*many, values.AlphaFit(333.0, 300.0, 366.0, "slope", 480, 0.1))
+        assert store.alpha(*many).value == 333
+        store.connection.execute("UPDATE alpha_fits SET norm = 'l1'")
+        assert store.alpha(*many) == fitted
 
 
 def test_what_training_does_to_the_scale(unsaved: Path) -> None:
@@ -207,11 +167,9 @@ def test_what_training_does_to_the_scale(unsaved: Path) -> None:
             assert scale.line().endswith(" would leave its scale alone") == (question.q_from != "wdl")
         level = store.training_scale(*many, Question())
         assert level is not None
-        assert level.alpha == store.training_alpha(*many)
-        same = store.training_scale(*many, Question(alpha=level.level))
-        assert same is not None
-        assert same.slope.value == pytest.approx(1, abs=1e-5)
-        assert same.line().startswith(f"by alpha {level.level:.0f} the net's Q would keep its scale: 1.00 times")
+        assert level.alpha == store.alpha(*many)
+        assert level.slope.value == pytest.approx(1, abs=1e-5)
+        assert level.line().startswith(f"by alpha {level.level:.0f} the net's Q would keep its scale: 1.00 times")
         assert store.training_scale(*few, Question()) is None  # 60 positions do not say
 
 

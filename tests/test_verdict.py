@@ -234,7 +234,7 @@ def test_which_alpha_a_second_look_has(
     add(path, second, {1: {SECOND: DeepResult(cp=90, q=0.5 if second is OWN_Q else None)}})
     with Store.open(path, write=True) as store:
         if fitted is not None:
-            store.set_alpha(1, 2, values.AlphaFit(fitted, NAN, NAN, "l1", 400, 0.1))
+            store.set_alpha(1, 2, values.AlphaFit(fitted, NAN, NAN, "slope", 400, 0.1))
         found = evidence(store, store.frame(Question(alpha=240)))
     assert found.attrs["alpha"]["value"] == alpha
     assert found.attrs["alpha"]["origin"].startswith(origin)

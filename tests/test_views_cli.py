@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -18,7 +16,7 @@ from scipy.optimize import minimize_scalar
 
 from tests.cli_tree import SAMPLE
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.chess.values import fit_alpha, fit_alpha_to_slope
+from valuerepair.chess.values import fit_alpha, fit_alpha_to_results
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
@@ -96,10 +94,9 @@ def test_plot_refuses(db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list
 
 def test_fit_alpha_finds_what_was_planted_and_saves_nothing(db: Path) -> None:
     found = json.loads(vr("stats", "--fit-alpha", "--db", str(db), "--json"))["alpha_fit"]
-    for norm in ("l1", "l2"):
-        fit = found["fits"][norm]
-        assert fit["alpha"] == pytest.approx(300, rel=0.15)
-        assert fit["low"] < fit["alpha"] < fit["high"]
+    fit = found["fits"]["slope"]
+    assert fit["low"] < fit["alpha"] < fit["high"]
+    assert found["steeper"]["slope"] == pytest.approx(1, abs=1e-5)
     assert found["saved"] is None
     with Store.open(db) as store:
         assert store.alpha(*store.pick()).origin.startswith("fitted on")
@@ -108,51 +105,45 @@ def test_fit_alpha_finds_what_was_planted_and_saves_nothing(db: Path) -> None:
 def test_fit_alpha_counts_candidates_as_the_store_does(db: Path) -> None:
     found = json.loads(vr("stats", "--fit-alpha", "--db", str(db), "--json", "--threshold", "0.3"))["alpha_fit"]
     with Store.open(db) as store:
-        for name, alpha in [("default", 170.0)] + [(n, found["fits"][n]["alpha"]) for n in ("l1", "l2")]:
+        for name, alpha in [("default", 170.0)] + [(n, found["fits"][n]["alpha"]) for n in found["fits"]]:
             assert found["candidates"][name]["count"] == len(store.candidates(Question(threshold=0.3, alpha=alpha)))
     counts = found["candidates"]
-    assert counts["default"]["count"] > counts["l1"]["count"] > 0
+    assert counts["default"]["count"] > counts["slope"]["count"] > 0
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "slope"])
-def test_fit_alpha_saved_is_used_from_then_on(db: Path, norm: str) -> None:
+@pytest.mark.parametrize("name", ["slope", "results"])
+def test_fit_alpha_saved_is_used_from_then_on(db: Path, name: str) -> None:
+    with Store.open(db, write=True) as store:  # most games were broken off
+        store.connection.execute("UPDATE games SET result = CASE number % 3 WHEN 0 THEN '1-0' ELSE '0-1' END")
+        store.commit()
     with Store.open(db) as store:
         before = store.alpha(*store.pick()).value
-    said = vr("stats", "--db", str(db), "--save-alpha", norm)
+    said = vr("stats", "--db", str(db), "--save-alpha", name)
     with Store.open(db) as store:
-        frame = store.frame(text=False)
+        frame = store.frame()
         alpha, was = store.alpha(*store.pick()), store.alpha(*store.pick(), before)
         counts = [len(store.candidates(Question(alpha=each.value))) for each in (alpha, was)]
-    numbers = {name: frame[name].to_numpy(float) for name in ("net_q", "cp", "mate", "weight")}
-    if norm == "slope":
-        expected = fit_alpha_to_slope(**{k: numbers[k] for k in ("net_q", "cp", "mate")}, weights=numbers["weight"],
-                                      game=frame.game_id.to_numpy())  # fmt: skip
+    if name == "slope":
+        expected = fit_alpha(frame.net_q, frame.cp, frame.mate, frame.weight, frame.game_id)
     else:
-        expected = fit_alpha(frame.net_q, frame.cp, norm="l1" if norm == "l1" else "l2", bootstrap=0)
+        z = np.where((frame["result"] == "1-0") == (frame["side"] == "w"), 1.0, -1.0)
+        z[frame["played"].isna()] = np.nan
+        expected = fit_alpha_to_results(z, frame.cp.to_numpy(), frame.weight.to_numpy(), frame.game_id.to_numpy())
     assert alpha.value == pytest.approx(expected.alpha)
     assert alpha.origin.startswith("stored fit of")
     instead = "as many as" if counts[0] == counts[1] else f"instead of {counts[1]:,}"
     assert (
-        f"saved: alpha {alpha.value:.0f} ({norm}) for this net and oracle; by it {counts[0]:,} positions are "
+        f"saved: alpha {alpha.value:.0f} ({name}) for this net and oracle; by it {counts[0]:,} positions are "
         f"candidates at 0.55, {instead} by alpha {was.value:.0f} (fitted on "
     ) in said
     assert f"in use now: alpha {alpha.value:.0f} (stored fit" in vr("stats", "--fit-alpha", "--db", str(db))
 
 
-def test_two_scales_are_one_after_the_command_that_the_line_prints(db: Path) -> None:
-    said = vr("stats", "--db", str(db))
-    line = next(line for line in said.splitlines() if line.startswith("two scales: "))
-    books = vr("books", "--db", str(db), "--threshold", "0.3", "-o", str(db.parent / "book"))
-    assert books.splitlines()[0] == line
-    assert "two scales" not in vr("stats", "--db", str(db), "--alpha", "300")
-    command = re.search(r"; run (vr stats .*--save-alpha slope) to use one alpha for both$", line)
-    assert command is not None
-    ran = vr(*shlex.split(command[1])[1:])
-    assert "two scales" not in ran
-    assert "training: by alpha " in ran
-    assert "the net's Q would keep its scale: 1.00 times as steep" in ran
-    found = json.loads(vr("stats", "--db", str(db), "--json"))["scored"]
-    assert (found["two_scales"], round(found["training_scale"]["steeper"]["value"], 4)) == ("", 1)
+def test_find_and_train_by_one_scale(db: Path) -> None:
+    said = json.loads(vr("stats", "--db", str(db), "--json"))["scored"]
+    assert round(said["training_scale"]["steeper"]["value"], 4) == 1
+    assert said["training_scale"]["alpha"] == said["alpha"]["value"]
+    assert "the net's Q would keep its scale: 1.00 times as steep" in vr("stats", "--db", str(db))
 
 
 def test_where_net_and_search_go_against_each_other_no_steepness_is_told(db: Path) -> None:
@@ -178,7 +169,7 @@ def test_a_ladder_of_another_alpha_is_told_when_one_is_saved(tmp_path: Path) -> 
     assert lines[-1].startswith(
         f"screening cut positions by alpha {cut_by:.0f}: run the same vr mine again to judge these by"
     )
-    assert vr("stats", "--db", str(db), "--save-alpha", "l1").splitlines()[-1].startswith("saved: alpha ")
+    assert vr("stats", "--db", str(db), "--save-alpha", "slope").splitlines()[-1].startswith("saved: alpha ")
 
 
 def test_alpha_is_fitted_to_what_games_came_to(tmp_path: Path) -> None:
@@ -232,9 +223,10 @@ def test_the_table(db: Path) -> None:
     lines = lines[next(i for i, line in enumerate(lines) if "positions with a centipawn score" in line) :]
     assert lines[0].startswith("key-net, ")
     assert [line.split()[0] for line in lines[1:3]] == ["alpha", "default"]
-    assert [" ".join(line.split()[:2]) for line in lines[3:6]] == ["fit l1", "fit l2", "fit slope"]
-    assert all(" to " in line and "(95 %:" in line for line in lines[3:6])
-    assert lines[5].split()[7] == "1.00"  # steeper
+    assert [" ".join(line.split()[:2]) for line in lines[3:5]] == ["fit slope", "steeper: how"]
+    assert " to " in lines[3]
+    assert "(95 %:" in lines[3]
+    assert lines[3].split()[7] == "1.00"  # steeper
     assert lines[-1].startswith("not saved")
 
 
@@ -242,9 +234,9 @@ def test_scores_that_determine_no_alpha_are_not_saved(db: Path) -> None:
     with Store.open(db, write=True) as store:
         store.connection.execute("UPDATE net_values SET q = 0")
         store.commit()
-    message, code = refused("stats", "--db", str(db), "--save-alpha", "l1")
+    message, code = refused("stats", "--db", str(db), "--save-alpha", "slope")
     assert "not saved: the" in message
-    assert "determine no alpha between 10 and 10000 (l1)" in message
+    assert "determine no alpha between 10 and 10000 (slope)" in message
     assert code == 1
     assert "the scores determine no alpha" in vr("stats", "--fit-alpha", "--db", str(db))
 
@@ -254,7 +246,7 @@ def test_a_fit_to_few_scores_is_not_saved(db: Path) -> None:
     with Store.open(db, write=True) as store:
         store.connection.execute("UPDATE deep_values SET cp = NULL WHERE position_id % 16")
         store.commit()
-    message, code = refused("stats", "--db", str(db), "--save-alpha", "l2")
+    message, code = refused("stats", "--db", str(db), "--save-alpha", "slope")
     with Store.open(db) as store:
         count = int(store.frame(text=False)["cp"].notna().sum())
     assert message.startswith(f"not saved: {count} positions with a score in centipawns, and a fit needs 300; ")

@@ -25,7 +25,7 @@ class Question:
 
     `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or the
     text of ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of the logistic
-    to Q; None for the stored or fitted ones (`Store.alpha`; in training `Store.training_alpha`). `q_from`: whether a
+    to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether a
     deep Q comes from centipawns or from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``.
     `expanded`: whether positions count that were not drawn from games: those beside the games (`vr mine --aside`) and
     those reached from candidates (`vr expand`) that were searched in full, or also those whose value is inferred.

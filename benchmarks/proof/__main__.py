@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD
-from benchmarks.proof.arms import NET, RESULTS_THRESHOLD, SECOND, SHARES, Proof, Setting, Step, write_index
+from benchmarks.proof.arms import ALPHA, NET, RESULTS_THRESHOLD, SECOND, SHARES, Proof, Setting, Step, write_index
 from benchmarks.proof.labels import Labels
 from benchmarks.proof.lines import write_openings, write_ordinary
 from benchmarks.proof.player import Player
@@ -35,7 +35,7 @@ from valuerepair.report.alpha_table import alpha_table
 from valuerepair.store.store import Store
 from valuerepair.training.train import Training, read_curve
 
-QUESTION = Question(threshold=PRIMARY_THRESHOLD, calibration="fitted")
+QUESTION = Question(threshold=PRIMARY_THRESHOLD, calibration="fitted", alpha=ALPHA)
 PARTS = (
     "mine",
     "expand",
@@ -193,21 +193,20 @@ def _of(output: Path) -> tuple[str, str]:
 
 
 def look(proof: Proof) -> None:
-    """Alpha, and the share of candidates among the positions as sampled; the same by results, in whole centipawns."""
-    if proof.alpha:
+    """The share of candidates among the positions as sampled; the same by the alpha of results, in whole centipawns."""
+    if proof.results_alpha:
         return
     with Store.open(proof.store) as store:
-        proof.alpha, proof.sampled = _candidates(store, QUESTION)
+        proof.sampled = _candidates(store, QUESTION)
         proof.results_alpha = float(round(alpha_table(store, QUESTION).fits["results"].alpha))
         by_results = replace(QUESTION, alpha=proof.results_alpha, threshold=RESULTS_THRESHOLD)
-        _, proof.results_sampled = _candidates(store, by_results)
+        proof.results_sampled = _candidates(store, by_results)
 
 
-def _candidates(store: Store, question: Question) -> tuple[float, float]:
-    """Alpha, and the share of candidates."""
+def _candidates(store: Store, question: Question) -> float:
+    """The share of candidates."""
     frame = store.frame(question, text=False, only=("disagreement",))
-    share = float((frame["disagreement"].dropna().abs() >= question.threshold).mean())
-    return float(frame.attrs["alpha"]["value"]), share
+    return float((frame["disagreement"].dropna().abs() >= question.threshold).mean())
 
 
 def choose_rates(proof: Proof) -> None:

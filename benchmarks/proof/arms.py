@@ -30,6 +30,8 @@ ARCHIVES = (
     ("lichess-blitz.pgn", 5_000),
     ("otb-masters.pgn.zst", 300_000),
 )
+# Of candidates and targets: the alpha by which Stockfish's Q of all of these positions was nearest to maia-1900's.
+ALPHA = 393.0
 _USUAL_ALPHA = 170.0
 # Arms by the alpha of results, where candidates are those of `vr books`; their own share, and more of them.
 RESULTS = "results-"
@@ -94,7 +96,7 @@ class Arm:
     candidates: int | None = None
     draw: str = ""
     store: str = "proof"
-    alpha: float | None = None
+    alpha: float = ALPHA
     threshold: float = PRIMARY_THRESHOLD
     steps: int = STEPS
     chunks: str = ""
@@ -116,9 +118,8 @@ class Proof:
     data: Path
     out: Path
     setting: Setting | None = None
-    # As the store has them: alpha of maia-1900, and the share of candidates among the positions as sampled; the same by
-    # the results of games.
-    alpha: float = 0.0
+    # As the store has them: the share of candidates among the positions as sampled; alpha and share by the results of
+    # games.
     sampled: float = 0.0
     results_alpha: float = 0.0
     results_sampled: float = 0.0
@@ -142,7 +143,6 @@ class Proof:
         for name, positions in ARCHIVES:
             mine = ["mine", str(self.data / "pgn" / name), "--db", self.store, "--deep", _JUDGE]
             yield self._done("mine", name, [*mine, "--screen", "off", "--seed", _SEED, "--positions", str(positions)])
-        yield self._done("mine", "alpha", ["stats", "--db", self.store, "--save-alpha", "l1", *self._asked()])
         yield self._done("mine", "calibration", ["stats", "--db", self.store, "--save-calibration", *self._asked()])
         kept = [word for name in HELD_ARCHIVES for word in ("--archive", name)]
         split = ["split", "--db", self.store, "--games", "0.15", "--families", "0.10", *kept, "--seed", _SEED]
@@ -337,8 +337,7 @@ class Proof:
             "--set",
             f"holdout={VALIDATION_SHARE:g}",
         ]
-        words += [*self._asked(arm.threshold), "--expanded", arm.expanded]
-        words += ["--alpha", f"{self.alpha if arm.alpha is None else arm.alpha:.4f}"]
+        words += [*self._asked(arm.threshold, arm.alpha), "--expanded", arm.expanded]
         words += ["--set", f"candidates={arm.candidates}"] if arm.candidates is not None else []
         words += ["--draw", self._weights(arm.draw)] if arm.draw else []
         return Step(part, output.name, output, words)
@@ -350,8 +349,8 @@ class Proof:
         """What positions are drawn by, where it is not by whether they are candidates."""
         return str(self.out / f"{name}.parquet")
 
-    def _asked(self, threshold: float = PRIMARY_THRESHOLD) -> list[str]:
-        return ["--threshold", f"{threshold:g}", "--calibration", "fitted"]
+    def _asked(self, threshold: float = PRIMARY_THRESHOLD, alpha: float = ALPHA) -> list[str]:
+        return ["--threshold", f"{threshold:g}", "--calibration", "fitted", "--alpha", f"{alpha:g}"]
 
     def _done(self, part: str, name: str, command: Sequence[str]) -> Step:
         """A step whose end is noted in a file: what it makes is there before it is done."""

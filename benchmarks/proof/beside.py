@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
+from benchmarks.proof.arms import ALPHA
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.split import TRAIN, read_split
@@ -28,7 +29,7 @@ from valuerepair.store.store import Store
 @click.option("--share", default=0.5, show_default=True, help="Of what lies beside the games.")
 @click.option("--candidates", default=1.0, show_default=True, help="So many times as often as others.")
 @click.option("--threshold", default=0.55, show_default=True, help="Of these, beyond calibration.")
-@click.option("--alpha", default=None, type=float, help="The same.  [default: the store's]")
+@click.option("--alpha", default=ALPHA, show_default=True, help="The same.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A .parquet.")
 def command(db: str, games: str, split: str, share: float, candidates: float, output: Path, **asked: Any) -> None:
     """Write weights for vr train --draw: this share of what is drawn lies beside the games; of this share more, where

@@ -39,7 +39,7 @@ from benchmarks.proof.analysis import (
     same,
     validation_rate,
 )
-from benchmarks.proof.arms import OTHERS, RESULTS
+from benchmarks.proof.arms import ALPHA, OTHERS, RESULTS
 from benchmarks.proof.nets import Answers, answers, policy_kl
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
 from valuerepair.calibration import read_curve
@@ -338,8 +338,8 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--index", required=True, type=_PATH, help="CSV of the nets, see benchmarks/proof/tables.py."),
         click.option("--db", required=True, type=_PATH, help="The store with the judged positions."),
         click.option("--split", required=True, type=_PATH, help="What vr split wrote."),
-        click.option("--net", default="maia-1900", show_default=True, help="Whose alpha makes deep Q."),
-        click.option("--alpha", default=None, type=float, help="Another one.  [default: that of the store]"),
+        click.option("--net", default="maia-1900", show_default=True, help="The net that is repaired."),
+        click.option("--alpha", default=ALPHA, show_default=True, help="Of deep Q."),
         click.option("--oracle", default=None, help="The judge.  [default: the one with most positions]"),
         click.option("--kept", required=True, type=_FOLDER, help="Folder where it is kept what nets said."),
         click.option("--threads", default=None, type=click.IntRange(1), help="Cores of the nets.  [default: all]"),

@@ -173,9 +173,9 @@ def fitted_alpha(path: Path, oracle: KeptOracle) -> float:
     if oracle.identity.kind == "mcts":
         return values.DEFAULT_ALPHA
     whole = [(q, oracle.results.get((key % 2**64, oracle.whole))) for key, q in rows]
-    known = [(q, result.cp) for q, result in whole if result is not None and result.cp is not None]
-    net_q, cp = np.array(known, np.float64).T
-    return values.auto_alpha(net_q, cp, np.ones(len(cp))).value
+    known = [(q, result.cp, result.mate) for q, result in whole if result is not None]
+    net_q, cp, mate = np.array(known, np.float64).T
+    return values.auto_alpha(net_q, cp, mate, np.ones(len(cp)), np.arange(len(cp))).value
 
 
 def row(kept: Sequence[Kept]) -> str:

@@ -80,12 +80,11 @@ def asked_with(question: Asked, **changes: Any) -> Question | Worst:
     return Worst(question.share, changed) if isinstance(question, Worst) else changed
 
 
-def resolved(store: Store, given: Asked, *, to_train: bool = False) -> Question:
+def resolved(store: Store, given: Asked) -> Question:
     """The question with a number as its threshold, and an engine identified by its program instead of its name.
 
-    A share of the positions is converted by the store, and logged; with `to_train` by the alpha of training. Raises
-    UsageError for anything else, such as a bare number; ValueRepairError if no position is scored, and for a net that
-    the store does not have.
+    A share of the positions is converted by the store, and logged. Raises UsageError for anything else, such as a bare
+    number; ValueRepairError if no position is scored, and for a net that the store does not have.
     """
     if not isinstance(given, Question | Worst | None):
         raise UsageError(f"a question is Question(threshold=0.55) or Worst(0.02); not {given!r}")
@@ -93,8 +92,6 @@ def resolved(store: Store, given: Asked, *, to_train: bool = False) -> Question:
         question = given or Question()
         return replace(question, net=_net(store, question))
     base = resolved(store, given.question)
-    if to_train:
-        base = replace(base, alpha=store.training_alpha(*store.pick(base.net, base.oracle), base.alpha).value)
     frame = store.frame(base, only=("disagreement", "weight")).dropna()
     disagreement, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
     threshold = worst_threshold(given.share, disagreement, weight)

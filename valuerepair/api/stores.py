@@ -197,8 +197,8 @@ def stats(
     """The contents of a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
 
     `labels` computes the net's policy, which labels need, and stores it. `worst` candidates are listed, the largest
-    disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name (``slope``, ``l1``,
-    ``l2``, ``results``), and `save_calibration` the curve of net Q, for all later questions to the store. `ladder` adds
+    disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name (``slope`` or
+    ``results``), and `save_calibration` the curve of net Q, for all later questions to the store. `ladder` adds
     the screening ladder.
 
     Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError, and

@@ -104,7 +104,7 @@ def _about_net(net: str, store: str | None, question: Asked, heads: Heads) -> Qu
         with opened_store(store) as opened:
             if file.header is not None:  # else it cannot be trained at all, as `train` reports
                 _check_known(opened, plain(question).net, path)
-            return resolved(opened, question, to_train=True)
+            return resolved(opened, question)
     if isinstance(question, Worst):
         raise UsageError(f"--threshold {question}: is a share of a store's positions; give a number, or --store")
     return Question(threshold=question.threshold)
@@ -161,7 +161,7 @@ def write_chunks(
     check_folder(folder)
     held_out = split_of(split)
     with opened_store(store) as opened:
-        training_question, remarks = opened.for_training(resolved(opened, question, to_train=True))
+        training_question, remarks = opened.for_training(resolved(opened, question))
         identity = opened.frame(training_question, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(opened, identity, net or plain(question).net, device=device, threads=threads) as used,
@@ -204,7 +204,7 @@ def rescore(
             paths_of(chunks),
             opened,
             os.fspath(out),
-            resolved(opened, question, to_train=True),
+            resolved(opened, question),
             fields=fields,
             candidates_only=candidates_only,
             split=split_of(split),

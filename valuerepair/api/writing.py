@@ -63,7 +63,6 @@ def write_books(
     held_out, file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
-        two_scales = opened.two_scales(*opened.pick(resolved_question.net, resolved_question.oracle), resolved_question)
         lacking = OF_POLICY.intersection(options.labels) and lacks_policy(opened, opened.candidates(resolved_question))
     if lacking:
         with opened_store(store, write=True) as opened:
@@ -74,7 +73,7 @@ def write_books(
     ):
         manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
         following = what_next(opened, manifest, folder, split_file(opened) if split is None else file)
-        return WrittenBooks(folder, manifest, str(two_scales or ""), following)
+        return WrittenBooks(folder, manifest, following)
 
 
 def make_split(

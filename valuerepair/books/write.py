@@ -343,17 +343,15 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBooks:
-    """A book in a `directory`, and for a terminal: a `remark` on its alpha, "" for none, and what to do next."""
+    """A book in a `directory`, and for a terminal what to do next."""
 
     directory: str
     manifest: Manifest
-    remark: str
     next_steps: Sequence[str]
 
     def lines(self) -> list[str]:
         """The contents of the files, and what to do next."""
-        remark = [self.remark] if self.remark else []
-        return [*remark, *self.manifest.summary(self.directory), *self.next_steps]
+        return [*self.manifest.summary(self.directory), *self.next_steps]
 
     def details(self) -> list[str]:
         """How diverse book and holdout are."""

@@ -12,20 +12,15 @@ units, so alpha belongs to a pair of net and oracle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import resampled
-
 DEFAULT_ALPHA = 170.0
 AUTO_MIN_POSITIONS = 300
-# More rows would cost time and barely improve an automatic alpha.
-_AUTO_FIT_ROWS = 100_000
 ALPHA_BOUNDS = (10.0, 10_000.0)
 # The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.
 MAX_CP_Q = float(np.nextafter(1.0, 0.0))
@@ -34,13 +29,11 @@ MAX_CP_Q = float(np.nextafter(1.0, 0.0))
 OWN_Q = "the search's own Q"
 OF_WDL = "the engine's WDL"
 
-Norm = Literal["l1", "l2"]
-# The target of a fit of alpha: the net's Q by one of the norms or by its slope, or the results of games.
-FitTo = Literal["l1", "l2", "results", "slope"]
+# The target of a fit of alpha: the slope of deep Q given net Q, or the results of games.
+FitTo = Literal["slope", "results"]
 Floats = NDArray[np.float64]
 
 _GRID_POINTS = 97
-_BOOTSTRAP_ROWS = 50_000
 _CELL_POINTS = 17  # of each grid over the best cell of the previous one
 _LOG_STEP = 1e-6  # of the last grid: the relative precision of alpha
 _NORMAL = 1.959964  # the normal distribution's quantile of a 95 % interval
@@ -48,7 +41,7 @@ _NORMAL = 1.959964  # the normal distribution's quantile of a 95 % interval
 
 @dataclass(frozen=True, slots=True)
 class Alpha:
-    """An alpha and its origin in words for the user: ``fitted on 2,310 positions (l1)``, ``given``.
+    """An alpha and its origin in words for the user: ``fitted on 2,310 positions (slope)``, ``given``.
 
     With the origin `OWN_Q` or `OF_WDL`, Q does not come from centipawns, and `value` plays no role.
     """
@@ -76,8 +69,8 @@ class Alpha:
 class AlphaFit:
     """A fitted alpha (centipawns).
 
-    `low` and `high` bound the 95 % bootstrap interval (NaN without bootstrap). `n` counts the rows used. `residual`
-    is the mean weighted ``|net_q - Q|`` for l1 and the root of the mean weighted square for the others.
+    `low` and `high` bound the 95 % interval by games (NaN where there is none). `n` counts the rows with a centipawn
+    score. `residual` is the root of the weighted mean square of what it is fitted to, net Q or results, less Q.
     """
 
     alpha: float
@@ -141,60 +134,6 @@ def deep_q(scores: ArrayLike, alpha: float, q_from: Literal["cp", "wdl"] = "cp")
     return np.where(np.isnan(mates), result, mates)
 
 
-def fit_alpha(
-    net_q: ArrayLike,
-    cp: ArrayLike,
-    weights: ArrayLike | None = None,
-    norm: Norm = "l1",
-    bootstrap: int = 200,
-    seed: int = 0,
-    game: ArrayLike | None = None,
-) -> AlphaFit:
-    """The alpha for which the deep Q, ``tanh(cp / (2 alpha))``, is nearest to the net's Q.
-
-    Minimises the weighted mean of ``|net_q - Q|`` (l1) or of its square (l2) over log alpha within `ALPHA_BOUNDS`: on a
-    grid, because l1 may have several minima, and then on ever finer grids over its best cell. `net_q`, `cp` and
-    `weights` (default 1) are [n]. Rows whose cp is NaN (mates among them, whose Q does not depend on alpha) or whose
-    net_q is NaN are skipped. Centipawns are not capped: the logistic saturates, so a tablebase score of 15,000 weighs
-    no more than any other row.
-
-    The interval is the 2.5 % to 97.5 % percentile interval of `bootstrap` resamples of the rows, or of the games if
-    `game` [n] numbers them, drawn from `seed`; above 50,000 rows it is made from 50,000 of them, or from games with at
-    most 50,000 rows, and narrowed in log alpha by the root of the ratio. With `bootstrap` 0, or if fewer than two games
-    fit into 50,000 rows, it is NaN.
-
-    Raises ValueRepairError if fewer than two rows with a score other than 0 are left.
-    """
-    if norm not in ("l1", "l2"):
-        raise ValueError(f"norm is 'l1' or 'l2', not {norm!r}")
-    x = np.asarray(net_q, np.float64).ravel()
-    y = np.asarray(cp, np.float64).ravel()
-    w = np.ones_like(x) if weights is None else np.asarray(weights, np.float64).ravel()
-    usable = ~(np.isnan(x) | np.isnan(y)) & (w > 0)
-    x, y, w = x[usable], y[usable], w[usable]
-    games = None if game is None else np.unique(np.asarray(game)[usable], return_inverse=True)[1]
-    if np.count_nonzero(y) < 2:
-        raise ValueRepairError(
-            f"no alpha can be fitted: {len(y)} scored positions have a centipawn score, and "
-            f"{np.count_nonzero(y)} of them is not 0; mine more positions, or give --alpha"
-        )
-    alpha, loss = _minimise(x, y, w, norm)
-    residual = loss if norm == "l1" else loss**0.5
-    low, high = (np.nan, np.nan) if bootstrap < 1 else _interval(x, y, w, norm, alpha, bootstrap, seed, games)
-    return AlphaFit(alpha, low, high, norm, len(x), residual)
-
-
-def fit_alpha_to_results(
-    result: ArrayLike, cp: ArrayLike, weights: ArrayLike, game: ArrayLike, bootstrap: int = 200, seed: int = 0
-) -> AlphaFit:
-    """The alpha for which deep Q is nearest to the results of games in the mean square: Q is then the expected result.
-
-    `result` [n] is 1, 0 or -1 from the side to move, NaN if unknown; `game` [n] numbers the games, which are resampled
-    as a whole. Otherwise as `fit_alpha`.
-    """
-    return replace(fit_alpha(result, cp, weights, "l2", bootstrap, seed, game), norm="results")
-
-
 class Slope(NamedTuple):
     """The slope of deep Q given net Q, with its 95 % interval."""
 
@@ -221,23 +160,37 @@ def slope_of(net_q: Floats, deep_q: Floats, weights: Floats, game: NDArray[np.in
     return Slope(value, value - half, value + half)
 
 
-def fit_alpha_to_slope(net_q: Floats, cp: Floats, mate: Floats, weights: Floats, game: NDArray[np.int64]) -> AlphaFit:
+def fit_alpha(
+    net_q: ArrayLike,
+    cp: ArrayLike,
+    mate: ArrayLike,
+    weights: ArrayLike | None = None,
+    game: ArrayLike | None = None,
+) -> AlphaFit:
     """The alpha at which the slope of deep Q given net Q (`slope_of`) is 1, so that a net which learns these deep Q
     keeps its scale.
 
-    Unlike in `fit_alpha`, mates count (`mate` in moves), because a net learns them, too. All are [n], NaN for a missing
-    score. The interval is the normal one in log alpha, with sums by `game`. The fit is `at_bound` if no alpha within
-    `ALPHA_BOUNDS` has this slope.
+    Mates count (`mate` in moves), because a net learns them, too. Centipawns are not capped: the logistic saturates, so
+    a tablebase score of 15,000 weighs no more than any other row. All are [n], NaN for a missing score; `weights` are 1
+    by default, and each row is a game. The interval is the normal one in log alpha, with sums by `game`. The fit is
+    `at_bound` if no alpha within `ALPHA_BOUNDS` has this slope.
     """
-    usable = ~np.isnan(net_q) & ~(np.isnan(cp) & np.isnan(mate)) & (weights > 0)
-    x, w, games = net_q[usable], weights[usable], game[usable]
+    x, centipawns, moves = (np.asarray(column, np.float64) for column in (net_q, cp, mate))
+    w = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
+    games = np.arange(len(x)) if game is None else np.asarray(game)
+    usable = ~np.isnan(x) & ~(np.isnan(centipawns) & np.isnan(moves)) & (w > 0)
+    x, w, games = x[usable], w[usable], games[usable]
     # A mate is beyond all centipawns: its Q is 1 for every alpha.
-    score = np.where(np.isnan(mate[usable]), cp[usable], mate_to_q(mate[usable]) * np.inf)
+    score = np.where(np.isnan(moves), centipawns, mate_to_q(moves) * np.inf)[usable]
+    # Engines give whole centipawns, and most values occur often.
     scores, which = np.unique(score, return_inverse=True)
     mass, target = np.bincount(which, w * x, len(scores)), float(w @ (x * x))
 
     def excess(log_alpha: float) -> float:
         return float(mass @ np.tanh(scores / (2 * np.exp(log_alpha)))) - target
+
+    def moments(log_alpha: float) -> Floats:
+        return np.asarray(w * x * (np.tanh(score / (2 * np.exp(log_alpha))) - x))
 
     low, high = (float(bound) for bound in np.log(ALPHA_BOUNDS))
     if excess(low) < 0 or excess(high) > 0:
@@ -245,14 +198,53 @@ def fit_alpha_to_slope(net_q: Floats, cp: Floats, mate: Floats, weights: Floats,
     while high - low > _LOG_STEP:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    alpha = float(np.exp(low))
-    q = np.tanh(score / (2 * alpha))
-    residual = float((w @ (x - q) ** 2 / max(w.sum(), 1e-300)) ** 0.5)
+    residual = _residual(x, score, w, low)
+    return AlphaFit(*_interval(moments, low, games), "slope", int(np.isfinite(score).sum()), residual)
+
+
+def fit_alpha_to_results(result: Floats, cp: Floats, weights: Floats, game: NDArray[np.int64]) -> AlphaFit:
+    """The alpha for which deep Q is nearest to the results of games in the mean square: Q is then the expected result.
+
+    `result` [n] is 1, 0 or -1 from the side to move, NaN if unknown. Rows whose `cp` [n] is NaN are skipped, mates
+    among them, whose Q does not depend on alpha. The interval is the normal one in log alpha, with sums by `game` [n].
+    The fit is `at_bound` if no alpha within `ALPHA_BOUNDS` is better than one of the bounds.
+    """
+    usable = ~(np.isnan(result) | np.isnan(cp)) & (weights > 0)
+    z, score, w = result[usable], cp[usable], weights[usable]
+
+    def moments(log_alpha: float) -> Floats:
+        """Half the fall of the squared error with log alpha, by row."""
+        scaled = score / (2 * np.exp(log_alpha))
+        q = np.tanh(scaled)
+        return np.asarray(w * (q - z) * scaled * (1 - q * q))
+
+    # The error may have several minima.
+    grid = np.log(np.geomspace(*ALPHA_BOUNDS, _GRID_POINTS))
+    best = min(grid.tolist(), key=lambda point: _residual(z, score, w, point))
+    while (cell := grid[1] - grid[0]) > _LOG_STEP:
+        grid = np.clip(np.linspace(best - cell, best + cell, _CELL_POINTS), *np.log(ALPHA_BOUNDS))
+        best = min(grid.tolist(), key=lambda point: _residual(z, score, w, point))
+    return AlphaFit(*_interval(moments, best, game[usable]), "results", len(z), _residual(z, score, w, best))
+
+
+def _residual(x: Floats, score: Floats, weights: Floats, log_alpha: float) -> float:
+    """The root of the weighted mean square of x - Q of the scores."""
+    q = np.tanh(score / (2 * np.exp(log_alpha)))
+    return float((weights @ (x - q) ** 2 / max(weights.sum(), 1e-300)) ** 0.5)
+
+
+def _interval(
+    moments: Callable[[float], Floats], log_alpha: float, game: NDArray[np.int64]
+) -> tuple[float, float, float]:
+    """alpha and its 95 % interval, where the sum of `moments` [n], which falls with log alpha, is 0 at `log_alpha`.
+
+    Normal in log alpha, by the games' sums of moments; NaN where the sum does not fall.
+    """
     step = 1e-3
-    steepness = (excess(low - step) - excess(low + step)) / (2 * step)
-    half = _NORMAL * _root_of_squares(w * x * (q - x), games) / steepness if steepness > 0 else np.nan
-    low, high = (alpha * float(np.exp(sign * half)) for sign in (-1, 1))
-    return AlphaFit(alpha, low, high, "slope", int(np.isfinite(score).sum()), residual)
+    fall = float(moments(log_alpha - step).sum() - moments(log_alpha + step).sum()) / (2 * step)
+    half = _NORMAL * _root_of_squares(moments(log_alpha), game) / fall if fall > 0 else np.nan
+    low, high = (float(np.exp(log_alpha + sign * half)) for sign in (-1, 1))
+    return float(np.exp(log_alpha)), low, high
 
 
 def _root_of_squares(rows: Floats, game: NDArray[np.int64]) -> float:
@@ -261,103 +253,20 @@ def _root_of_squares(rows: Floats, game: NDArray[np.int64]) -> float:
     return float(np.sqrt(sums @ sums))
 
 
-def _minimise(x: Floats, y: Floats, w: Floats, norm: Norm) -> tuple[float, float]:
-    """(alpha, weighted mean loss) at the minimum."""
-    total = w.sum()
-    # Engines give whole centipawns, and most values occur often.
-    scores, which = np.unique(y, return_inverse=True)
-    error = np.empty_like(x)
-
-    def loss(log_alpha: float) -> float:
-        np.take(np.tanh(scores / (2 * np.exp(log_alpha))), which, out=error, mode="clip")  # faster, and all are valid
-        np.subtract(x, error, out=error)
-        np.abs(error, out=error) if norm == "l1" else np.multiply(error, error, out=error)
-        return float(w @ error / total)
-
-    grid = np.log(np.geomspace(*ALPHA_BOUNDS, _GRID_POINTS))
-    while True:
-        losses = [loss(point) for point in grid.tolist()]
-        best = int(np.argmin(losses))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        if high - low <= 2 * _LOG_STEP:
-            return float(np.exp(grid[best])), losses[best]
-        grid = np.linspace(low, high, _CELL_POINTS)
-
-
-def _loss(x: Floats, y: Floats, alpha: float, norm: Norm) -> Floats:
-    """[n] losses of the rows."""
-    error = x - np.tanh(y / (2 * alpha))
-    return np.abs(error) if norm == "l1" else error * error
-
-
-def _interval(
-    x: Floats, y: Floats, w: Floats, norm: Norm, alpha: float, resamples: int, seed: int, game: NDArray[np.int64] | None
-) -> tuple[float, float]:
-    """The 95 % percentile interval of alpha over resampled rows, or games [n].
-
-    The losses of all rows are computed once on a grid of alphas and weighted by how often each resample holds the row;
-    the grid is then narrowed to where the resamples have their minima, until its step is small against their spread.
-    """
-    rng = np.random.default_rng(seed)
-    unit = np.arange(len(x)) if game is None else game  # to resample
-    part = 1.0
-    if len(x) > _BOOTSTRAP_ROWS:
-        sizes = np.bincount(unit)
-        order = rng.permutation(len(sizes))
-        chosen = order[: np.searchsorted(np.cumsum(sizes[order]), _BOOTSTRAP_ROWS, "right")]
-        if len(chosen) < 2:
-            return float("nan"), float("nan")
-        part = len(chosen) / len(sizes)
-        rows = np.isin(unit, chosen)
-        x, y, w, unit = x[rows], y[rows], w[rows], np.unique(unit[rows], return_inverse=True)[1]
-    count = int(unit.max()) + 1
-    drawn = np.empty((resamples + 1, len(x)), np.float32)
-    drawn[-1] = w
-    for row, times in zip(drawn[:-1], chain.from_iterable(resampled(count, resamples, rng)), strict=True):
-        row[:] = w * times[unit]
-    low, high = np.log(ALPHA_BOUNDS)
-    for _ in range(4):
-        grid = np.linspace(low, high, _GRID_POINTS)
-        losses = np.stack([_loss(x, y, a, norm).astype(np.float32) for a in np.exp(grid)])
-        minima = _grid_minima(grid, drawn @ losses.T)
-        step = grid[1] - grid[0]
-        if np.ptp(minima) > 20 * step:
-            break
-        low, high = minima.min() - 2 * step, minima.max() + 2 * step
-    # Relative to the minimum for the same rows, which may differ from that of all rows.
-    spread = np.percentile(minima[:-1], [2.5, 97.5]) - minima[-1]
-    low, high = alpha * np.exp(spread * part**0.5)
-    return float(low), float(high)
-
-
-def _grid_minima(grid: Floats, losses: NDArray[np.float32]) -> Floats:
-    """[resamples] where the `losses` [resamples, points] are lowest, each by a parabola through three points."""
-    best = np.clip(losses.argmin(axis=1), 1, len(grid) - 2)
-    row = np.arange(len(losses))
-    left, middle, right = (losses[row, best + i].astype(np.float64) for i in (-1, 0, 1))
-    bend = left - 2 * middle + right
-    shift = np.where(bend > 0, 0.5 * (left - right) / np.where(bend > 0, bend, 1.0), 0.0)
-    return np.asarray(grid[best] + np.clip(shift, -1, 1) * (grid[1] - grid[0]))
-
-
 def _checked(alpha: float) -> float:
     if not 0 < alpha < np.inf:
         raise ValueError(f"alpha must be a positive number of centipawns, not {alpha!r}")
     return float(alpha)
 
 
-def auto_alpha(net_q: Floats, cp: Floats, weights: Floats) -> Alpha:
-    """Alpha fitted to these rows [n] (see `fit_alpha`; NaN: no centipawns) if they are enough, else the default."""
-    rows = np.flatnonzero(~np.isnan(cp))
+def auto_alpha(net_q: Floats, cp: Floats, mate: Floats, weights: Floats, game: NDArray[np.int64]) -> Alpha:
+    """Alpha fitted to these rows [n] by `fit_alpha` if enough have centipawns, else the default."""
     default = f"default {DEFAULT_ALPHA:g}"
-    if len(rows) < AUTO_MIN_POSITIONS:
-        reason = f"fewer than {AUTO_MIN_POSITIONS} scores in centipawns, {len(rows)} so far"
+    scored = int((~np.isnan(net_q + cp)).sum())
+    if scored < AUTO_MIN_POSITIONS:
+        reason = f"fewer than {AUTO_MIN_POSITIONS} scores in centipawns, {scored} so far"
         return Alpha(DEFAULT_ALPHA, f"{default}: {reason}")
-    every = rows[:: -(-len(rows) // _AUTO_FIT_ROWS)]
-    if np.count_nonzero(cp[every]) < 2:
-        return Alpha(DEFAULT_ALPHA, f"{default}: nearly all scores are 0")
-    fit = fit_alpha(net_q[every], cp[every], weights[every], bootstrap=0)
+    fit = fit_alpha(net_q, cp, mate, weights, game)
     if fit.at_bound:
         return Alpha(DEFAULT_ALPHA, f"{default}: the {fit.n:,} scored positions determine no alpha")
-    of_all = "" if fit.n == len(rows) else f" of {len(rows):,}"
-    return Alpha(fit.alpha, f"fitted on {fit.n:,}{of_all} positions ({fit.norm})")
+    return Alpha(fit.alpha, f"fitted on {fit.n:,} positions ({fit.norm})")

@@ -20,8 +20,8 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--fit-alpha", is_flag=True, help="Fit alpha, and show what the fit would change.")
 @click.option(
     "--save-alpha",
-    type=click.Choice(["slope", "l1", "l2", "results"]),
-    help="Store this fit; later commands use it, vr train only slope and results.",
+    type=click.Choice(["slope", "results"]),
+    help="Store this fit; later commands use it, whatever else is mined.",
 )
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
@@ -33,10 +33,9 @@ def command(db: str, question: vr.Question | vr.Worst, json: bool, **given: Any)
     (docs/methods/judges.md: what these mean and what they do not prove), how often a second look found the search right
     (vr confirm), whose values the games played from them (vr selfplay) agree with, and, with -v, how diverse they are.
 
-    Alpha is fitted so that Q = 2 / (1 + exp(-cp / alpha)) - 1 of the deep scores is nearest to the net's Q, in both
-    norms (l1: mean distance, robust to misjudged positions; l2: root mean square); so that the deep Q to be expected
-    given the net's Q is as steep as that (slope), which is one scale to find by and to train by; and to the results of
-    the games that positions stood in (results). With 95 % intervals. docs/methods/scale.md says which for what.
+    Alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 is fitted so that the deep Q to be expected given the net's Q is as
+    steep as that (slope), which all commands use from 300 positions on; and to the results of the games that positions
+    stood in (results). With 95 % intervals. docs/methods/scale.md says more.
 
     A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve fitted to
     other games. --calibration fitted counts by that, here and in the other commands, and shows the curve.

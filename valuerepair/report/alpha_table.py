@@ -16,11 +16,9 @@ from valuerepair.chess.values import (
     AlphaFit,
     FitTo,
     Floats,
-    Norm,
     Slope,
     fit_alpha,
     fit_alpha_to_results,
-    fit_alpha_to_slope,
     slope_of,
 )
 from valuerepair.errors import ValueRepairError
@@ -36,14 +34,12 @@ if TYPE_CHECKING:
 
     from valuerepair.store.store import Store
 
-NORMS: tuple[Norm, ...] = ("l1", "l2")
-
 
 @dataclass(frozen=True, slots=True)
 class AlphaTable:
     """The fits of one net and oracle, the alpha in use now, and the candidate rates.
 
-    `fits` are to the net's Q by norm and by its ``slope``, and to the ``results`` of games if enough positions have one
+    `fits` are to the ``slope`` of deep Q given net Q, and to the ``results`` of games if enough positions have one
     (`with_result`). `rates` are at the default alpha (``default``), at the one in use (``now``), and at each fit, by
     its name; `slopes` are the factors by which the net's Q becomes steeper by training with each. The ladder cut
     positions by the alpha `cut_by`, None without a ladder.
@@ -69,7 +65,7 @@ class AlphaTable:
         columns = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8 | {header}:<"
         # A slope of 0 or less is no scale: deep Q does not rise with net Q.
         steeper = {name: f"{slope.value:.2f}" if slope.value > 0 else "-" for name, slope in self.slopes.items()}
-        positions = next(iter(self.fits.values())).n
+        positions = self.fits["slope"].n
         return [
             f"{self.net}, {self.oracle}: {positions:,} positions with a centipawn score",
             *table_lines(columns, ((*row, steeper[name], self.rates[name]) for name, row in rows.items())),
@@ -94,7 +90,7 @@ class AlphaTable:
     def kept(self, name: FitTo | None) -> list[str]:
         """Whether the fit of this name was stored, and the effect."""
         if name is None:
-            again = "vr stats --save-alpha slope (or another of these) keeps it for this net and oracle"
+            again = "vr stats --save-alpha slope (or results) keeps it for this net and oracle"
             return [f"in use now: {self.now.source()}", f"not saved; {again}"]
         return self.change(name)
 
@@ -144,8 +140,8 @@ def _results(frame: pd.DataFrame) -> Floats:
 
 
 def alpha_table(store: Store, question: Question) -> AlphaTable:
-    """Fits alpha to the scores of the question's net and oracle, in both norms, and to the results of the positions'
-    games, whatever the question's own alpha is.
+    """Fits alpha to the scores of the question's net and oracle, and to the results of the positions' games, whatever
+    the question's own alpha is.
 
     Fits and rates use the rows' weights, as `Store.alpha` does, and intervals by games. Raises ValueRepairError
     without scores to fit.
@@ -157,8 +153,13 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
     game = frame["game_id"].to_numpy(np.int64)
-    fits: dict[FitTo, AlphaFit] = {norm: fit_alpha(q, cp, weight, norm, game=game) for norm in NORMS}
-    fits["slope"] = fit_alpha_to_slope(q, cp, frame["mate"].to_numpy(np.float64), weight, game)
+    if np.count_nonzero(np.nan_to_num(cp)) < 2:
+        raise ValueRepairError(
+            f"no alpha can be fitted: {np.count_nonzero(~np.isnan(cp))} scored positions have a centipawn score, and "
+            f"{np.count_nonzero(np.nan_to_num(cp))} of them is not 0; mine more positions, or give --alpha"
+        )
+    mate = frame["mate"].to_numpy(np.float64)
+    fits: dict[FitTo, AlphaFit] = {"slope": fit_alpha(q, cp, mate, weight, game)}
     result = _results(frame)
     with_result = int(np.count_nonzero(~(np.isnan(result) | np.isnan(cp))))
     if with_result >= AUTO_MIN_POSITIONS:

@@ -145,7 +145,6 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         ],
         "beside": _beside(store, question),
         "beyond_scale": scale_figures(store, question),
-        "two_scales": str(store.two_scales(net_id, oracle_id, question) or ""),
         "training_scale": None if scale is None else scale.figures(),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(with_q) else None,
         "screening": recall.figures(store, net_id, oracle_id, columns, threshold),
@@ -288,7 +287,6 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     ]
     if scored["without_q"]:
         shown.append(f"{scored['without_q']:,} of them have no Q of the kind asked for and are left out below")
-    shown += [scored["two_scales"]] if scored["two_scales"] else []
     if scored["training_scale"] is not None:
         shown.append(f"training: {scored['training_scale']['words']}")
     if scored["beyond_scale"] is not None:

@@ -310,7 +310,6 @@ class SampledPositions:
             turned=turned,
             pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
             split=split_file(self._store),
-            two_scales=self._store.two_scales(*self.pair, question) if len(self.tally) else None,
         )
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:

@@ -20,7 +20,6 @@ from valuerepair.engines.kinds import kind_of
 from valuerepair.intervals import Z95, Flags, Floats, Ids, Rate, audit_weights, loose_bound_words, weighted
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
-from valuerepair.store.alphas import TwoScales
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.rows import ENGINE_FILL, Run
 from valuerepair.text import quantity
@@ -110,8 +109,8 @@ class MineSummary:
     nothing was searched; `remarks` is what else there is to say of these, or of the ladder. `turned` are warnings that
     values seem to be from another point of view; no command follows on such values. `calibration` says what
     candidates beyond scale are counted by, empty where that was not asked for; `pair` are the options that choose net
-    and oracle, empty where the store does without; `split` is the file of the store's split; `two_scales` as
-    `Store.two_scales`. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    and oracle, empty where the store does without; `split` is the file of the store's split. `state` is
+    ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     run_id: int
@@ -139,7 +138,6 @@ class MineSummary:
     calibration: str
     pair: Sequence[str]
     split: str
-    two_scales: TwoScales | None
 
     def counts(self) -> dict[str, Any]:
         """What the store keeps of it: nothing that depends on how often the run was interrupted."""
@@ -172,7 +170,6 @@ class MineSummary:
             *self.turned,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
-            *([str(self.two_scales)] if self.two_scales else ()),
             *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
             f"candidates at {self.threshold:g}: {self.candidates}{f'; {far}' if far else ''}",
             *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
@@ -185,10 +182,7 @@ class MineSummary:
             lines.append(NOT_DONE)
         if self.turned:
             return lines
-        if self.two_scales:
-            # What is a candidate changes with it.
-            lines.append(f"next: {self.two_scales.command}")
-        elif self.candidates.count or any(rate.count for rate in self.beside.values()):
+        if self.candidates.count or any(rate.count for rate in self.beside.values()):
             words = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
             expanded, calibrated = "no" if self.candidates.count else "searched", bool(self.calibration)
             books = next_command("vr books", *words, calibrated=calibrated, expanded=expanded, split=self.split)

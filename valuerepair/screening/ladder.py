@@ -313,8 +313,8 @@ class Ladder:
         chosen = self._store.chosen_alpha(self._net_id, self._oracle_id, self._question.alpha)
         if chosen is not None:
             return chosen.value
-        cp = climbed.scores[:, -1, 0]
-        return values.auto_alpha(climbed.net_q, cp, 1 / climbed.probability).value
+        cp, mate = climbed.scores[:, -1, 0], climbed.scores[:, -1, 1]
+        return values.auto_alpha(climbed.net_q, cp, mate, 1 / climbed.probability, climbed.game).value
 
     def _curve(self, alpha: float) -> Calibration | None:
         """The calibration of sampled positions for this alpha, if the question is for candidates beyond scale.

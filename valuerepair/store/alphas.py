@@ -1,12 +1,12 @@
-"""Which alpha the commands that read a store find candidates by, and which they train by; what training by one does to
-the scale of a net's Q. docs/methods/scale.md, "Alpha", says why."""
+"""Which alpha the commands that read a store use, and what training by one does to the scale of a net's Q.
+docs/methods/scale.md, "Alpha", says why."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,19 +21,21 @@ from valuerepair.store.connection import StoreConnection
 _ALIKE = 0.1
 # A slope that is off 1 by less leaves the scale as it is.
 _SLOPE_ALIKE = 0.05
-# The fits that a net may learn by: one to its own Q, by distance, makes that Q flatter.
-TO_TRAIN_BY = ("results", "slope")
+# The fits that count. Version 0.2.0 also stored fits to net Q by distance, which flatten what a net learns.
+FITS = get_args(values.FitTo)
+# In the order of `values.fit_alpha`.
+_TO_FIT = ("net_q", "cp", "mate", "weight", "game_id")
 
 
 def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-    """The alpha to find candidates by, and where it comes from; see `Store.alpha`."""
+    """The alpha and where it comes from; see `Store.alpha`."""
     chosen = chosen_alpha(connection, net_id, oracle_id, requested)
     if chosen is not None:
         return chosen
     known = facts(connection, net_id, oracle_id)
     if "alpha" not in known:
-        scored = columns(connection, net_id, oracle_id, ("net_q", "cp", "weight"))
-        known["alpha"] = values.auto_alpha(scored["net_q"], scored["cp"], scored["weight"])
+        scored = columns(connection, net_id, oracle_id, _TO_FIT)
+        known["alpha"] = values.auto_alpha(*(scored[name] for name in _TO_FIT))
     fitted: values.Alpha = known["alpha"]
     return fitted
 
@@ -49,48 +51,17 @@ def chosen_alpha(
         return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
     if requested is not None:
         return values.Alpha(float(requested), "given")
-    stored = _stored(connection, net_id, oracle_id)
+    query = f"SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ? AND norm IN {FITS}"
+    stored = connection.execute(query, (net_id, oracle_id)).fetchone()
     if stored is None:
         return None
     value, norm, n, fitted = stored
     return values.Alpha(value, f"stored fit of {fitted[:10]} on {n:,} positions ({norm})")
 
 
-def _stored(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[float, str, int, str] | None:
-    query = "SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ?"
-    row: tuple[float, str, int, str] | None = connection.execute(query, (net_id, oracle_id)).fetchone()
-    return row
-
-
-def training_alpha(
-    connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None
-) -> values.Alpha:
-    """The alpha to train by, and where it comes from; see `Store.training_alpha`."""
-    chosen, stored = chosen_alpha(connection, net_id, oracle_id, requested), _stored(connection, net_id, oracle_id)
-    if chosen is not None and (requested is not None or chosen.origin == values.OWN_Q):
-        return chosen
-    if chosen is not None and stored is not None and stored[1] in TO_TRAIN_BY:
-        return chosen
-    default = f"default {values.DEFAULT_ALPHA:g}"
-    return values.Alpha(values.DEFAULT_ALPHA, f"{default}: a fit to the net's Q would flatten it")
-
-
 def are_alike(one: float, other: float) -> bool:
     """Whether two alphas are one scale for all that matters."""
     return abs(math.log(one / other)) <= _ALIKE
-
-
-@dataclass(frozen=True, slots=True)
-class TwoScales:
-    """Commands without ``--alpha`` find candidates by one alpha and train by another; `command` stores one for both."""
-
-    finds: str
-    trains: str
-    command: str
-
-    def __str__(self) -> str:
-        scales = f"two scales: candidates use {self.finds}, training uses {self.trains}"
-        return f"{scales}; run {self.command} to use one alpha for both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +112,7 @@ def training_scale(
 ) -> TrainingScale | None:
     """What training by this alpha does to the scale of the net's Q, by the sampled positions; None where fewer than
     `values.AUTO_MIN_POSITIONS` have both values."""
-    scored = columns(connection, net_id, oracle_id, ("net_q", "cp", "mate", "weight", "game_id"))
+    scored = columns(connection, net_id, oracle_id, _TO_FIT)
     net_q, deep_q = both_q(connection, net_id, oracle_id, trained_by.value, q_from)
     if int((~np.isnan(net_q + deep_q)).sum()) < values.AUTO_MIN_POSITIONS:
         return None
@@ -150,6 +121,6 @@ def training_scale(
         return None
     level = None
     if trained_by.is_of_centipawns(q_from):
-        fit = values.fit_alpha_to_slope(net_q, scored["cp"], scored["mate"], scored["weight"], scored["game_id"])
+        fit = values.fit_alpha(*(scored[name] for name in _TO_FIT))
         level = None if fit.at_bound else fit.alpha
     return TrainingScale(trained_by, q_from, slope, level)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.signals import holding
 from valuerepair.store import schema
-from valuerepair.store.alphas import TO_TRAIN_BY
+from valuerepair.store.alphas import FITS
 from valuerepair.store.connect import log_sizes
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
@@ -215,7 +215,7 @@ RULES: tuple[Rule, ...] = (
         _NET | _ORACLE,
         "t.alpha IS NOT n.alpha",
         "two alpha fits",
-        (f"({{}}.norm IN {TO_TRAIN_BY})", "{}.n", "{}.fitted"),
+        (f"({{}}.norm IN {FITS})", "{}.n", "{}.fitted"),
     ),
     Rule(
         "expanded",

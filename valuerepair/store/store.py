@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +22,12 @@ from valuerepair.chess.origins import GAME, Kind, OriginGame
 from valuerepair.chess.positions import PositionBatch, joined
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
-from valuerepair.store import alphas, calibrations, db_option, files, queries
-from valuerepair.store.alphas import TrainingScale, TwoScales
+from valuerepair.store import alphas, calibrations, files, queries
+from valuerepair.store.alphas import TrainingScale
 from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.connect import WriteLock, check_file, connect, upgrade
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import (
-    ENGINE_FILL,
     EXPANDED,
     FULL,
     Admission,
@@ -321,7 +319,7 @@ class Store:
         return queries.pair_options(self.connection, net_id, oracle_id)
 
     def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-        """The alpha to find by: `requested`, else the stored fit, else a fit on what is scored, else the default.
+        """The alpha of all commands: `requested`, else the stored fit, else a fit to the slope, else the default.
 
         A fit needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score.
         """
@@ -331,43 +329,22 @@ class Store:
         """The alpha `requested`, else the stored fit; None where there is neither."""
         return alphas.chosen_alpha(self.connection, net_id, oracle_id, requested)
 
-    def training_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-        """The alpha to train by: `requested`, else a stored fit to the results of games or to the slope of the net's
-        Q, else the default.
-
-        By a fit to the net's Q itself, Q may be far flatter than results are: nets that learned it lost
-        (docs/proof.md).
-        """
-        return alphas.training_alpha(self.connection, net_id, oracle_id, requested)
-
     def training_scale(self, net_id: int, oracle_id: int, question: Question) -> TrainingScale | None:
-        """What training by the question's alpha, or by `training_alpha`, does to the scale of the net's Q; None where
-        fewer than `values.AUTO_MIN_POSITIONS` positions say so."""
-        trains = self.training_alpha(net_id, oracle_id, question.alpha)
+        """What training by the question's alpha, or by `alpha`, does to the scale of the net's Q; None where fewer than
+        `values.AUTO_MIN_POSITIONS` positions say so."""
+        trains = self.alpha(net_id, oracle_id, question.alpha)
         return alphas.training_scale(self.connection, net_id, oracle_id, trains, question.q_from)
 
     def for_training(self, question: Question) -> tuple[Question, list[str]]:
         """The question with the alpha to train by, if one is used; and in words where Q is from and why, and
         what training does to the scale of the net's Q."""
         pair = self.pick(question.net, question.oracle)
-        trains, scale = self.training_alpha(*pair, question.alpha), self.training_scale(*pair, question)
+        trains, scale = self.alpha(*pair, question.alpha), self.training_scale(*pair, question)
         alpha = trains.value if trains.is_of_centipawns(question.q_from) else None
         lines = [f"training targets: {trains.source(question.q_from)}"]
         if scale is not None:
             lines.append(scale.line())
         return replace(question, alpha=alpha), lines
-
-    def two_scales(self, net_id: int, oracle_id: int, question: Question) -> TwoScales | None:
-        """The two alphas of commands without ``--alpha``; None where they are alike, for a question that has its own
-        alpha, and for an engine in the place of the net, which is not trained here."""
-        fill = self.connection.execute("SELECT history_fill FROM nets WHERE id = ?", (net_id,)).fetchone()[0]
-        finds, trains = self.alpha(net_id, oracle_id), self.training_alpha(net_id, oracle_id)
-        if question.alpha is not None or not finds.is_of_centipawns(question.q_from) or fill == ENGINE_FILL:
-            return None
-        if alphas.are_alike(finds.value, trains.value):
-            return None
-        words = ("vr", "stats", *db_option(self.path), *self.pair_options(net_id, oracle_id), "--save-alpha", "slope")
-        return TwoScales(finds.source(), trains.source(), shlex.join(words))
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
         """Stores a fit for this net and oracle and commits; it replaces an earlier one."""
