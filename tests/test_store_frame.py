@@ -138,7 +138,7 @@ def unsaved(path: Path, tmp_path: Path) -> Path:
 
 
 def test_a_stored_fit_by_distance_counts_no_longer(unsaved: Path) -> None:
-    """Version 0.2.0 stored them; a net that learned by one became flatter."""
+    """Version 0.1.0 stored them; a net that learned by one became flatter."""
     with Store.open(unsaved, write=True) as store:
         many = store.pick(oracle="key 1.0")
         fitted = store.alpha(*many)

@@ -1,11 +1,11 @@
 """Wanted against got: what the screening ladder keeps of positions whose whole searches are known.
 
     python -m tests.parity.screening_kept STORE... [--nodes 1000000] [--recall 0.98] [--seeds 5] [--without-package]
-        [--threshold 0.55] [--calibration fitted]
+        [--threshold 0.55] [--calibration fitted] [--alpha 170]
 
 A store has positions that went up all rungs, nothing cut, as data/make_screen_package.py says. Those of games with an
 odd number are taken, which the package has none of: in five orders, each mined anew by the ladder itself, its searches
-answered from the store, at the default alpha and at the one fitted to the store. `got` counts what a user gets:
+answered from the store, at each alpha. `got` counts what a user gets:
 candidates that were searched in full, by the ladder, by calibration or by audit; `by itself` those that the ladder
 would not have cut. Nodes are those of all searches, calibration and audit included. With ``--calibration fitted`` the
 ladder is for candidates beyond scale, and a candidate is one by the calibration of all these positions.
@@ -45,7 +45,7 @@ from valuerepair.store.rows import FULL, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
 THRESHOLD = 0.55
-ALPHAS = (170, 430)  # the default, and about what is fitted to maia-1900 and Stockfish
+ALPHAS = (170, 430)  # of --features
 
 
 class KeptOracle(Oracle):
@@ -164,20 +164,6 @@ def scaled(
     return dict(zip(ids, curve.expected(net_q, fold_of(games)).tolist(), strict=True))
 
 
-def fitted_alpha(path: Path, oracle: KeptOracle) -> float:
-    """The alpha of what is measured, as `vr stats --fit-alpha` finds it; 170 for a search with Q of its own."""
-    with Store.open(path) as store:
-        rows = store.connection.execute(
-            "SELECT p.key, n.q FROM positions p JOIN net_values n ON n.position_id = p.id WHERE n.net_id = 1"
-        ).fetchall()
-    if oracle.identity.kind == "mcts":
-        return values.DEFAULT_ALPHA
-    whole = [(q, oracle.results.get((key % 2**64, oracle.whole))) for key, q in rows]
-    known = [(q, result.cp, result.mate) for q, result in whole if result is not None]
-    net_q, cp, mate = np.array(known, np.float64).T
-    return values.auto_alpha(net_q, cp, mate, np.ones(len(cp)), np.arange(len(cp))).value
-
-
 def row(kept: Sequence[Kept]) -> str:
     """The runs of one kind in a line of the table."""
     found: NDArray[np.float64] = np.array(kept, np.float64)
@@ -191,6 +177,7 @@ def main() -> None:
     parser.add_argument("stores", nargs="+", type=Path, metavar="STORE")
     parser.add_argument("--nodes", type=int, help="of a whole search; the store has it as a rung  [default: its own]")
     parser.add_argument("--recall", type=float, nargs="+", default=[0.98])
+    parser.add_argument("--alpha", type=float, nargs="+", default=[values.DEFAULT_ALPHA])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threshold", type=float, default=THRESHOLD)
     parser.add_argument("--calibration", choices=["none", "fitted"], default="none")
@@ -208,7 +195,7 @@ def main() -> None:
             patched.enter_context(patch.object(ladders, "package_rows", lambda *_: None))
             patched.enter_context(patch.object(EngineKind, "in_package", False))
         question = Question(threshold=given.threshold, calibration=given.calibration)
-        print_table(given.stores, given.nodes, question, given.recall, given.seeds, given.first)
+        print_table(given.stores, given.nodes, question, given.alpha, given.recall, given.seeds, given.first)
 
 
 def print_features(stores: Sequence[Path], nodes: int | None) -> None:
@@ -244,6 +231,7 @@ def print_table(
     stores: Sequence[Path],
     nodes: int | None,
     question: Question,
+    alphas: Sequence[float],
     recalls: Sequence[float],
     seeds: int,
     first: int | None,
@@ -254,8 +242,7 @@ def print_table(
         for path in stores:
             oracle = KeptOracle(path, nodes)
             copies = [emptied(path, Path(name), seed) for seed in range(seeds)]
-            fitted = fitted_alpha(copies[0], oracle)
-            for alpha in dict.fromkeys((values.DEFAULT_ALPHA, fitted)):
+            for alpha in alphas:
                 for recall in recalls:
                     runs = []
                     for seed, copy in enumerate(copies):

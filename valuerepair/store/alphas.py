@@ -21,7 +21,7 @@ from valuerepair.store.connection import StoreConnection
 _ALIKE = 0.1
 # A slope that is off 1 by less leaves the scale as it is.
 _SLOPE_ALIKE = 0.05
-# The fits that count. Version 0.2.0 also stored fits to net Q by distance, which flatten what a net learns.
+# The fits that count. Version 0.1.0 also stored fits to net Q by distance, which flatten what a net learns.
 FITS = get_args(values.FitTo)
 # In the order of `values.fit_alpha`.
 _TO_FIT = ("net_q", "cp", "mate", "weight", "game_id")
