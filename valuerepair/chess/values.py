@@ -238,11 +238,14 @@ def _interval(
 ) -> tuple[float, float, float]:
     """alpha and its 95 % interval, where the sum of `moments` [n], which falls with log alpha, is 0 at `log_alpha`.
 
-    Normal in log alpha, by the games' sums of moments; NaN where the sum does not fall.
+    Normal in log alpha, by the games' sums of moments; NaN where the sum does not fall, and for an interval wider than
+    `ALPHA_BOUNDS`.
     """
     step = 1e-3
     fall = float(moments(log_alpha - step).sum() - moments(log_alpha + step).sum()) / (2 * step)
     half = _NORMAL * _root_of_squares(moments(log_alpha), game) / fall if fall > 0 else np.nan
+    if not half < np.log(ALPHA_BOUNDS[1] / ALPHA_BOUNDS[0]):
+        half = np.nan
     low, high = (float(np.exp(log_alpha + sign * half)) for sign in (-1, 1))
     return float(np.exp(log_alpha)), low, high
 

@@ -291,7 +291,7 @@ class SampledPositions:
             report=self._reader.report,
             sampled=max(self._sampled, self._reader.report.positions),  # the sampler is ahead where a run was stopped
             scored=len(self.tally),
-            earlier=self.earlier.scored,
+            earlier=self.earlier.scored + self.earlier.cut,
             cut=cut,
             failed=self.failures.count + self.net_failures.count,
             candidates=rates.pop(GAME, wilson(0, 0)),

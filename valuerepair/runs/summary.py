@@ -102,10 +102,10 @@ NOT_DONE = "not done yet: give the same command again to go on where it stopped"
 class MineSummary:
     """The end of one run.
 
-    `sampled` positions were drawn; `scored` of them have net and deep value, `earlier` of these from before; `failed`
-    could not be searched, `cut` left the screening ladder before the whole search. `candidates` are those at the
-    threshold, at `alpha`, of positions that stood in games; `beside` has those of each other kind. `nodes` and
-    `seconds` are of this time only. `workers` searched at once, None where evaluations were recorded and
+    `sampled` positions were drawn; `scored` of them have net and deep value, `failed` could not be searched, `cut` left
+    the screening ladder before the whole search; `earlier` of those scored and cut are from before. `candidates` are
+    those at the threshold, at `alpha`, of positions that stood in games; `beside` has those of each other kind. `nodes`
+    and `seconds` are of this time only. `workers` searched at once, None where evaluations were recorded and
     nothing was searched; `remarks` is what else there is to say of these, or of the ladder. `turned` are warnings that
     values seem to be from another point of view; no command follows on such values. `calibration` says what
     candidates beyond scale are counted by, empty where that was not asked for; `pair` are the options that choose net
@@ -177,20 +177,17 @@ class MineSummary:
         ]
 
     def _next(self) -> list[str]:
-        lines = []
         if self.state != "finished":
-            lines.append(NOT_DONE)
+            return [NOT_DONE]
         if self.turned:
-            return lines
+            return []
         if self.candidates.count or any(rate.count for rate in self.beside.values()):
             words = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
             expanded, calibrated = "no" if self.candidates.count else "searched", bool(self.calibration)
             books = next_command("vr books", *words, calibrated=calibrated, expanded=expanded, split=self.split)
-            lines.append(f"next: {books}")
-        else:
-            stats = shlex.join(["vr", "stats", *db_option(self.store)])
-            lines.append(f"no candidates at {self.threshold:g}: mine more, or see other thresholds by {stats}")
-        return lines
+            return [f"next: {books}"]
+        stats = shlex.join(["vr", "stats", *db_option(self.store)])
+        return [f"no candidates at {self.threshold:g}: mine more, or see other thresholds by {stats}"]
 
 
 _NOTHING = float("nan")
