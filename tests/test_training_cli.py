@@ -317,17 +317,18 @@ def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
         raise UsageError("far enough")
 
     with Store.open(SAMPLE) as store:
-        frame = store.frame(Question(alpha=DEFAULT_ALPHA))[["disagreement", "weight"]].dropna()
-        own = store.frame(Question())["disagreement"].dropna().abs()
-    words = ["--store", str(SAMPLE), "--threshold", "worst:5%"]
+        frame, usual = (
+            store.frame(Question(alpha=alpha))[["disagreement", "weight"]].dropna() for alpha in (250.0, None)
+        )
+    words = ["--store", str(SAMPLE), "--threshold", "worst:5%", "--alpha", "250"]
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *words)
     assert code == 2
     found = re.search(r"threshold worst:5% is ([\d.]+): ", err)
     assert found is not None
-    off = frame["disagreement"].abs()
-    share = np.average(off >= float(found[1]), weights=frame["weight"])
+    off, by_usual = (each["disagreement"].abs() >= float(found[1]) for each in (frame, usual))
+    share = np.average(off, weights=frame["weight"])
     assert 0.04 < share <= 0.0501
-    assert (own >= float(found[1])).mean() < 0.5 * (off >= float(found[1])).mean()
+    assert by_usual.mean() < 0.8 * off.mean()
 
 
 def test_training_says_which_alpha_it_learns_by_and_what_that_does(
@@ -338,8 +339,14 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
 
     monkeypatch.setattr(training, "_train", stop)
     db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
-    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert said[0].startswith("training targets: alpha 170 (default 170: ")
+    usual = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    with Store.open(db) as store:
+        stored = store.alpha(*store.pick())
+    assert usual[0] == f"training targets: {stored.source()}"
+    assert usual[1].startswith(f"by alpha {stored.shown} the net's Q would keep its scale: 1.00 times as steep")
+    words = ["--store", str(db), "--alpha", "170"]
+    said = train(maia_file, tmp_path / "new.pb.gz", capsys, *words)[2].splitlines()
+    assert said[0] == "training targets: alpha 170 (given)"
     steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", said[1])
     assert steep is not None
     with Store.open(db) as store:
