@@ -26,8 +26,8 @@ from pathlib import Path
 
 DATA = Path(__file__).resolve().parent
 STORE = "sample.db"
-# maia-1900 plays as people do, and against Stockfish its alpha is twice the default; so Q of both lie closer together,
-# and at the usual 0.55 a store of this size would have ten candidates.
+# maia-1900 plays as people do, and against Stockfish its alpha is nearly twice the default; so Q of both lie closer
+# together, and at the usual 0.55 a store of this size has 14 candidates.
 THRESHOLD = "0.35"
 # Each audited position stands for ten that were cut: with the usual 2 % it would stand for fifty, and there would be
 # hardly any of them.

@@ -81,15 +81,13 @@ def read_facts(path: Path, net: str = "maia-1900") -> Facts:
 
 
 def results(path: Path) -> dict[int, float]:
-    """The mean result of the games played from each position, for its side to move."""
+    """The result of each position's game, for its side to move; games that were broken off have none."""
     points = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
     sql = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    found: dict[int, list[float]] = {}
-    query = "SELECT p.id, p.side, g.result FROM plays g JOIN positions p ON p.key = g.key WHERE g.result <> '*'"
-    for number, side, result in sql.execute(query):
-        found.setdefault(number, []).append(points[result] if side == "w" else -points[result])
+    query = "SELECT p.id, p.side, g.result FROM games g JOIN positions p ON p.game_id = g.id WHERE g.result <> '*'"
+    found = {number: points[result] * (1 if side == "w" else -1) for number, side, result in sql.execute(query)}
     sql.close()
-    return {number: float(np.mean(each)) for number, each in found.items()}
+    return found
 
 
 def priors(path: Path) -> dict[int, tuple[float, int]]:

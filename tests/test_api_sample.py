@@ -96,7 +96,7 @@ def test_the_script_makes_a_store(
 ) -> None:
     smaller = {"1500": "60", "=50000": "=3000", "200000": "9000", "--limit 50": "--limit 2", "--nodes 50": "--nodes 4"}
     commands = [re.sub("|".join(smaller), lambda found: smaller[found[0]], each) for each in script.COMMANDS]
-    commands = [each.replace("0.35", "0.15").replace("--save-alpha l1 ", "") for each in commands]
+    commands = [each.replace("0.35", "0.15").replace("--save-alpha slope ", "") for each in commands]
     monkeypatch.setattr(script, "COMMANDS", commands)
     path = script.make(tmp_path, [])
     script.settle(path)

@@ -41,7 +41,7 @@ def test_the_share_is_weighted_as_pandas_weighs_it(threshold: float) -> None:
         frame = frame[frame["disagreement"].notna()]
     off = frame["disagreement"].abs() >= threshold
     rate = np.average(off, weights=frame["weight"])
-    assert abs(rate - off.mean()) > 0.002
+    assert abs(rate - off.mean()) > rate / 2
     count, per, said, low, high = numbers(headline(figures_of(SAMPLE, threshold=threshold)))
     assert said == threshold
     assert count == pytest.approx(rate * per, abs=0.5)
@@ -83,7 +83,10 @@ def test_nothing_scored_says_nothing(tmp_path: Path) -> None:
 
 def test_vr_stats_begins_with_it_and_says_why_its_upper_end_is_far() -> None:
     figures = figures_of(SAMPLE, threshold=0.55)
-    assert figures["scored"]["screening"]["audited"] == 169
+    with Store.open(SAMPLE) as store:
+        query = "SELECT count(*) FROM screened WHERE cut_at IS NOT NULL AND searched"
+        (audited,) = store.connection.execute(query).fetchone()
+    assert figures["scored"]["screening"]["audited"] == audited > 100
     first, second, third = CliRunner().invoke(cli, ["stats", "--db", str(SAMPLE)]).stdout.splitlines()[:3]
     assert first == headline(figures)
     assert second == "  (the upper bound is loose because few screened-out positions were searched in full)"

@@ -15,6 +15,8 @@ import nbformat
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
 
 from tests.notebook_facts import priors, read_facts, results
 from valuerepair.cli import cli
@@ -174,34 +176,37 @@ def test_scatter(run: Callable[[str], Any]) -> None:
 def test_alpha(run: Callable[[str], Any]) -> None:
     notebook, facts = run("02-alpha"), read_facts(SAMPLE)
     text, scored = said(notebook), ~np.isnan(facts.cp)
-    assert numbers(text, r"(\d+) of (\d+) positions have a centipawn score") == [scored.sum(), len(scored)]
+    counts = numbers(text, r"(\d+) of (\d+) positions have a centipawn score, (\d+) a mate")
+    assert counts == [scored.sum(), len(scored), (~np.isnan(facts.mate)).sum()]
     assert numbers(text, r"in use: alpha ([\d.]+)") == [pytest.approx(facts.alpha, abs=0.05)]
-    grid = np.arange(150.0, 600.0, 0.25)
-    off = np.abs(facts.q[scored] - np.tanh(facts.cp[scored] / (2 * grid[:, None])))
-    weight = facts.weight[scored] / facts.weight[scored].sum()
-    for norm, distance in (("l1", off @ weight), ("l2", np.sqrt(off**2 @ weight))):
-        alpha, low, high, residual = numbers(
-            text, rf"{norm}: alpha ([\d.]+) \(95 %: (\d+) to (\d+)\), residual ([\d.]+)"
-        )
-        assert residual == pytest.approx(distance.min(), abs=1e-4)
-        assert alpha == pytest.approx(grid[distance.argmin()], rel=0.01)
+
+    def slope(alpha: float, weight: NDArray[np.float64]) -> float:
+        return float(np.sum(weight * facts.q * facts.deep_at(alpha)) / np.sum(weight * facts.q**2))
+
+    for name, weight in (("by weight", facts.weight), ("of rows", np.ones(len(scored)))):
+        alpha, low, high = numbers(text, rf"{name}: alpha ([\d.]+) \(95 %: (\d+) to (\d+)\)")
+        assert alpha == pytest.approx(brentq(lambda a, w: slope(a, w) - 1, 100, 700, (weight,)), abs=0.06)
         assert low < alpha < high
-    assert numbers(text, r"without weights: alpha ([\d.]+)") == [pytest.approx(grid[off.mean(1).argmin()], rel=0.01)]
-    rows = re.findall(r"^ *([\d.]+) +(\d+) +([\d.]+) +(\d+)$", text, re.MULTILINE)
+    rows = re.findall(r"^ *([\d.]+) +([\d.]+) +(\d+) +([\d.]+) +(\d+)$", text, re.MULTILINE)
     assert len(rows) == 5
-    for alpha_, count, share, optimistic in rows:
+    for alpha_, steep, count, share, optimistic in rows:
         apart = facts.q - facts.deep_at(float(alpha_))
+        assert float(steep) == pytest.approx(slope(float(alpha_), facts.weight), abs=2e-4)
         # The fit is shown with one digit: a row may lie on either side of the threshold.
         assert int(count) == pytest.approx((np.abs(apart) >= THRESHOLD).sum(), abs=1)
         assert float(share) == pytest.approx(facts.share(np.abs(apart) >= THRESHOLD), abs=0.002)
         assert int(optimistic) == pytest.approx((apart >= THRESHOLD).sum(), abs=1)
     z = results(SAMPLE)
-    at = {number: i for i, number in enumerate(facts.ids) if number in z and scored[i]}
-    played, rows_ = np.array([z[number] for number in at]), list(at.values())
-    found = numbers(text, r"(\d+) positions with games; .* net ([\d.]+), deep at the fit ([\d.]+), at 170 ([\d.]+);")
-    q_170 = facts.deep_at(170)[rows_]
-    expected = [np.mean((played - q) ** 2) for q in (facts.q[rows_], facts.deep[rows_], q_170)]
-    assert found == [len(at), *(pytest.approx(each, abs=0.002) for each in expected)]
+    rows_ = [i for i, number in enumerate(facts.ids) if number in z and scored[i]]
+    ended = np.array([z[facts.ids[i]] for i in rows_])
+
+    def square(alpha: float) -> float:
+        return float(np.average((ended - facts.deep_at(alpha)[rows_]) ** 2, weights=facts.weight[rows_]))
+
+    alpha, low, high = numbers(text, r"results: alpha ([\d.]+) \(95 %: (\d+) to (\d+)\)")
+    assert alpha == pytest.approx(minimize_scalar(square, bounds=(50, 1000), method="bounded").x, rel=0.01)
+    assert low < alpha < high
+    assert numbers(text, r"slope by it: ([\d.]+)") == [pytest.approx(slope(alpha, facts.weight), abs=0.001)]
     assert len(by_type(notebook, "image/png")) == 1
 
 

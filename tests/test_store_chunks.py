@@ -47,7 +47,8 @@ from valuerepair.training.store_chunks import ChunkOptions, JudgedBatch, positio
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
-ALPHA = 170.0
+with sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True) as _sql:
+    ALPHA: float = _sql.execute("SELECT alpha FROM alpha_fits").fetchone()[0]  # by which all commands read the sample
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
@@ -264,7 +265,7 @@ def test_positions_are_those_that_training_draws(any_maia: Path, tmp_path: Path)
     chunks = np.concatenate(read_chunks(tmp_path / "out"))
     with Store.open(SAMPLE) as store:
         drawn = StoreDraw(store, replace(question, alpha=ALPHA), share=0.5, seed=3)
-        rows = np.concatenate([drawn.one_pass(number) for number in range(2)])[:600]
+        rows = np.concatenate([drawn.one_pass(number) for number in range(5)])[:600]
         assert len(chunks) == 600 > len(drawn.one_pass(0))
         np.testing.assert_allclose(chunks["best_q"], drawn.deep_q[rows], atol=1e-6)
         judged_wdl = drawn.wdl(rows)

@@ -43,7 +43,7 @@ def operations(line: str) -> tuple[chess.Board, dict[str, object]]:
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("suite") / "maia.epd"
-    assert vr.write_suite(SAMPLE, path, ASKED).positions == 63
+    assert vr.write_suite(SAMPLE, path, ASKED).positions == 66
     return path
 
 
@@ -54,7 +54,7 @@ def test_python_chess_reads_every_line(suite: Path) -> None:
     with vr.open_store(SAMPLE) as store:
         rows = store.candidates(ASKED, verdicts=True)
     lines = suite.read_text("utf-8").splitlines()
-    assert len(lines) == len(rows) == 63
+    assert len(lines) == len(rows) == 66
     avoided = 0
     for line, row in zip(lines, rows.to_dict("records"), strict=True):
         board, found = operations(line)
@@ -80,15 +80,15 @@ def test_python_chess_reads_every_line(suite: Path) -> None:
         assert played.fen() == board.fen()
         # python-chess writes what it has read.
         assert operations(board.epd(**found))[1] == found  # type: ignore[arg-type]  # operations are any
-    assert avoided == 3
+    assert avoided == 5
 
 
 def test_the_command_writes_the_same(suite: Path, tmp_path: Path) -> None:
     done = here("export", "--db", SAMPLE, "--threshold", "0.35", "-o", tmp_path / "again.epd")
     assert done.exception is None
     assert (tmp_path / "again.epd").read_bytes() == suite.read_bytes()
-    assert "63 blind spots of maia-1900" in done.stderr
-    assert "refutes the net's first move in 3 of them (am)" in done.stderr
+    assert "66 blind spots of maia-1900" in done.stderr
+    assert "refutes the net's first move in 5 of them (am)" in done.stderr
     shown = here("export", "--db", SAMPLE, "--threshold", "0.35", "--format", "epd", "-q")
     assert shown.stdout == suite.read_text("utf-8")
     usual = here("export", "--db", SAMPLE, "--format", "epd", "-q")
@@ -250,8 +250,8 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
     q = vr.evaluate(boards, net=str(other))["q"].to_numpy()
     off = q - np.array(deep)
     shared = (np.abs(off) >= 0.35) & (np.sign(off) == np.sign(np.array(own) - deep))
-    assert 0 < shared.sum() < 63
-    assert (said["shared"]["count"], said["shared"]["total"]) == (int(shared.sum()), 63)
+    assert 0 < shared.sum() < 66
+    assert (said["shared"]["count"], said["shared"]["total"]) == (int(shared.sum()), 66)
     assert pd.read_csv(out)["shared_1"].tolist() == shared.tolist()
     # docs/guide/position-sets.md shows it.
     page = (ROOT / "docs" / "guide" / "position-sets.md").read_text("utf-8")
@@ -266,17 +266,17 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
 def test_a_net_has_all_of_its_own(suite: Path, any_maia: Path) -> None:
     found = vr.remeasure_suite(suite, str(any_maia))
     assert found.shares[0].itself
-    assert (found.shares[0].shared.count, found.shares[0].shared.total) == (63, 63)
+    assert (found.shares[0].shared.count, found.shares[0].shared.total) == (66, 66)
     assert found.lines() == [
-        "63 blind spots of maia-1900, 0.35 or more off (judge: stockfish 15.1 nodes=50000)",
+        "66 blind spots of maia-1900, 0.35 or more off (judge: stockfish 15.1 nodes=50000)",
         f"  maia-1900 has {found.shares[0].shared}",
     ]
     wider = vr.remeasure_suite(suite, str(any_maia), threshold=0.6)
     narrow = (found.rows["net_q"] - found.rows["deep_q"]).abs() >= 0.6
-    assert wider.shares[0].shared.count == narrow.sum() < 63
+    assert wider.shares[0].shared.count == narrow.sum() < 66
 
 
-@pytest.mark.parametrize(("threshold", "shared", "total"), [(0.35, 41, 63), (0.55, 8, 14)])
+@pytest.mark.parametrize(("threshold", "shared", "total"), [(0.35, 45, 66), (0.55, 9, 14)])
 def test_without_histories_a_net_looks_better(
     tmp_path: Path, any_maia: Path, threshold: float, shared: int, total: int
 ) -> None:

@@ -328,7 +328,7 @@ def test_the_command_writes_what_the_store_has(tmp_path: Path) -> None:
     assert read["plain"] == read["bin"]
     with Store.open(SAMPLE) as store:
         frame = store.frame().query("disagreement.abs() >= 0.35").set_index("fen")
-    assert len(read["plain"]) == len(frame) == 63
+    assert len(read["plain"]) == len(frame) == 66
     for entry in read["plain"]:
         row = frame.loc[entry.board.fen()]
         assert str(entry.move) == row["deep_best"]

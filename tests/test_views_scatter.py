@@ -42,7 +42,7 @@ def scored(n: int, seed: int = 0, slope: float = 1.0) -> pd.DataFrame:
     frame.attrs.update(
         net={"name": "maia-1900"},
         oracle={"label": "stockfish 15.1 nodes=20000"},
-        alpha={"value": 353.6, "origin": "fitted on 1,107 positions (l1)"},
+        alpha={"value": 353.6, "origin": "fitted on 1,107 positions (slope)"},
         q_from="cp",
     )
     return frame
@@ -190,7 +190,7 @@ def test_the_words_say_where_it_comes_from() -> None:
     frame = scored(2000)
     figure, counts = scatter.draw(frame, 0.55)
     text = words(figure)
-    assert "maia-1900 · stockfish 15.1 nodes=20000 · alpha 354 (fitted on 1,107 positions (l1))" in text
+    assert "maia-1900 · stockfish 15.1 nodes=20000 · alpha 354 (fitted on 1,107 positions (slope))" in text
     assert f"2,000 positions, {counts.candidates:,} candidates ({counts.candidates / 20:.2f} %)" in text
     assert "|net Q − deep Q| ≥ 0.55" in text
     assert f"net too optimistic: {len(points(figure, 'optimistic')[0])}" in text

@@ -60,7 +60,7 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` chooses the candidates among
-    its positions (its net is ignored; its alpha None means a stored fit to the slope or to results, else 170),
+    its positions (its net is ignored; its alpha None means that of all commands, `Store.alpha`),
     `options` say how to train, as in ``TrainOptions(steps=500, only="value")``; training never sees the held-out
     positions of `split`. The same call resumes an interrupted one. `quiet`: no progress on standard error.
 

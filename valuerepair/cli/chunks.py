@@ -52,7 +52,7 @@ from valuerepair.training.options import parse_policy
 @click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
 @click.option("--games", type=int, help="Write this many games at most, the first ones.  [default: all]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
-@alpha_option(auto="170, and for the store's values its fit to results or slope, where it has one")
+@alpha_option(auto="170, and for the store's values as in other commands")
 @click.option(
     "--form",
     type=click.Choice(["tar", "files"]),

@@ -103,9 +103,11 @@ DEEP = functools.partial(
 )
 
 
-def alpha_option(auto: str = "") -> Callable[[Command], Command]:
+def alpha_option(
+    auto: str = "the saved one, else a fit to 300 or more positions, else 170",
+) -> Callable[[Command], Command]:
     """``--alpha``; `auto`: what the value ``auto`` means in this command, if it is not what `Store.alpha` finds."""
-    help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L{auto and f'; auto: {auto}'}."
+    help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L; auto: {auto}."
     complete = words("auto", "wdl")
     return click.option("--alpha", type=_ScaleType(), default="auto", shell_complete=complete, help=help)
 
@@ -243,7 +245,6 @@ def question(
     calibrated: bool = True,
     oracle: bool = True,
     net: str = "Net in the store, by name, file or SHA-256.  [default: the one with most scored positions]",
-    auto: str = "",
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
@@ -269,7 +270,7 @@ def question(
         for option in (
             *([_EXPANDED] if expanded else []),
             *([CALIBRATION] if scale and calibrated else []),
-            *([alpha_option(auto)] if scale else []),
+            *([ALPHA] if scale else []),
             *([ORACLE] if oracle else []),
             click.option("--net", shell_complete=nets, help=net_help),
             threshold_option(threshold, default=default),

@@ -26,7 +26,6 @@ from valuerepair.cli.verbosity import is_quiet
 @question(
     "Rescore only positions with |net Q - deep Q| of at least this.  [default: every judged position]",
     default=None,
-    auto="a stored fit to results or slope, else 170",
     expanded=False,
     calibrated=False,
     oracle=False,

@@ -70,7 +70,7 @@ _DEFAULTS = TrainOptions()
     help="Draw the store's positions by these weights; weights in the value loss undo it.",
 )
 @HEADS
-@question(net="The net to train, a .pb.gz.", auto="a stored fit to results or slope, else 170")
+@question(net="The net to train, a .pb.gz.")
 @click.option(
     "--set",
     multiple=True,
