@@ -211,7 +211,11 @@ def by_python_chess(kind: str, path: Path) -> dict[tuple[str, str], tuple[int | 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("eval", "lichess-blitz.pgn"), ("cutechess", "leela-ID352.pgn.gz"), ("tcec", "tcec-lc0-s16.pgn.zst")],
+    [
+        ("eval", "lichess-blitz.pgn"),
+        pytest.param("cutechess", "leela-ID352.pgn.gz", marks=pytest.mark.slow),
+        pytest.param("tcec", "tcec-lc0-s16.pgn.zst", marks=pytest.mark.slow),
+    ],
 )
 def test_real_archives_as_python_chess_reads_them(shared_data: Path, kind: str, name: str) -> None:
     path = shared_data / "pgn" / name

@@ -122,6 +122,7 @@ def test_noise_of_the_net_pulls_the_curve_flat() -> None:
 # -- intervals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "unequal"), [(0.6, False), (1.6, True)])
 def test_intervals_hold_the_truth(k: float, unequal: bool) -> None:
     noise = 0.15
@@ -343,6 +344,7 @@ def test_another_text_is_no_calibration(text: str) -> None:
 # -- candidates beyond scale ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "unequal"), [(0.5, False), (1.6, True)])
 def test_intervals_of_what_is_left_hold_the_truth(k: float, unequal: bool) -> None:
     noise, threshold = 0.2, 0.35

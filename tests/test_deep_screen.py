@@ -323,6 +323,7 @@ def test_the_packages_positions_are_whole_and_can_be_learned_from(kind: str) -> 
     assert screen.expected_recall > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "nodes"), [("stockfish", 1_000_000), ("stockfish", 50_000), ("mcts", 200)])
 @pytest.mark.parametrize("wanted", [0.9, 0.98])
 def test_a_ladder_keeps_of_positions_that_it_has_not_seen_what_was_wanted(kind: str, nodes: int, wanted: float) -> None:

@@ -166,6 +166,7 @@ ONE_KIND_MISSING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", ONE_KIND_MISSING)
 def test_plans_from_games_without_one_kind_of_pair(pairs: dict[tuple[float, float], int]) -> None:
     """Simulated matches of even players made stronger by another law than the plan's own: exponential in the points."""

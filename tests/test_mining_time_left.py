@@ -180,7 +180,7 @@ class Shown(Progress):
         self.seen.append((self.done, text))
 
 
-@pytest.mark.parametrize("name", ["lichess-blitz.pgn", "otb-masters.pgn.zst"])
+@pytest.mark.parametrize("name", ["lichess-blitz.pgn", pytest.param("otb-masters.pgn.zst", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", [SampleOptions(), SampleOptions(game_share=0.1), SampleOptions(min_elo=2000)])
 def test_the_total_is_that_of_all_archives(shared_data: Path, name: str, options: SampleOptions) -> None:
     """Files are read and split into games ahead of what is parsed, and to their ends before all is parsed."""

@@ -122,6 +122,7 @@ def test_a_planted_effect_is_found() -> None:
 
 
 # Where seeds differ by luck with single positions only, these are counted twice, and the interval is on the safe side.
+@pytest.mark.slow
 @pytest.mark.parametrize(("of_seeds", "most"), [(0.0, 1.0), (0.06, 0.985), (0.3, 0.98)])
 def test_intervals_hold_the_truth_as_often_as_they_say(of_seeds: float, most: float) -> None:
     rng, trials = np.random.default_rng(3), 250
@@ -174,6 +175,7 @@ def by_name(values: Floats, scale: str) -> dict[str, float]:
     return {name + "_55" * (threshold == 0.55): float(values[i]) for (name, threshold), i in names.items()}
 
 
+@pytest.mark.slow
 def test_a_slow_bootstrap_finds_the_same() -> None:
     rng = np.random.default_rng(5)
     (game, deep_q), (drawn_by, their_deep) = positions(rng, 120), positions(rng, 150)

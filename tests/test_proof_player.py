@@ -186,6 +186,7 @@ def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:
     assert found[f"match-{AGAIN}-100"][2] == f"net={base},nodes=100,q_scale=1.000"
 
 
+@pytest.mark.slow
 def test_breadth_is_of_the_same_positions(there: Player, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A net that is the old one is searched as the old one; smaller settings, and a larger Q, search more narrowly."""
     monkeypatch.setattr(player, "_BREADTH_NODES", 16)

@@ -100,6 +100,7 @@ def run(*words: str) -> str:
     return found.stdout
 
 
+@pytest.mark.slow
 def test_families_are_drawn_whole(made: Made, shared_data: Path) -> None:
     """The same estimate; and the interval over families is that of means of families, drawn here one by one."""
     done = CliRunner().invoke(families.command, [*made.source, "-o", str(made.proof)], catch_exceptions=False)
@@ -145,6 +146,7 @@ def curve_of(made: Made, name: str, shared: Path) -> Floats:
 # -- positions --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sets_are_the_split_s_and_what_training_is_judged_by(made: Made) -> None:
     split = Split(**{k: v for k, v in json.loads(made.split.read_text()).items() if k in Split.__slots__})
     found = made.positions
@@ -170,6 +172,7 @@ def test_sets_are_the_split_s_and_what_training_is_judged_by(made: Made) -> None
     assert len(same_game) == len({games[number] for number in found.ids.tolist()})
 
 
+@pytest.mark.slow
 def test_a_set_that_is_empty(made: Made, tmp_path: Path) -> None:
     write_split(tmp_path / "s.json", Split(games=0.2))
     with pytest.raises(ValueRepairError, match=r"no judged position of .* is among families; hold out more"):
@@ -179,6 +182,7 @@ def test_a_set_that_is_empty(made: Made, tmp_path: Path) -> None:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_measures_recounted(made: Made, shared_data: Path) -> None:
     positions = made.positions
     rows = {
@@ -220,6 +224,7 @@ def test_measures_recounted(made: Made, shared_data: Path) -> None:
     assert rows["10", "games", "top_1", "policy", "nan"]["value"] < 0.9
 
 
+@pytest.mark.slow
 def test_differences_are_those_of_the_measures(made: Made) -> None:
     def key(row: dict[Any, Any], arm: str) -> tuple[str, ...]:
         return (str(row[arm]), *(str(row[name]) for name in ("set", "measure", "scale", "threshold")))
@@ -241,6 +246,7 @@ def test_differences_are_those_of_the_measures(made: Made) -> None:
             assert math.isnan(row["relative"])
 
 
+@pytest.mark.slow
 def test_nets_and_validation(made: Made) -> None:
     nets = made.table("nets")
     assert [(row["arm"], row["seed"]) for row in nets] == [
@@ -263,6 +269,7 @@ def test_nets_and_validation(made: Made) -> None:
         assert rate == pytest.approx(100 * told, abs=0.001)
 
 
+@pytest.mark.slow
 def test_another_alpha_is_another_judge(made: Made, shared_data: Path, tmp_path: Path) -> None:
     """By a quarter of alpha Q is that of four times the centipawns; no boards unless an arm is named for them."""
     run("write", *made.source, "--alpha", f"{ALPHA / 4}", "--threshold", "0.55", "-o", str(tmp_path))
@@ -314,6 +321,7 @@ def test_points_of_curves() -> None:
     assert [point(arm) for arm in ("control", "value-control", "1100-share", "z", "original")] == [None] * 5
 
 
+@pytest.mark.slow
 def test_an_index_without_its_original(made: Made, tmp_path: Path) -> None:
     lines = (made.root / "nets.csv").read_text().splitlines()
     (tmp_path / "a.csv").write_text("\n".join(line for line in lines if not line.startswith("original")))
@@ -345,6 +353,7 @@ def bars(figure: Any, gid: str, axis: int) -> list[Floats]:
     return [np.array(segment)[:, axis] for segment in found.lines[2][0].get_segments()]
 
 
+@pytest.mark.slow
 def test_pictures_show_the_tables(made: Made) -> None:
     differences = pictures.read_differences(made.proof)
     primary = ("rate", "recalibrated", 0.3, "control")
@@ -373,6 +382,7 @@ def test_pictures_show_the_tables(made: Made) -> None:
         assert 2_000 < (made.proof / f"{name}.svg").stat().st_size < 100_000
 
 
+@pytest.mark.slow
 def test_boards_are_drawn_not_chosen(made: Made, shared_data: Path, tmp_path: Path) -> None:
     positions, rows = made.positions, made.table("boards")
     assert len(rows) == len({row["fen"] for row in rows}) == 15
@@ -400,6 +410,7 @@ def test_boards_are_drawn_not_chosen(made: Made, shared_data: Path, tmp_path: Pa
         tables.boards(every, made.db, "control", "40", count=1, seed=0)
 
 
+@pytest.mark.slow
 def test_the_notebook_says_what_the_tables_say(made: Made, tmp_path: Path) -> None:
     done = CliRunner().invoke(notebook.command, [str(made.root)], catch_exceptions=False)
     assert done.exit_code == 0

@@ -143,6 +143,7 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RESAMPLES", 100)
 
 
+@pytest.mark.slow
 def test_errors_of_one_size_are_taken_for_repair_as_rarely_as_intervals_say(few_resamples: None) -> None:
     """Another scale, other errors of the same kind: nothing is better in truth."""
     alarms = np.zeros(2, int)
@@ -152,6 +153,7 @@ def test_errors_of_one_size_are_taken_for_repair_as_rarely_as_intervals_say(few_
     assert [binomtest(int(count), SEEDS, 0.05, "greater").pvalue > 0.01 for count in alarms] == [True, True], alarms
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_was_repaired(few_resamples: None) -> None:
     large = pair(10**6, 1_000_000, repaired=0.15)
     ones = np.ones(len(large.deep))

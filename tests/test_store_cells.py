@@ -246,6 +246,7 @@ def read(name: str, path: Path, out: Path) -> tuple[str, str]:
     return line, fault
 
 
+@pytest.mark.slow
 def test_damage_to_any_cell_ends_in_a_line(small: Path, tmp_path: Path) -> None:
     try_damage(small, tmp_path, 40, seed=1)
 

@@ -263,6 +263,7 @@ def shared_looks(games: int, alone: float, together: float, *, shared: bool) -> 
     return [seconds / max(time - at, 1e-9) for at, seconds in looks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alone", "together"), [(0.0, 1.0), (30.0, 1.0)])
 @pytest.mark.parametrize("games", [64, 200, 400])
 def test_games_that_share_a_machine(games: int, alone: float, together: float) -> None:
