@@ -166,7 +166,14 @@ def test_a_stored_text_that_is_no_curve_is_one_line(folder: Path, db: Path, caps
 
 # -- commands ---------------------------------------------------------------------------------------------------------
 
-CALLS = ["stats", "export", "books", "plot -o a.png", "report", "stats --json"]
+CALLS = [
+    "stats",
+    "export",
+    "books",
+    pytest.param("plot -o a.png", marks=pytest.mark.slow),
+    pytest.param("report", marks=pytest.mark.slow),
+    "stats --json",
+]
 NETS = "remeasure --net maia-1900 --net maia-1100"
 
 

@@ -59,7 +59,16 @@ def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: 
     assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == found
 
 
-CALLS = ["stats", "export", "books", "similar 1", "show 1", "plot -o a.png", "report", "stats --fit-alpha --worst 2"]
+CALLS = [
+    "stats",
+    "export",
+    "books",
+    "similar 1",
+    "show 1",
+    pytest.param("plot -o a.png", marks=pytest.mark.slow),
+    pytest.param("report", marks=pytest.mark.slow),
+    "stats --fit-alpha --worst 2",
+]
 NETS = "remeasure --net maia-1900 --net maia-1100"
 
 

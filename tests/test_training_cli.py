@@ -570,6 +570,7 @@ def test_the_copy_of_a_folder_is_the_same_source(maia_file: str, chunks: Path, t
     assert ChunkSource([str(chunks)], 1).identity == ChunkSource([str(tmp_path / "copy")], 1).identity
 
 
+@pytest.mark.slow
 def test_chunks_of_a_store_teach_what_the_store_does(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
     """Each step has all positions, in whatever order: what is learned of the judge's value is the same."""
     chunks, drawn = tmp_path / "chunks", ["--threshold", "0.3", "--share", "1"]

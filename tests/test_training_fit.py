@@ -215,7 +215,7 @@ def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) ->
     assert last["train_loss"] < 0.01
 
 
-@pytest.mark.parametrize("value", ["wdl", "scalar"])
+@pytest.mark.parametrize("value", ["wdl", pytest.param("scalar", marks=pytest.mark.slow)])
 def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: Samples, tmp_path: Path) -> None:
     known = learn(samples, by_side(samples))
     train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
@@ -249,7 +249,7 @@ def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: 
     assert found.curve[best]["step"] == found.best_step
 
 
-@pytest.mark.parametrize("average", ["none", "swa", "ema"])
+@pytest.mark.parametrize("average", ["none", pytest.param("swa", marks=pytest.mark.slow), "ema"])
 def test_a_learning_rate_of_0_changes_nothing(average: str, samples: Samples, tmp_path: Path) -> None:
     net = LinearNet()
     held = samples.take(np.arange(100))
@@ -402,7 +402,10 @@ class StoppedAt(TrainingStream):
 STOP = 0
 
 
-@pytest.mark.parametrize(("average", "stop", "only"), [("none", 1, "all"), ("ema", 17, "value"), ("swa", 38, "all")])
+@pytest.mark.parametrize(
+    ("average", "stop", "only"),
+    [pytest.param("none", 1, "all", marks=pytest.mark.slow), ("ema", 17, "value"), ("swa", 38, "all")],
+)
 def test_a_run_that_was_cut_off_ends_in_the_same_parameters(
     average: str, stop: int, only: str, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,8 @@ from valuerepair.training.graph import CLOCK, HeadOutputs, NetGraph  # noqa: E40
 from valuerepair.training.write_net import check_written, write_net  # noqa: E402
 
 REAL = ("maia-1900", "meangirl-8")
+# Of each kind of body, embedding and value head; the others are slow tests.
+EACH_LAYER = ("maia-1900", "se-convolution-policy", "map-smolgen", "dense-heads")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,7 +44,13 @@ def positions() -> PositionBatch:
     return PositionBatch.from_positions(lc0_oracle.varied()[::5])
 
 
-@pytest.fixture(scope="module", params=[*REAL, *(kind.name for kind in KINDS)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in EACH_LAYER else pytest.param(name, marks=pytest.mark.slow)
+        for name in (*REAL, *(kind.name for kind in KINDS))
+    ],
+)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if request.param in REAL:
         folder: Path = request.getfixturevalue("shared_data")
@@ -99,7 +107,12 @@ def test_without_winograd_it_is_the_same(tmp_path: Path, positions: PositionBatc
 
 
 @pytest.mark.parametrize(
-    "name", ["se-convolution-policy", "map-smolgen", pytest.param("resnet-attention-policy", marks=pytest.mark.slow)]
+    "name",
+    [
+        "se-convolution-policy",
+        pytest.param("map-smolgen", marks=pytest.mark.slow),
+        pytest.param("resnet-attention-policy", marks=pytest.mark.slow),
+    ],
 )
 def test_in_double_precision_it_is_the_graph_to_all_digits(
     name: str, tmp_path: Path, positions: PositionBatch, double: None
@@ -118,11 +131,12 @@ def test_in_double_precision_it_is_the_graph_to_all_digits(
         heads = net.forward(parameters, planes)
         return sum((head * w).sum() for head, w in zip(heads, weights, strict=True) if head is not None), heads
 
-    figure, gradient = jax.jit(sum_of_heads), jax.jit(jax.grad(sum_of_heads, has_aux=True))(parameters)[0]
-    assert np.abs(q_of(figure(parameters)[1]) - exact).max() < 2e-7  # ONNX's constants are float32
+    figure = jax.jit(jax.value_and_grad(sum_of_heads, has_aux=True))  # compiled once for both
+    (_, heads), gradient = figure(parameters)
+    assert np.abs(q_of(heads) - exact).max() < 2e-7  # ONNX's constants are float32
     for name, value in parameters.items():
         step = chance.normal(size=value.shape) * (1e-6 * np.abs(value).mean())
-        there, back = (float(figure({**parameters, name: value + sign * step})[0]) for sign in (1, -1))
+        there, back = (float(figure({**parameters, name: value + sign * step})[0][0]) for sign in (1, -1))
         assert (np.asarray(gradient[name]) * step).sum() * 2 == pytest.approx(there - back, rel=2e-3, abs=1e-9), name
 
 

@@ -30,6 +30,8 @@ from valuerepair.training.graph import NetGraph
 from valuerepair.training.write_net import check_written, rounded_together, write_net
 
 REAL = ("maia-1900", "maia-1100", "meangirl-8")
+# Of each kind of body and policy head; other tests here write dense embeddings and policies.
+EACH_LAYER = ("meangirl-8", "se-convolution-policy", "map-smolgen")
 NOTES = {"steps": 300, "lr": 1e-4}
 
 
@@ -64,7 +66,13 @@ def trained(net: NetGraph, seed: int = 0, by: float = 0.02) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", ["maia-1900", "meangirl-8", *(kind.name for kind in KINDS)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in EACH_LAYER else pytest.param(name, marks=pytest.mark.slow)
+        for name in ("maia-1900", "meangirl-8", *(kind.name for kind in KINDS))
+    ],
+)
 def test_what_is_read_is_what_was_trained(
     name: str, tmp_path: Path, shared_data: Path, positions: PositionBatch
 ) -> None:
@@ -98,7 +106,7 @@ def test_it_is_compared_at_full_precision(
     assert set(seen) == {"highest"}
 
 
-@pytest.mark.parametrize("name", ["maia-1900", "maia-1100"])
+@pytest.mark.parametrize("name", [pytest.param("maia-1900", marks=pytest.mark.slow), "maia-1100"])
 def test_high_clocks_cost_little(name: str, tmp_path: Path, shared_data: Path) -> None:
     """With each weight rounded by itself these were 2.9e-3 and 4.2e-3."""
     path, new = shared_data / "nets" / f"{name}.pb.gz", tmp_path / "new.pb.gz"

@@ -189,7 +189,9 @@ def independently(path: Path, first: str) -> list[tuple[str, bool, float]]:
     return found
 
 
-@pytest.mark.parametrize("opponent", ["senpai", "gull", "komodo12", "cheng"])
+@pytest.mark.parametrize(
+    "opponent", ["senpai", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gull", "komodo12", "cheng"))]
+)
 def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: str) -> None:
     """800 games as cutechess wrote them, four matches in one file; its openings come again, so it is they that vary."""
     whole = gzip.decompress((shared_data / "pgn" / "leela-ID352.pgn.gz").read_bytes()).decode()

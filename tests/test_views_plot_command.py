@@ -49,7 +49,15 @@ def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) ->
     assert f"{found.attrs['net']['name']} · {found.attrs['oracle']['label']} · alpha" in text
 
 
-@pytest.mark.parametrize("kind", ["scatter", "rate", "by-label", "calibration"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("scatter", marks=pytest.mark.slow),
+        "rate",
+        "by-label",
+        pytest.param("calibration", marks=pytest.mark.slow),
+    ],
+)
 def test_an_open_store_and_its_path_give_the_same_figure(db: Path, tmp_path: Path, kind: str) -> None:
     with Store.open(db) as store:
         style.save(figures.draw(kind, store), tmp_path / "a.svg")

@@ -136,7 +136,9 @@ def test_what_is_left_beyond_scale_stands_below_all_candidates() -> None:
     assert labels[:2] == ["all candidates", "both recalibrated"]
 
 
-@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF-")])
+@pytest.mark.parametrize(
+    ("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), pytest.param("pdf", b"%PDF-", marks=pytest.mark.slow)]
+)
 def test_files(tmp_path: Path, ending: str, magic: bytes) -> None:
     path = tmp_path / f"plot.{ending}"
     style.save(remeasure_plot.draw(found()), path)

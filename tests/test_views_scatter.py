@@ -198,7 +198,7 @@ def test_the_words_say_where_it_comes_from() -> None:
     assert "alpha" not in words(scatter.draw(frame)[0])
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "PNG"])
+@pytest.mark.parametrize("ending", ["png", "svg", pytest.param("pdf", marks=pytest.mark.slow), "PNG"])
 def test_files(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"plot.{ending}"
     plot(scored(50), 0.55, path)  # an older plot, which is replaced

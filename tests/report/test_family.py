@@ -162,7 +162,7 @@ def test_a_store_that_was_not_expanded_has_no_families(db: Path, tmp_path: Path)
     assert len([text for text in asked if "FROM expanded" in text]) == 1
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_on_a_phone_the_picture_stays_within_the_page(chromium: Browser, db: Path, tmp_path: Path, scheme: Any) -> None:
     path = tmp_path / "report.html"
     with Store.open(db) as store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from valuerepair.report.stats import headline, store_figures
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Browser
@@ -39,6 +41,17 @@ def report_of(db: Path | str, folder: Path, question: Question) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
+    """The report on the sample at a threshold, written once."""
+
+    @cache
+    def written(threshold: float) -> Path:
+        return report_of(SAMPLE, tmp_path_factory.mktemp("sample"), Question(threshold=threshold))
+
+    return written
+
+
 def said(page: Visit) -> str:
     return " ".join(page.text("#headline").split())
 
@@ -50,13 +63,24 @@ def board(page: Visit) -> str:
 # -- the first screen -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("threshold", [0.4, 0.9])
-@pytest.mark.parametrize(("window", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+@pytest.mark.parametrize(
+    ("window", "scheme", "threshold"),
+    [
+        (DESKTOP, "light", 0.4),
+        pytest.param(DESKTOP, "light", 0.9, marks=pytest.mark.slow),
+        pytest.param(PHONE, "dark", 0.4, marks=pytest.mark.slow),
+        (PHONE, "dark", 0.9),
+    ],
+)
 def test_the_headline_and_the_whole_plot_are_on_the_first_screen(
-    chromium: Browser, tmp_path: Path, window: tuple[int, int], scheme: Literal["light", "dark"], threshold: float
+    chromium: Browser,
+    reports: Callable[[float], Path],
+    window: tuple[int, int],
+    scheme: Literal["light", "dark"],
+    threshold: float,
 ) -> None:
     (width, height), question = window, Question(threshold=threshold)
-    path = report_of(SAMPLE, tmp_path, question)
+    path = reports(threshold)
     with Store.open(SAMPLE) as store:
         sentence = headline(store_figures(store, question))
     with visit(chromium, path, width=width, height=height, scheme=scheme, touch=window == PHONE) as page:
@@ -101,15 +125,13 @@ def test_on_a_phone_a_tap_on_a_point_goes_to_its_board(chromium: Browser, made: 
 
 
 def test_on_a_phone_the_ring_around_a_point_at_the_edge_is_whole_and_stays_in_the_plot(
-    chromium: Browser, tmp_path: Path
+    chromium: Browser, reports: Callable[[float], Path]
 ) -> None:
     asked = Question(threshold=0.4)
     with Store.open(SAMPLE) as store:
         worst = store.candidates(asked)
     won = worst[worst["deep_q"] == 1].iloc[0]
-    with visit(
-        chromium, report_of(SAMPLE, tmp_path, asked), width=PHONE[0], height=PHONE[1], touch=True, scale=1
-    ) as page:
+    with visit(chromium, reports(0.4), width=PHONE[0], height=PHONE[1], touch=True, scale=1) as page:
         show_in_list(page, won["position_id"])
         x, y = pixel(page, won)
         right = {"x": x + 7, "y": y - 3, "width": 4, "height": 6}  # of the plot, and of the ring
@@ -182,12 +204,12 @@ def test_the_fold_says_how_many_filters_are_set(page: Visit) -> None:
 # -- the worst positions ----------------------------------------------------------------------------------------------
 
 
-def test_the_worst_positions_are_of_different_games(chromium: Browser, tmp_path: Path) -> None:
+def test_the_worst_positions_are_of_different_games(chromium: Browser, reports: Callable[[float], Path]) -> None:
     asked = Question(threshold=0.4)
     with Store.open(SAMPLE) as store:
         order = store.candidates(asked)
     assert order["game_id"].head(8).duplicated().any()  # else the test could not fail
-    with visit(chromium, report_of(SAMPLE, tmp_path, asked)) as page:
+    with visit(chromium, reports(0.4)) as page:
         shown = page.evaluate(
             "() => Array.from(document.querySelectorAll('#worst button'), (each) => Number(each.dataset.position))"
         )
