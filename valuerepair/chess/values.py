@@ -218,12 +218,14 @@ def fit_alpha_to_results(result: Floats, cp: Floats, weights: Floats, game: NDAr
         q = np.tanh(scaled)
         return np.asarray(w * (q - z) * scaled * (1 - q * q))
 
+    low, high = np.log(ALPHA_BOUNDS)
     # The error may have several minima.
-    grid = np.log(np.geomspace(*ALPHA_BOUNDS, _GRID_POINTS))
-    best = min(grid.tolist(), key=lambda point: _residual(z, score, w, point))
-    while (cell := grid[1] - grid[0]) > _LOG_STEP:
-        grid = np.clip(np.linspace(best - cell, best + cell, _CELL_POINTS), *np.log(ALPHA_BOUNDS))
+    grid, step = np.linspace(low, high, _GRID_POINTS, retstep=True)
+    while True:
         best = min(grid.tolist(), key=lambda point: _residual(z, score, w, point))
+        if step <= _LOG_STEP:
+            break
+        grid, step = np.linspace(max(best - step, low), min(best + step, high), _CELL_POINTS, retstep=True)
     return AlphaFit(*_interval(moments, best, game[usable]), "results", len(z), _residual(z, score, w, best))
 
 
