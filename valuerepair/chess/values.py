@@ -69,8 +69,9 @@ class Alpha:
 class AlphaFit:
     """A fitted alpha (centipawns).
 
-    `low` and `high` bound the 95 % interval by games (NaN where there is none). `n` counts the rows with a centipawn
-    score. `residual` is the root of the weighted mean square of what it is fitted to, net Q or results, less Q.
+    `low` and `high` are the bounds of the 95 % interval, which treats each game as one observation; NaN if there is no
+    interval. `n` is the number of rows with a centipawn score. `residual` is the weighted root mean square difference
+    between Q and the target of the fit, net Q or results.
     """
 
     alpha: float

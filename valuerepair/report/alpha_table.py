@@ -153,10 +153,10 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     q, cp = frame["net_q"].to_numpy(np.float64), frame["cp"].to_numpy(np.float64)
     weight = frame["weight"].to_numpy(np.float64)
     game = frame["game_id"].to_numpy(np.int64)
-    if np.count_nonzero(np.nan_to_num(cp)) < 2:
+    if (other_than_0 := np.count_nonzero(np.nan_to_num(cp))) < 2:
         raise ValueRepairError(
-            f"no alpha can be fitted: {np.count_nonzero(~np.isnan(cp))} scored positions have a centipawn score, and "
-            f"{np.count_nonzero(np.nan_to_num(cp))} of them is not 0; mine more positions, or give --alpha"
+            f"no alpha can be fitted: {np.count_nonzero(~np.isnan(cp)):,} scored positions have a centipawn score, "
+            f"{other_than_0} of them other than 0; mine more positions, or give --alpha"
         )
     mate = frame["mate"].to_numpy(np.float64)
     fits: dict[FitTo, AlphaFit] = {"slope": fit_alpha(q, cp, mate, weight, game)}
