@@ -168,11 +168,13 @@ def fixed_screen(margin: float = 0.3) -> Screen:
 
 
 def latent_walk(n: int, seed: int) -> LadderRows:
-    """Positions whose values of the rungs are a walk that ends at the whole search's: heavy tails about the net's."""
+    """Positions of n games, whose values at the rungs are a walk that ends at the whole search's: heavy tails about the
+    net's."""
     rng = np.random.default_rng(seed)
     net_q = rng.uniform(-0.8, 0.8, n)
     whole = np.clip(net_q + 0.2 * rng.standard_t(3, n), -0.99, 0.99)
     steps = rng.normal(0, [0.12, 0.07], (n, 2))
     rungs = np.clip(whole[:, None] + np.cumsum(steps[:, ::-1], 1)[:, ::-1], -0.99, 0.99)
     net_best, best = rng.integers(1, 4, n), rng.integers(1, 4, (n, 2))
-    return LadderRows(RUNGS, NODES, net_q, net_best, np.concatenate([rungs, whole[:, None]], 1), best, np.ones(n))
+    q = np.concatenate([rungs, whole[:, None]], 1)
+    return LadderRows(RUNGS, NODES, net_q, net_best, q, best, np.ones(n), game=np.arange(n))

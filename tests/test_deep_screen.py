@@ -194,6 +194,24 @@ def test_others_help_to_learn_and_are_not_counted() -> None:
     assert len(joined(few, many)) == 1620
 
 
+@pytest.mark.parametrize("per_game", [1, 9])
+def test_no_other_position_of_a_game_has_a_say_in_its_chances(calibration: LadderRows, per_game: int) -> None:
+    """One game's searches end otherwise: its own chances stay, those of other games change."""
+    grouped = replace(calibration, game=np.arange(len(calibration)) // per_game)
+    ended_otherwise = replace(grouped, q=grouped.q.copy())
+    of_game = grouped.game == 20
+    ended_otherwise.q[of_game, -1] = -np.sign(grouped.net_q[of_game])
+    before, after = (learn(rows, 0.55)[1] for rows in (grouped, ended_otherwise))
+    np.testing.assert_allclose(after[of_game], before[of_game], rtol=1e-4)
+    assert np.abs(after - before)[~of_game].max() > 1e-3
+
+
+def test_folds_of_one_position_a_game_are_of_equal_size(calibration: LadderRows) -> None:
+    assert np.bincount(fit._folds(calibration.game, seed=0)).tolist() == [180] * 5
+    doubled = joined(calibration, calibration)
+    assert len(np.unique(doubled.game)) == 2 * len(calibration)
+
+
 def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
     """Chances that are a walk of conditional means: no other triple of cuts loses as little for less."""
     rng = np.random.default_rng(5)
@@ -212,6 +230,7 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
         np.zeros((64, 4)),
         none,
         np.full(64, grid[:, -1].sum() / 8),
+        np.arange(64),
     )
     spent = np.array([1, 10, 100, 1000]) / 1000
 

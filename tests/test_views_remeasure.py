@@ -76,7 +76,6 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
         part=None,
         oracle="stockfish 15.1 nodes=5000",
         alpha=Alpha(349.2, "fitted"),
-        alpha_of="one",
         q_from="cp",
         calibration="none",
         threshold=0.55,

@@ -216,15 +216,16 @@ def calibration(oracle: KeptOracle, path: Path, alpha: float) -> LadderRows:
     rungs = rungs_of(oracle.whole)
     with Store.open(path) as store:
         rows = store.connection.execute(
-            "SELECT p.key, n.q, n.best_move FROM positions p JOIN net_values n ON n.position_id = p.id AND n.net_id = 1"
+            "SELECT p.key, n.q, n.best_move, p.game_id FROM positions p "
+            "JOIN net_values n ON n.position_id = p.id AND n.net_id = 1"
         ).fetchall()
-    climbs = [[oracle.results.get((key % 2**64, at)) for at in (*rungs, oracle.whole)] for key, _, _ in rows]
+    climbs = [[oracle.results.get((row[0] % 2**64, at)) for at in (*rungs, oracle.whole)] for row in rows]
     known = [i for i, climb in enumerate(climbs) if None not in climb]
     whole = [[result for result in climbs[i] if result is not None] for i in known]
     q = np.array([ladders.q_of(climb, alpha, "cp") for climb in whole])
     best = np.array([[encode_move(result.best_move or "") for result in climb[:-1]] for climb in whole])
-    net_q, net_best = np.array([rows[i][1] for i in known]), np.array([rows[i][2] for i in known])
-    return LadderRows(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(known)))
+    net_q, net_best, game = (np.array([rows[i][column] for i in known]) for column in (1, 2, 3))
+    return LadderRows(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(known)), game)
 
 
 def print_table(

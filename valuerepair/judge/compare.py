@@ -164,7 +164,6 @@ class Remeasured:
     oracle: str
     part: str | None
     alpha: values.Alpha
-    alpha_of: str
     q_from: QFrom
     calibration: Calibrated
     threshold: float
@@ -209,8 +208,8 @@ def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
 def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question) -> Remeasured:
     """Compares each net with the first on the positions that the oracle has scored and all nets have a value of.
 
-    If the oracle has a part, only its positions count. One alpha serves all nets. Where the question has none, it is
-    the first net's; if that has no saved fit, as after a training, the saved one of the store's net.
+    If the oracle has a part, only its positions count. One alpha serves all nets: the question's, or else that of the
+    store's own net.
     Raises ValueRepairError if there is no such position, or a net has no values in the store.
     """
     names = unique_names(nets)
@@ -218,8 +217,7 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
     if missing is not None:
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
     words = [words_for(store, net, oracle) for net in nets]
-    holder = _holder_of_alpha(store, nets[0].id, oracle)
-    alpha = store.alpha(holder, oracle.id, question.alpha)
+    alpha = _alpha(store, oracle, question)
     of_oracle = replace(question, oracle=oracle.digest, alpha=alpha.value)
     questions = [replace(of_oracle, net=net_words) for net_words in words]
     all_kinds, cut, without_q = _read(store, questions, oracle)
@@ -237,7 +235,6 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
         alpha=alpha,
-        alpha_of=names[0] if holder == nets[0].id else "the store's net",
         q_from=question.q_from,
         calibration=question.calibration,
         threshold=question.threshold,
@@ -403,12 +400,9 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
     )
 
 
-def _holder_of_alpha(store: Store, first: int, oracle: AskedOracle) -> int:
-    """The net whose alpha holds for all: the first, unless only the store's net, of most positions, has a saved fit."""
-    if store.chosen_alpha(first, oracle.id) is not None:
-        return first
-    usual = store.pick(None, oracle.digest)[0]
-    return first if store.chosen_alpha(usual, oracle.id) is None else usual
+def _alpha(store: Store, oracle: AskedOracle, question: Question) -> values.Alpha:
+    """The question's alpha, or that of the store's own net, whichever nets are compared."""
+    return store.alpha(store.pick(None, oracle.digest)[0], oracle.id, question.alpha)
 
 
 _QUERY = """
@@ -518,8 +512,7 @@ def complete_policies(
     for net in {net.id: net for net in nets if net.id}.values():
         with Store.open(db) as store:
             if of_oracle is None:
-                alpha = store.alpha(_holder_of_alpha(store, nets[0].id, oracle), oracle.id, question.alpha).value
-                of_oracle = replace(question, oracle=oracle.digest, alpha=alpha)
+                of_oracle = replace(question, oracle=oracle.digest, alpha=_alpha(store, oracle, question).value)
             frame = _candidates(store, replace(of_oracle, net=words_for(store, net, oracle)), oracle.part)
             if not lacks_policy(store, frame):
                 continue
@@ -622,7 +615,7 @@ def _scale(remeasured: Remeasured) -> str:
     calibrated = "; each net's Q calibrated" if remeasured.calibration == "fitted" else ""
     if remeasured.q_from == "wdl" or alpha.origin == values.OWN_Q:
         return alpha.source(remeasured.q_from) + calibrated
-    whose = "" if alpha.origin == "given" else f", that of {remeasured.alpha_of}"
+    whose = "" if alpha.origin == "given" else ", that of the store's net"
     return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose}){calibrated}"
 
 

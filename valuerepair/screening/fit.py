@@ -3,7 +3,7 @@
 At each rung a logistic model gives the chance that a position below the threshold there is a candidate at full nodes.
 Candidates are rare, so the model learns from several thresholds around the given one: each position is one row for each
 threshold, with the margins to it. The cuts are the cheapest that keep the wanted share of the candidates. They are
-found backward from the last rung, from chances by models that were not fitted to the position.
+found backward from the last rung, from chances by models that were fitted to other games.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIN_POSITIONS = 48
 MIN_NEAR = 5
 # The largest weight of a position in a fit: a screened position may represent many others.
 LARGEST_WEIGHT = 10.0
-_COLUMNS = ("net_q", "net_best", "q", "best", "weights")
+_COLUMNS = ("net_q", "net_best", "q", "best", "weights", "game")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class LadderRows:
     """Positions searched in full: `net_q` and `net_best` [n], `q` [n, k + 1] at each rung and in full, `best` [n, k].
 
     `rungs` are k node counts, `nodes` that of the full search; `weights` [n] are inverse probabilities of each
-    position's full search. With a `scale`, `net_q` is already calibrated by it.
+    position's full search. `game` [n] numbers the games that the positions are of or beside; positions of one game are
+    alike, so they share a fold. With a `scale`, `net_q` is already calibrated by it.
     """
 
     rungs: tuple[int, ...]
@@ -51,6 +52,7 @@ class LadderRows:
     q: Floats
     best: Moves
     weights: Floats
+    game: NDArray[np.int64]
     scale: Calibration | None = None
 
     def __len__(self) -> int:
@@ -82,8 +84,10 @@ class LadderRows:
 
 
 def joined(own: LadderRows, others: LadderRows) -> LadderRows:
-    """The rows of both, which have the same rungs."""
-    parts = (own, others)
+    """The rows of both, which have the same rungs and no game in common; games are numbered anew."""
+    number_of = [np.unique(part.game, return_inverse=True)[1] for part in (own, others)]
+    number_of[1] += len(np.unique(own.game))
+    parts = [replace(part, game=numbers) for part, numbers in zip((own, others), number_of, strict=True)]
     columns: Mapping[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     return replace(own, **columns)
 
@@ -135,7 +139,7 @@ def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) ->
     The chances of a row come from models fitted to the other folds. They are 1 where a position is already over the
     threshold: it is not cut there. Leaves out the features `without`.
     """
-    fold = np.random.default_rng(0).permutation(np.arange(len(climbed)) % FOLDS)
+    fold = _folds(climbed.game, seed=0)
     models = []
     chances = np.ones((len(climbed), len(climbed.rungs)))
     with threadpool_limits(limits=1, user_api="blas"):  # threads would compete with engines, for small products
@@ -150,6 +154,14 @@ def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) ->
                 unseen = open_rows & (fold == held_out)
                 chances[unseen, k - 1] = fold_model.chances(rows[unseen])
     return models, chances
+
+
+def _folds(game: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """[n] the fold of each position: games in a random order, dealt out in turn."""
+    _, first, games = np.unique(game, return_index=True, return_inverse=True)
+    fold_of_game = np.random.default_rng(seed).permutation(np.arange(len(first)) % FOLDS)
+    by_first_position = np.argsort(np.argsort(first))
+    return fold_of_game[by_first_position[games]]
 
 
 class _Rung:
@@ -292,7 +304,7 @@ def curve(
     data = own if package is None else joined(own, package)
     _, chances = learn(data, threshold, without)
     is_own = np.arange(len(data)) < len(own)
-    fold = np.random.default_rng(1).permutation(np.arange(len(data)) % FOLDS)
+    fold = _folds(data.game, seed=1)
     positive = is_candidate(own.disagreement, threshold)
     points = []
     for wanted in recalls:

@@ -382,7 +382,7 @@ def ladder_rows(
                 fewest=MIN_POSITIONS,
             )
         net_q = scale.expected(net_q, fold_of(climbed.game))
-    scored = LadderRows(tuple(rungs), nodes, net_q, climbed.net_best, q, best, weights, scale)
+    scored = LadderRows(tuple(rungs), nodes, net_q, climbed.net_best, q, best, weights, climbed.game, scale)
     return scored.take(np.isnan(q).sum(axis=1) == 0)
 
 

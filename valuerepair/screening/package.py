@@ -65,8 +65,8 @@ def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question
     else:
         q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, question.alpha))
     net_q, net_best = positions.net_q.astype(np.float64), positions.net_best.astype(np.int64)
+    games = np.arange(len(net_q))
     if question.calibration == "fitted":
-        games = np.arange(len(net_q))
         net_q = fit(net_q, q[:, -1], np.ones(len(q)), games, resamples=0).expected(net_q, fold_of(games))
     best = positions.best[:, at].astype(np.int64)
-    return LadderRows(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)))
+    return LadderRows(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)), games)
