@@ -10,7 +10,7 @@ from statsmodels.stats.weightstats import zconfint
 
 from valuerepair import intervals
 from valuerepair.intervals import bootstrap, mean_interval, rare_changes, resampled, share_change, wilson
-from valuerepair.judge.compare import label_changes
+from valuerepair.judge.label_changes import label_changes
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ from valuerepair.judge.compare import (
     CATEGORIES,
     ComparedScores,
     Comparison,
-    LabelChange,
     NetRate,
     Remeasured,
     Selected,
 )
+from valuerepair.judge.label_changes import LabelChange
 from valuerepair.judge.recalibration import Recalibrated, Recalibration
 from valuerepair.report import remeasure_plot, style
 

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from valuerepair.chess import values
-from valuerepair.judge.compare import CATEGORIES, Comparison, Remeasured, categories, shown_labels
+from valuerepair.judge.compare import CATEGORIES, Comparison, Remeasured, categories
+from valuerepair.judge.label_changes import shown_labels
 from valuerepair.report import style
 from valuerepair.report.scatter import point_of
 
