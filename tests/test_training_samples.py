@@ -101,6 +101,16 @@ def test_targets_are_those_of_lczero_training() -> None:
     np.testing.assert_allclose(samples.deep_q, 0.2)
 
 
+def test_the_result_is_not_taken_for_the_value_of_a_search() -> None:
+    """Records without visits have the result in the place of the search's value (docs/formats.md)."""
+    given: dict[str, Any] = {"result_q": 1.0, "best_q": 1.0, "visits": 0}
+    records = records_of(positions_of(GAME), GAME, **given)
+    assert np.isnan(of_records(records, 0.0).deep_q).all()
+    records["visits"][3], records["best_q"][5] = 1, 0.4
+    known = np.flatnonzero(~np.isnan(of_records(records, 0.0).deep_q))
+    assert known.tolist() == [3, 5]
+
+
 def test_a_search_without_values_does_not_matter_where_it_is_not_learned() -> None:
     records = records_of(positions_of(GAME), GAME, best_q=np.nan, best_d=np.nan, result_q=0.0, result_d=1.0)
     assert (of_records(records, 0.0).wdl == [0, 1, 0]).all()

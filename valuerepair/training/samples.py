@@ -141,8 +141,10 @@ def of_records(
     records: NDArray[np.void], q_ratio: float, weight: NDArray[np.float64] | None = None, game: int = 0
 ) -> Samples:
     """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game. The value target is the
-    game's result, mixed with the share `q_ratio` of the value of the search's best move, whose Q is `deep_q`."""
+    game's result, mixed with the share `q_ratio` of the value of the search's best move, whose Q is `deep_q`; NaN where
+    there was no search, and the result stands in its place."""
     n = len(records)
+    was_searched = (records["visits"] > 0) | (records["best_q"] != records["result_q"])
     row, moves = np.nonzero(records["probabilities"] >= 0)
     result, best = (wdl_of(records[f"{name}_q"], records[f"{name}_d"]) for name in ("result", "best"))
     form = int(records["input_format"][0])
@@ -152,7 +154,7 @@ def of_records(
         rule50,
         # With a q_ratio of 0 the search's value may be NaN.
         np.where(q_ratio > 0, np.float32(q_ratio) * best, 0) + np.float32(1 - q_ratio) * result,
-        records["best_q"].astype(np.float32),
+        np.where(was_searched, records["best_q"], np.nan).astype(np.float32),
         records["plies_left"].astype(np.float32),
         np.ones(n, np.float32) if weight is None else weight.astype(np.float32),
         np.ones(n, np.float32),
