@@ -124,12 +124,12 @@ def between_draws(net: str, first: Draw, second: Draw, share: float) -> list[str
     rows, ones = [], np.ones(len(first.net_q))
     own, other = ({"default": values.DEFAULT_ALPHA, **draw.fits()} for draw in (first, second))
     for name in own:
-        here, there, twin = first.off(own[name]), second.off(other[name]), first.off(other[name])
-        limits = worst_of(share, here, ones), worst_of(share, there, np.ones(len(there)))
+        here, in_second, twin = first.off(own[name]), second.off(other[name]), first.off(other[name])
+        limits = worst_of(share, here, ones), worst_of(share, in_second, np.ones(len(in_second)))
         both = [(here >= 0.55, twin >= 0.55), (here >= limits[0], twin >= limits[1])]
         same = [float((a & b).sum() / max((a | b).sum(), 1)) for a, b in both]
         beyond = first.off(own[name], calibrated=True)[here >= 0.55] >= 0.55
-        counts = f"{int((here >= 0.55).sum()):,} and {int((there >= 0.55).sum()):,}"
+        counts = f"{int((here >= 0.55).sum()):,} and {int((in_second >= 0.55).sum()):,}"
         rows.append(
             f"| {net} | {name} {own[name]:.0f} and {other[name]:.0f} | {counts} | {100 * beyond.mean():.0f} % | "
             f"{same[0]:.2f} | {limits[0]:.2f} and {limits[1]:.2f} | {same[1]:.2f} |"
@@ -144,10 +144,10 @@ def after_training(net: str, path: str, alpha: float, trained: str) -> str:
     old, deep = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
     new = evaluate(frame, trained)["q"].to_numpy(np.float64)
     ones, game = np.ones(len(old)), frame["game_id"].to_numpy(np.int64)
-    foretold, found = (values.slope_of(old, q, ones, game) for q in (deep, new))
+    foretold, measured = (values.slope_of(old, q, ones, game) for q in (deep, new))
     scaled = [values.slope_of(q, deep, ones, game).value * q for q in (old, new)]
     errors = " | ".join(f"{np.mean((q - deep) ** 2):.4f}" for q in (old, new, *scaled))
-    shown = " | ".join(f"{slope.value:.2f} ({slope.low:.2f} to {slope.high:.2f})" for slope in (foretold, found))
+    shown = " | ".join(f"{slope.value:.2f} ({slope.low:.2f} to {slope.high:.2f})" for slope in (foretold, measured))
     return f"| {net} | {alpha:g} | {shown} | {errors} |"
 
 

@@ -56,9 +56,9 @@ def main(full: Path, screened: Path, folder: Path, only: str, steps: tuple[int, 
             for path in stores.values()
             for seed in SEEDS
         ]
-        found = vr.remeasure(full, ["maia-1900", *map(str, nets)], QUESTION, split=split)
-        click.echo(f"--only {only}, steps {count or 'by default'}; {found.positions:,} positions held out")
-        for line in lines(found, list(stores)):
+        remeasured = vr.remeasure(full, ["maia-1900", *map(str, nets)], QUESTION, split=split)
+        click.echo(f"--only {only}, steps {count or 'by default'}; {remeasured.positions:,} positions held out")
+        for line in lines(remeasured, list(stores)):
             click.echo(line)
 
 
@@ -67,17 +67,17 @@ def errors_by_rung(full: Path, screened: Path) -> pd.DataFrame:
     search|, its square, Q's excess away from 0 (negative: the rung's Q is nearer to 0), and mean |net Q - full Q|."""
     with Store.open(full) as one, Store.open(screened) as other:
         truth = one.frame(QUESTION, text=False, only=("key", "deep_q")).set_index("key")["deep_q"]
-        found = other.frame(QUESTION, text=False, only=("key", "net_q", "deep_q", "rung"), cut=True)
-    found = found.assign(full_q=found["key"].map(truth)).dropna(subset=["deep_q", "full_q"])
-    off = found["deep_q"] - found["full_q"]
-    found = found.assign(
+        rows = other.frame(QUESTION, text=False, only=("key", "net_q", "deep_q", "rung"), cut=True)
+    rows = rows.assign(full_q=rows["key"].map(truth)).dropna(subset=["deep_q", "full_q"])
+    off = rows["deep_q"] - rows["full_q"]
+    rows = rows.assign(
         error=off.abs(),
         squared=off**2,
-        excess=off * np.sign(found["full_q"]),
-        net=(found["net_q"] - found["full_q"]).abs(),
+        excess=off * np.sign(rows["full_q"]),
+        net=(rows["net_q"] - rows["full_q"]).abs(),
     )
-    rung = found["rung"].fillna(np.inf)
-    table = pd.concat([found.assign(by=rung), found[found["rung"].notna()].assign(by=np.nan)])
+    rung = rows["rung"].fillna(np.inf)
+    table = pd.concat([rows.assign(by=rung), rows[rows["rung"].notna()].assign(by=np.nan)])
     groups = table.groupby("by", dropna=False)
     means: pd.DataFrame = groups[["error", "squared", "excess", "net"]].mean().assign(positions=groups.size())
     return means
@@ -98,20 +98,22 @@ def trained(store: Path, output: Path, split: Split, **options: Any) -> Path:
     return output
 
 
-def lines(found: Remeasured, names: list[str]) -> list[str]:
+def lines(remeasured: Remeasured, names: list[str]) -> list[str]:
     """The nets of each store together, and their squared error less that of the first store's, over resampled games."""
-    scores = found.scores
+    scores = remeasured.scores
     squared = scores.disagreement**2
     by_store = squared[1:].reshape(len(names), len(SEEDS), -1).mean(1)
     moved = bootstrap((by_store - by_store[0]).T, scores.weight, scores.game_id)
-    said = [f"  {'as it is':12} mean |dQ| {np.abs(scores.disagreement[0]).mean():.4f}, squared {squared[0].mean():.5f}"]
+    texts = [
+        f"  {'as it is':12} mean |dQ| {np.abs(scores.disagreement[0]).mean():.4f}, squared {squared[0].mean():.5f}"
+    ]
     for i, (name, change) in enumerate(zip(names, moved, strict=True)):
         mine = np.abs(scores.disagreement[1 + i * len(SEEDS) : 1 + (i + 1) * len(SEEDS)])
-        said.append(
+        texts.append(
             f"  {name:12} mean |dQ| {mine.mean():.4f}, squared {by_store[i].mean():.5f}: "
             f"{change.difference:+.5f} ({change.low:+.5f} to {change.high:+.5f})"
         )
-    return said
+    return texts
 
 
 if __name__ == "__main__":

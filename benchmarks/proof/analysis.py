@@ -88,9 +88,9 @@ def fit_curves(q: Floats, deep_q: Floats, weight: Floats, game: Ids, *, seed: in
 
     Raises calibration.TooFewPositions.
     """
-    found = calibration.fit(q, deep_q, weight, game, resamples=0)
-    drawn = calibration.resampled_curves(q, deep_q, weight, game, found.method, resamples=draws, seed=seed)
-    return Curves(found.curve, drawn)
+    fitted = calibration.fit(q, deep_q, weight, game, resamples=0)
+    drawn = calibration.resampled_curves(q, deep_q, weight, game, fitted.method, resamples=draws, seed=seed)
+    return Curves(fitted.curve, drawn)
 
 
 def by_curves(q: Floats, curves: Curves) -> Floats:
@@ -128,9 +128,9 @@ class HeldOut:
     def games(self) -> int:
         return len(self._starts)
 
-    def by_game(self, each: NDArray[Any]) -> Floats:
+    def by_game(self, numbers: NDArray[Any]) -> Floats:
         """[k, games] weighted sums of [k, n], whose rows are in `order`."""
-        return np.add.reduceat(each * self._weight, self._starts, axis=1)
+        return np.add.reduceat(numbers * self._weight, self._starts, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,9 @@ def measure(nets: Sequence[Judged], held: HeldOut, *, seed: int = 0, draws: int 
             under[i, [first + at for at in _STILL]] = sums[_VALUES:]
 
     def recalibrate(curves: Iterable[Floats]) -> None:
-        fill([read_curve(curve, each) - held.deep_q for curve, each in zip(curves, q, strict=True)], _VALUES)
+        fill([read_curve(curve, net_q) - held.deep_q for curve, net_q in zip(curves, q, strict=True)], _VALUES)
 
-    fill([each - held.deep_q for each in q], 0)
+    fill([net_q - held.deep_q for net_q in q], 0)
     for i, net in enumerate(nets):
         over[i, 2 * _VALUES :] = held.by_game(np.stack([net.kept[held.order], net.kl[held.order]]))
     recalibrate(net.curves.whole for net in nets)
@@ -245,30 +245,30 @@ class Drawn:
         times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), draws)
         self.times: Floats = times[:, place].astype(np.float64)
 
-    def mean(self, each: Floats) -> Floats:
+    def mean(self, numbers: Floats) -> Floats:
         """[draws] means of [n]."""
-        means: Floats = (self.times @ each) / self.times.sum(1)
+        means: Floats = (self.times @ numbers) / self.times.sum(1)
         return means
 
-    def arm(self, name: str, each: Any) -> Arm:
+    def arm(self, name: str, values: Any) -> Arm:
         """The means of an arm's numbers or truths: [seeds, n], or [seeds, 1 + curves, n] (`by_curves`)."""
-        numbers = each.astype(np.float64).reshape(len(each), -1, each.shape[-1])
+        numbers = values.astype(np.float64).reshape(len(values), -1, values.shape[-1])
         by_curve = numbers[:, 1:] if numbers.shape[1] > 1 else numbers
         times = self.times.reshape(by_curve.shape[1], -1, numbers.shape[2])
         by_draw = (times @ by_curve.transpose(1, 2, 0) / times.sum(2, keepdims=True)).reshape(-1, len(numbers))
         return Arm(numbers[:, 0].mean(1), by_draw, drawn_seeds(name, len(numbers), len(by_draw)))
 
-    def median(self, each: Floats) -> Floats:
+    def median(self, numbers: Floats) -> Floats:
         """[draws] medians of [n]: the least value that half of the positions do not exceed."""
-        order = np.argsort(each, kind="stable")
+        order = np.argsort(numbers, kind="stable")
         below = np.cumsum(self.times[:, order], 1)
-        found: Floats = each[order][(below >= below[:, -1:] / 2).argmax(1)]
-        return found
+        medians: Floats = numbers[order][(below >= below[:, -1:] / 2).argmax(1)]
+        return medians
 
 
-def median(each: Floats) -> float:
+def median(numbers: Floats) -> float:
     """As `Drawn.median`, of all."""
-    return float(np.sort(each)[(len(each) - 1) // 2])
+    return float(np.sort(numbers)[(len(numbers) - 1) // 2])
 
 
 def same(value: Floats) -> Floats:

@@ -201,10 +201,10 @@ class Proof:
     def scale(self) -> Iterator[Step]:
         """Ordinary training by the alpha that is usual before one is fitted: in the games; with half of it beside them;
         and with all candidates three times as often. One seed each."""
-        both, given = self._db("both"), ["--games", self.store, "--split", self.split]
+        both, held_out = self._db("both"), ["--games", self.store, "--split", self.split]
         of_candidates = ["--candidates", "3", "--alpha", f"{_USUAL_ALPHA:g}"]
         for name, more in (("games", ["--share", "0"]), ("aside-x3", of_candidates)):
-            weights = ["--db", both, *given, *more, "-o", self._weights(name)]
+            weights = ["--db", both, *held_out, *more, "-o", self._weights(name)]
             yield Step("scale", f"weights-{name}", Path(weights[-1]), weights, "benchmarks.proof.beside")
         for name, draw in (("sampled-170", "games"), ("aside-170", "aside"), ("aside-170-x3", "aside-x3")):
             arm = Arm(name=name, share=0, expanded="no", draw=draw, store="both", alpha=_USUAL_ALPHA)
@@ -253,9 +253,9 @@ class Proof:
         for name, words in MATCHES.items():
             pgn = str(self.out / f"match-{name}.pgn")
             sides = ((nets[net], *settings) for net, *settings in map(str.split, words))
-            asked = [",".join([f"net={net}", f"nodes={_NODES}", *more]) for net, *more in sides]
+            players = [",".join([f"net={net}", f"nodes={_NODES}", *more]) for net, *more in sides]
             done = self.out / "done" / f"match-{name}"
-            play = ["play", *asked, *openings, "-o", pgn]
+            play = ["play", *players, *openings, "-o", pgn]
             yield Step("matches", done.name, done, play, "benchmarks.proof.matches")
 
     def measuring(self, results: Path) -> Iterator[Step]:

@@ -49,17 +49,17 @@ def in_searches(net: str, positions: PositionBatch, rng: np.random.Generator) ->
     """From each position one that a search of `NODES` nodes evaluated, drawn at random, and which rows these are."""
     lines = list[Moves]()
     with open_net(net) as opened:
-        for found in search_positions(opened, SearchParams(), positions, nodes=NODES, tree_nodes=NODES):
-            lines.append(_drawn_line(found.tree.nodes, rng) if found.tree else np.empty(0, np.uint16))
-    there = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
-    reached, rows = followed(positions.take(there), [line for line in lines if len(line)])
-    return reached, there[rows]
+        for search in search_positions(opened, SearchParams(), positions, nodes=NODES, tree_nodes=NODES):
+            lines.append(_drawn_line(search.tree.nodes, rng) if search.tree else np.empty(0, np.uint16))
+    with_line = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
+    reached, rows = followed(positions.take(with_line), [line for line in lines if len(line)])
+    return reached, with_line[rows]
 
 
 def _drawn_line(nodes: Sequence[TreeNode], rng: np.random.Generator) -> Moves:
     """The moves to a node that the net was asked of, below the root; none where there is no such."""
-    asked = [i for i, node in enumerate(nodes) if node.depth and not np.isnan(node.net_q)]
-    at, moves = (int(rng.choice(asked)) if asked else 0), list[str]()
+    evaluated = [i for i, node in enumerate(nodes) if node.depth and not np.isnan(node.net_q)]
+    at, moves = (int(rng.choice(evaluated)) if evaluated else 0), list[str]()
     while (parent := nodes[at].parent) is not None:
         moves.append(nodes[at].move)
         at = parent
@@ -98,10 +98,10 @@ def _measured(q: dict[str, Floats], deep: Floats, drawn: Drawn) -> Iterator[dict
         about = {"arm": arm, "against": against, "measure": measure}
         return about | tables.bounds(value, "value", "") | {"seeds": seeds, "positions": positions}
 
-    for name, each in q.items():
-        off = np.abs(each - deep)
-        rates[name], product = drawn.arm(name, off >= PRIMARY_THRESHOLD), drawn.arm(name, each * deep)
-        square = drawn.arm(name, each**2)
+    for name, net_q in q.items():
+        off = np.abs(net_q - deep)
+        rates[name], product = drawn.arm(name, off >= PRIMARY_THRESHOLD), drawn.arm(name, net_q * deep)
+        square = drawn.arm(name, net_q**2)
         slope = Arm(product.values / square.values, product.drawn / square.drawn, product.more)
         for measure, arm in (("rate", rates[name]), ("mean_dq", drawn.arm(name, off)), ("slope", slope)):
             yield row(name, "", measure, estimate(same, arm))
@@ -120,32 +120,34 @@ def _measured(q: dict[str, Floats], deep: Floats, drawn: Drawn) -> Iterator[dict
 @click.option("--seed", default=18, show_default=True, help="Of the positions and moves.")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def command(
-    names: tuple[str, ...], deep: str, searching: str, count: int, seed: int, output: Path, **given: Any
+    names: tuple[str, ...], deep: str, searching: str, count: int, seed: int, output: Path, **options: Any
 ) -> None:
     """Write aside.csv: what nets are on held-out families, one random move aside of them, and in searches."""
-    said, wanted = tables.listen(given, [VALIDATION, BOARDS_SET]), list(dict.fromkeys([ORIGINAL, CONTROL, *names]))
-    of, rng = tables.places_of(said, wanted), np.random.default_rng(seed)
-    rows = np.flatnonzero(said.positions.sets == BOARDS_SET)
+    evaluated = tables.listen(options, [VALIDATION, BOARDS_SET])
+    wanted = list(dict.fromkeys([ORIGINAL, CONTROL, *names]))
+    of, rng = tables.places_of(evaluated, wanted), np.random.default_rng(seed)
+    rows = np.flatnonzero(evaluated.positions.sets == BOARDS_SET)
     rows = np.sort(rng.choice(rows, min(count, len(rows)), replace=False))
-    there = said.positions.take(rows)
-    with Store.open(given["db"]) as store:
-        positions = store.positions(there.ids)
-        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"], alpha=given["alpha"]))
+    held_out = evaluated.positions.take(rows)
+    with Store.open(options["db"]) as store:
+        positions = store.positions(held_out.ids)
+        alpha = alpha_of(store, Question(net=options["net"], oracle=options["oracle"], alpha=options["alpha"]))
     placed = {"aside": beside(positions, {"aside": 1.0}, seed)[:2], "search": in_searches(searching, positions, rng)}
-    judged, game = {"game": there.deep_q}, {"game": there.game}
+    judged, game = {"game": held_out.deep_q}, {"game": held_out.game}
     with open_oracle(deep, net_path=None) as oracle:
         for place, (reached, kept) in placed.items():
             judged[place] = deep_q_of(*scores_of(list(searched(oracle, list(reached)))), alpha)
-            game[place] = there.game[kept]
+            game[place] = held_out.game[kept]
     q: dict[tuple[str, str], dict[str, Floats]] = {(place, scale): {} for place in judged for scale in SCALES}
     for name in wanted:
         said_of = {
-            place: [asked(said.nets[i], at, given["threads"]) for i in of[name]] for place, (at, _) in placed.items()
+            place: [asked(evaluated.nets[i], at, options["threads"]) for i in of[name]]
+            for place, (at, _) in placed.items()
         }
-        said_of["game"] = [said.answers[i].q[rows].astype(np.float64) for i in of[name]]
+        said_of["game"] = [evaluated.answers[i].q[rows].astype(np.float64) for i in of[name]]
         for place, raw in said_of.items():
             q[place, "raw"][name] = np.stack(raw)
-            both = zip((said.curves[i] for i in of[name]), raw, strict=True)
+            both = zip((evaluated.curves[i] for i in of[name]), raw, strict=True)
             q[place, "recalibrated"][name] = np.stack([by_curves(one, curve) for curve, one in both])
     table = aside_table(q, judged, game)
     output.mkdir(parents=True, exist_ok=True)

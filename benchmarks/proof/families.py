@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def families_table(said: Said, family: Ids) -> pd.DataFrame:
+def families_table(evaluated: Said, family: Ids) -> pd.DataFrame:
     """The primary measure of each arm less its control's, as a part of it, on the held-out families; their positions
     are of `family` [n]. ``low`` and ``high``: over drawn games; ``family_low``, ``family_high``: over drawn families.
     """
     import pandas as pd
 
-    judged, held = said.judged(BOARDS_SET)
-    there = said.positions.of(BOARDS_SET)
+    judged, held = evaluated.judged(BOARDS_SET)
+    positions = evaluated.positions.of(BOARDS_SET)
     by_game = measure(judged, held)
-    by_family = measure(judged, HeldOut(there.deep_q, there.weight, family))
-    of, rows = places(said.nets), []
+    by_family = measure(judged, HeldOut(positions.deep_q, positions.weight, family))
+    of, rows = places(evaluated.nets), []
     for arm, at in of.items():
-        for other in (each for each in against(arm)[:1] if each in of):
-            found = [
-                estimate(relative, arm_of(each, at, arm, primary()), arm_of(each, of[other], other, primary()))
-                for each in (by_game, by_family)
+        for other in (control for control in against(arm)[:1] if control in of):
+            changes = [
+                estimate(relative, arm_of(measured, at, arm, primary()), arm_of(measured, of[other], other, primary()))
+                for measured in (by_game, by_family)
             ]
-            about = {"arm": arm, "against": other, **bounds(found[0], "relative", "")}
-            about |= {"family_low": found[1].low, "family_high": found[1].high}
+            about = {"arm": arm, "against": other, **bounds(changes[0], "relative", "")}
+            about |= {"family_low": changes[1].low, "family_high": changes[1].high}
             rows.append(about | {"families": len(np.unique(family)), "positions": len(family), "seeds": len(at)})
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
@@ -51,12 +51,12 @@ def families_table(said: Said, family: Ids) -> pd.DataFrame:
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @tables.source_options
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
-def command(output: Path, **given: Any) -> None:
+def command(output: Path, **options: Any) -> None:
     """Write families.csv: the primary measure over drawn games, and over drawn families."""
-    said = tables.listen(given, [VALIDATION, BOARDS_SET])
-    with Store.open(given["db"]) as store:
-        names = read_split(given["split"]).families(store, said.positions.of(BOARDS_SET).ids)
-    table = families_table(said, np.unique(names, return_inverse=True)[1])
+    evaluated = tables.listen(options, [VALIDATION, BOARDS_SET])
+    with Store.open(options["db"]) as store:
+        names = read_split(options["split"]).families(store, evaluated.positions.of(BOARDS_SET).ids)
+    table = families_table(evaluated, np.unique(names, return_inverse=True)[1])
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(table, output / "families.csv")
     click.echo(table.to_string(index=False))

@@ -23,10 +23,10 @@ def _nets(path: Path) -> dict[str, str]:
     """Player -> the beginning of the SHA-256 of its net, as the first game has them."""
     head = path.read_text("utf-8").partition("\n\n")[0]
     tags = dict(re.findall(r'^\[(\w+) "(.*)"\]$', head, re.MULTILINE))
-    found = {
+    digests = {
         tags.get(colour): re.search(r"sha256:(\w+)", tags.get(f"{colour}Side", "")) for colour in ("White", "Black")
     }
-    return {str(name): net[1] for name, net in found.items() if net}
+    return {str(name): net[1] for name, net in digests.items() if net}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -72,8 +72,8 @@ def table(folder: Path, output: Path) -> None:
             elo, _ = match.levels[_LEVEL]
             row = {"side": side, "against": other, "games": match.games, **asdict(match.tally.score)}
             row |= {"elo": elo.value, "low": elo.low, "high": elo.high}
-            known = _nets(path)
-            rows.append(row | {f"net_{i}": known.get(name, "") for i, name in enumerate(match.names, 1)})
+            nets = _nets(path)
+            rows.append(row | {f"net_{i}": nets.get(name, "") for i, name in enumerate(match.names, 1)})
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(pd.DataFrame(rows), output / "matches.csv")
     click.echo(f"{output / 'matches.csv'}: {len(rows)} matches")

@@ -51,7 +51,7 @@ class Answers:
 def policy_kl(old: Answers, new: Answers) -> Floats:
     """[n] KL(old policy || new) of the legal moves, in nats, of the same positions."""
     tiny = np.finfo(np.float32).tiny
-    p, q = (np.maximum(each.priors.astype(np.float64), tiny) for each in (old, new))
+    p, q = (np.maximum(net_answers.priors.astype(np.float64), tiny) for net_answers in (old, new))
     row = np.repeat(np.arange(len(old.counts)), old.counts)
     return np.bincount(row, p * np.log(p / q), len(old.counts)).astype(np.float64)
 
@@ -63,16 +63,16 @@ def answers(net: str | Path, db: str | Path, ids: Ids, kept: Path, *, threads: i
     history of a position is the one that the store keeps, filled as `vr mine` fills it.
     """
     path = kept / f"{read_net_file(net).sha256}.npz"
-    known = _read(path)
-    if known is None or not np.isin(ids, known.ids).all():
-        missing = ids if known is None else ids[~np.isin(ids, known.ids)]
+    stored = _read(path)
+    if stored is None or not np.isin(ids, stored.ids).all():
+        missing = ids if stored is None else ids[~np.isin(ids, stored.ids)]
         with open_net(str(net), threads=threads) as opened:
-            found = _asked(opened, db, missing)
-        known = found if known is None else _joined(known, found)
+            fresh = _asked(opened, db, missing)
+        stored = fresh if stored is None else _joined(stored, fresh)
         kept.mkdir(parents=True, exist_ok=True)
         with written_whole(path, None) as partial, open(partial, "wb") as file:
-            np.savez(file, **{field.name: getattr(known, field.name) for field in fields(Answers)})
-    return known.of(ids)
+            np.savez(file, **{field.name: getattr(stored, field.name) for field in fields(Answers)})
+    return stored.of(ids)
 
 
 def _read(path: Path) -> Answers | None:
@@ -82,9 +82,9 @@ def _read(path: Path) -> Answers | None:
         return Answers(*(read[field.name] for field in fields(Answers)))
 
 
-def _joined(known: Answers, found: Answers) -> Answers:
+def _joined(stored: Answers, fresh: Answers) -> Answers:
     both = Answers(
-        *(np.concatenate([getattr(part, field.name) for part in (known, found)]) for field in fields(Answers))
+        *(np.concatenate([getattr(part, field.name) for part in (stored, fresh)]) for field in fields(Answers))
     )
     return both.take(np.argsort(both.ids, kind="stable"))
 
@@ -95,8 +95,8 @@ def _asked(net: Net, db: str | Path, ids: Ids) -> Answers:
     with Store.open(db) as store, Progress(net.identity.name, len(ids), "positions") as progress:
         for begin in range(0, len(ids), _AT_ONCE):
             cut = ids[begin : begin + _AT_ONCE]
-            found, (_, offsets, p) = net.evaluate_with_priors(store.positions(cut))
-            values.append(found)
+            net_values, (_, offsets, p) = net.evaluate_with_priors(store.positions(cut))
+            values.append(net_values)
             counts.append(np.diff(offsets))
             priors.append(p)
             progress.advance(len(cut))

@@ -53,20 +53,20 @@ def look(oracle: Oracle, db: str | Path, ids: Ids, alpha: float, kept: Path) -> 
     with Store.open(db) as store:
         positions = list(store.positions(ids))
     with Progress("second look", len(ids), "searches") as progress:
-        found = []
+        results = []
         for one in searched(oracle, positions):
-            found.append(one)
+            results.append(one)
             progress.advance()
-    cp, mate = scores_of(found)
+    cp, mate = scores_of(results)
     kept.mkdir(parents=True, exist_ok=True)
     with written_whole(path, None) as partial, open(partial, "wb") as file:
         np.savez(file, ids=ids, cp=cp, mate=mate)
     return deep_q_of(cp, mate, alpha)
 
 
-def scores_of(found: Sequence[DeepResult]) -> tuple[Floats, Floats]:
+def scores_of(results: Sequence[DeepResult]) -> tuple[Floats, Floats]:
     """[n] centipawns and moves to mate, NaN where there is none."""
-    cp, mate = (np.array([getattr(one, name) for one in found], np.float64) for name in ("cp", "mate"))
+    cp, mate = (np.array([getattr(one, name) for one in results], np.float64) for name in ("cp", "mate"))
     return cp, mate
 
 
@@ -79,13 +79,13 @@ def deep_q_of(cp: Floats, mate: Floats, alpha: float) -> Floats:
 def searched(oracle: Oracle, positions: Sequence[Position]) -> Iterator[DeepResult]:
     """What the judge says of all positions, in their order. Raises ValueRepairError for one that it cannot search."""
     source = iter(positions)
-    waiting = [oracle.submit(each) for each in islice(source, 2 * oracle.workers)]
+    waiting = [oracle.submit(position) for position in islice(source, 2 * oracle.workers)]
     while waiting:
-        found = waiting.pop(0).result()
-        waiting += [oracle.submit(each) for each in islice(source, 1)]
-        if not isinstance(found, DeepResult):
-            raise ValueRepairError(found.reason)
-        yield found
+        result = waiting.pop(0).result()
+        waiting += [oracle.submit(position) for position in islice(source, 1)]
+        if not isinstance(result, DeepResult):
+            raise ValueRepairError(result.reason)
+        yield result
 
 
 # -- what it says -----------------------------------------------------------------------------------------------------
@@ -116,12 +116,13 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
 
     every = np.ones(len(game), bool)
     tell("confirmed", 2, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, is_confirmed)), every)
-    for number, each in enumerate(off[ORIGINAL], 1):
-        tell("mean_dq", number, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, each)), every)
+    for number, distances in enumerate(off[ORIGINAL], 1):
+        tell("mean_dq", number, ORIGINAL, "", told(same, drawn.arm(ORIGINAL, distances)), every)
     for number, which in ((1, every), (2, confirmed)):
         of_these = Drawn(game[which], seed=seed)
         still = {
-            name: of_these.arm(name, each[number - 1][..., which] >= PRIMARY_THRESHOLD) for name, each in off.items()
+            name: of_these.arm(name, by_look[number - 1][..., which] >= PRIMARY_THRESHOLD)
+            for name, by_look in off.items()
         }
         for name, arm in still.items():
             if name != ORIGINAL:  # whose candidates they are
@@ -135,9 +136,9 @@ def noise_table(off: dict[str, tuple[Floats, Floats]], game: Ids, *, seed: int =
 # -- from the command line --------------------------------------------------------------------------------------------
 
 
-def off_by(said: Said, places: Sequence[int], rows: Ids, deep: Floats) -> Floats:
+def off_by(evaluated: Said, places: Sequence[int], rows: Ids, deep: Floats) -> Floats:
     """[nets, 1 + curves, n] |recalibrated Q - deep Q| of some nets on the rows [n] of the positions."""
-    q = [by_curves(said.answers[i].q[rows].astype(np.float64), said.curves[i]) for i in places]
+    q = [by_curves(evaluated.answers[i].q[rows].astype(np.float64), evaluated.curves[i]) for i in places]
     return np.abs(np.stack(q) - deep)
 
 
@@ -148,22 +149,25 @@ def off_by(said: Said, places: Sequence[int], rows: Ids, deep: Floats) -> Floats
 @click.option("--count", default=500, show_default=True, type=click.IntRange(1), help="Candidates to look at.")
 @click.option("--seed", default=18, show_default=True, help="Of the candidates; those of benchmarks.proof.visits.")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
-def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Path, **given: Any) -> None:
+def command(names: tuple[str, ...], deep: str, count: int, seed: int, output: Path, **options: Any) -> None:
     """Write noise.csv: what a longer look confirms of the candidates of held-out families, and what arms repair."""
-    said = tables.listen(given, [VALIDATION, BOARDS_SET])
-    of = tables.places_of(said, dict.fromkeys([ORIGINAL, CONTROL, *names]))
-    rows = chosen(said, count, seed)
-    there = said.positions.take(rows)
-    with Store.open(given["db"]) as store:
-        alpha = alpha_of(store, Question(net=given["net"], oracle=given["oracle"], alpha=given["alpha"]))
+    evaluated = tables.listen(options, [VALIDATION, BOARDS_SET])
+    of = tables.places_of(evaluated, dict.fromkeys([ORIGINAL, CONTROL, *names]))
+    rows = chosen(evaluated, count, seed)
+    held_out = evaluated.positions.take(rows)
+    with Store.open(options["db"]) as store:
+        alpha = alpha_of(store, Question(net=options["net"], oracle=options["oracle"], alpha=options["alpha"]))
     with open_oracle(deep, net_path=None) as oracle:
-        longer = look(oracle, given["db"], there.ids, alpha, given["kept"])
+        longer = look(oracle, options["db"], held_out.ids, alpha, options["kept"])
     wanted = dict.fromkeys([ORIGINAL, CONTROL, *names])
-    off = {name: (off_by(said, of[name], rows, there.deep_q), off_by(said, of[name], rows, longer)) for name in wanted}
-    found = noise_table(off, there.game)
+    off = {
+        name: (off_by(evaluated, of[name], rows, held_out.deep_q), off_by(evaluated, of[name], rows, longer))
+        for name in wanted
+    }
+    table = noise_table(off, held_out.game)
     output.mkdir(parents=True, exist_ok=True)
-    tables.write_table(found, output / "noise.csv")
-    click.echo(found.to_string(index=False))
+    tables.write_table(table, output / "noise.csv")
+    click.echo(table.to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -43,16 +43,16 @@ def _read(folder: Path, name: str) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        found: pd.DataFrame = pd.read_csv(folder / f"{name}.csv", dtype={"arm": str, "against": str})
+        table: pd.DataFrame = pd.read_csv(folder / f"{name}.csv", dtype={"arm": str, "against": str})
     except FileNotFoundError:
         raise ValueRepairError(f"{folder / name}.csv: is missing; run python -m benchmarks.proof") from None
-    return found
+    return table
 
 
 def _of(frame: pd.DataFrame, measure: str, scale: str, threshold: float | None) -> pd.DataFrame:
     at = frame["threshold"].isna() if threshold is None else frame["threshold"] == threshold
-    found: pd.DataFrame = frame[(frame["measure"] == measure) & (frame["scale"] == scale) & at]
-    return found
+    chosen: pd.DataFrame = frame[(frame["measure"] == measure) & (frame["scale"] == scale) & at]
+    return chosen
 
 
 def _rows(frame: pd.DataFrame) -> list[Any]:
@@ -69,8 +69,8 @@ def _head(cells: Sequence[str]) -> list[str]:
 
 def relative(value: float, low: float, high: float) -> str:
     """A change with its interval, in per cent; bold where the interval does not hold 0."""
-    said = f"{100 * value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
-    return f"**{said}**" if low > 0 or high < 0 else said
+    text = f"{100 * value:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+    return f"**{text}**" if low > 0 or high < 0 else text
 
 
 def changes(folder: Path, threshold: float) -> list[str]:
@@ -81,54 +81,54 @@ def changes(folder: Path, threshold: float) -> list[str]:
         (row.arm, row.against, row.set): relative(row.relative, row.relative_low, row.relative_high)
         for row in _rows(rows)
     }
-    found = _head(["arm", "control", *SETS, f"{SETS[0]}, less `{SAMPLED}`"])
+    lines = _head(["arm", "control", *SETS, f"{SETS[0]}, less `{SAMPLED}`"])
     for arm in dict.fromkeys(rows["arm"]):
-        control, sampled = against(arm)[0], next((each for each in against(arm) if each.endswith(SAMPLED)), "")
+        control, sampled = against(arm)[0], next((other for other in against(arm) if other.endswith(SAMPLED)), "")
         cells = [of[arm, control, name] for name in SETS]
-        found.append(_row([f"`{arm}`", f"`{control}`", *cells, of.get((arm, sampled, SETS[0]), "")]))
-    return found
+        lines.append(_row([f"`{arm}`", f"`{control}`", *cells, of.get((arm, sampled, SETS[0]), "")]))
+    return lines
 
 
 def measures(folder: Path, threshold: float) -> list[str]:
     """What each arm is on the held-out families."""
     rows, columns = _read(folder, "measures"), _columns(threshold)
     rows = rows[rows["set"] == SETS[0]]
-    found = _head(["arm", "nets", *(head for head, *_ in columns)])
+    lines = _head(["arm", "nets", *(head for head, *_ in columns)])
     for arm, of in rows.groupby("arm", sort=False):
         cells = []
         for _, measure, scale, bar, kind in columns:
             value = float(_of(of, measure, scale, bar)["value"].iloc[0])
             cells.append(f"{100 * value:.2f} %" if kind == "share" else f"{value:.4f}")
-        found.append(_row([f"`{arm}`", str(of["seeds"].iloc[0]), *cells]))
-    return found
+        lines.append(_row([f"`{arm}`", str(of["seeds"].iloc[0]), *cells]))
+    return lines
 
 
 def visits(folder: Path) -> list[str]:
     """After how many visits the judge's move is found."""
-    found = _head(["arm", "against", "median visits", "found within 800", "sooner less later"])
+    lines = _head(["arm", "against", "median visits", "found within 800", "sooner less later"])
     for (arm, other), of in _read(folder, "visits").fillna({"against": ""}).groupby(["arm", "against"], sort=False):
         by = {row.measure: (row.value, row.low, row.high) for row in _rows(of)}
         words = [_numbers(by["median"], ".0f"), *(_percent(by.get(name)) for name in ("found", "sooner"))]
-        found.append(_row([f"`{arm}`", f"`{other}`" if other else "", *words]))
-    return found
+        lines.append(_row([f"`{arm}`", f"`{other}`" if other else "", *words]))
+    return lines
 
 
 def noise(folder: Path) -> list[str]:
     """What a longer look at candidates says."""
-    found = _head(["", "of", "value"])
+    lines = _head(["", "of", "value"])
     for row in _rows(_read(folder, "noise").fillna({"against": ""})):
         value = (row.value, row.low, row.high)
         sizes = f"{row.positions} of {row.games} games"
         if row.measure == "confirmed":
-            found.append(_row(["candidates by the longer look, too", sizes, _percent(value)]))
+            lines.append(_row(["candidates by the longer look, too", sizes, _percent(value)]))
         elif row.measure == "mean_dq":
-            found.append(_row([f"mean abs. ΔQ: `{row.arm}`, look {row.look}", sizes, _numbers(value, ".3f")]))
+            lines.append(_row([f"mean abs. ΔQ: `{row.arm}`, look {row.look}", sizes, _numbers(value, ".3f")]))
         elif row.against:
             words = f"`{row.arm}` against `{row.against}`, look {row.look}"
-            found.append(_row([f"still candidates: {words}", sizes, relative(*value) + " %"]))
+            lines.append(_row([f"still candidates: {words}", sizes, relative(*value) + " %"]))
         elif row.arm != ORIGINAL:
-            found.append(_row([f"still candidates: `{row.arm}`, look {row.look}", sizes, _percent(value)]))
-    return found
+            lines.append(_row([f"still candidates: `{row.arm}`, look {row.look}", sizes, _percent(value)]))
+    return lines
 
 
 def aside(folder: Path) -> list[str]:
@@ -137,33 +137,37 @@ def aside(folder: Path) -> list[str]:
     of = {
         (row.place, row.scale, row.arm, row.against, row.measure): (row.value, row.low, row.high) for row in _rows(rows)
     }
-    found = _head(["arm", "", "at 0.3, raw", "slope, raw", "at 0.3", "at 0.3, less `original`", "less `control`"])
+    lines = _head(["arm", "", "at 0.3, raw", "slope, raw", "at 0.3", "at 0.3, less `original`", "less `control`"])
     for arm in dict.fromkeys(rows["arm"]):
         for place, words in (("game", "in the games"), ("aside", "a move aside"), ("search", "in a search")):
             raw, own = (of[place, scale, arm, "", "rate"] for scale in ("raw", "recalibrated"))
             cells = [_percent(raw), _numbers(of[place, "raw", arm, "", "slope"], ".2f"), _percent(own)]
             changes = [of.get((place, "recalibrated", arm, other, "rate")) for other in ("original", "control")]
-            found.append(_row([f"`{arm}`", words, *cells, *(relative(*each) if each else "" for each in changes)]))
-    return found
+            lines.append(
+                _row([f"`{arm}`", words, *cells, *(relative(*change) if change else "" for change in changes)])
+            )
+    return lines
 
 
 def families(folder: Path) -> list[str]:
     """The primary measure over drawn games, and over drawn families."""
-    found = _head(["arm", "control", "games drawn", "families drawn"])
+    lines = _head(["arm", "control", "games drawn", "families drawn"])
     for row in _rows(_read(folder, "families")):
         drawn = ((row.low, row.high), (row.family_low, row.family_high))
-        found.append(_row([f"`{row.arm}`", f"`{row.against}`", *(relative(row.relative, *each) for each in drawn)]))
-    return found
+        lines.append(
+            _row([f"`{row.arm}`", f"`{row.against}`", *(relative(row.relative, *interval) for interval in drawn)])
+        )
+    return lines
 
 
 def matches(folder: Path) -> list[str]:
     """The matches, from the side that is named first."""
-    found = _head(["", "against", "games", "won", "drawn", "lost", "Elo (95 %, by pairs)"])
+    lines = _head(["", "against", "games", "won", "drawn", "lost", "Elo (95 %, by pairs)"])
     for row in _rows(_read(folder, "matches")):
         counts = (f"{count:,}" for count in (row.games, row.wins, row.draws, row.losses))
         sides = (name.replace(" ", ", ") for name in (row.side, row.against))
-        found.append(_row([*sides, *counts, _numbers((row.elo, row.low, row.high), "+.1f")]))
-    return found
+        lines.append(_row([*sides, *counts, _numbers((row.elo, row.low, row.high), "+.1f")]))
+    return lines
 
 
 def by_amplitude(folder: Path) -> list[str]:
@@ -172,7 +176,7 @@ def by_amplitude(folder: Path) -> list[str]:
     of = {(row.set, row.arm): float(row.value) for row in _rows(rates)}
     sets = ("games", "families")
     numbers = {name: numbers_of(of[name, ORIGINAL], of[name, SAMPLED]) for name in sets}
-    found = _head(
+    lines = _head(
         ["candidates drawn", *(f"{what}, {name}" for name in sets for what in ("amplitude", "due", "measured"))]
     )
     shares: list[tuple[str, float | None]] = [(CONTROL, 0.0), (SAMPLED, None)]
@@ -182,51 +186,51 @@ def by_amplitude(folder: Path) -> list[str]:
             here, none = learned(*numbers[name], share), learned(*numbers[name], 0.0)
             measured = of[name, arm] / of[name, CONTROL] - 1
             cells += [f"{here.amplitude:.2f}", f"{100 * (here.rate / none.rate - 1):+.1f}", f"{100 * measured:+.1f}"]
-        found.append(_row([f"`{arm}`", *cells]))
-    return found
+        lines.append(_row([f"`{arm}`", *cells]))
+    return lines
 
 
 def headline(folder: Path) -> list[str]:
     """Training that is ordinary, that sees no candidates, and that sees more of them, at both thresholds."""
     rows = _read(folder, "differences")
-    found = _head(["", "less", "threshold", *SETS])
+    lines = _head(["", "less", "threshold", *SETS])
     for arm, other in ((SAMPLED, ORIGINAL), (CONTROL, ORIGINAL), (SAMPLED, CONTROL), ("5", SAMPLED), ("20", SAMPLED)):
         for threshold in THRESHOLDS:
             some = _of(rows, "rate", "recalibrated", threshold)
             some = some[(some["arm"] == arm) & (some["against"] == other)]
             of = {r.set: relative(r.relative, r.relative_low, r.relative_high) for r in _rows(some)}
-            found.append(_row([f"`{arm}`", f"`{other}`", f"{threshold:g}", *(of[name] for name in SETS)]))
-    return found
+            lines.append(_row([f"`{arm}`", f"`{other}`", f"{threshold:g}", *(of[name] for name in SETS)]))
+    return lines
 
 
 def labels(folder: Path) -> list[str]:
     """What is left of the error by each way to spend a budget of the judge's nodes."""
     rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if not row.against]
-    found = _head(["labels", "nets", "positions", "nodes", "squared error (95 %)"])
+    lines = _head(["labels", "nets", "positions", "nodes", "squared error (95 %)"])
     for row in rows:
         spent = [f"{row.positions:,}", f"{row.nodes / 1e6:.1f} million"] if row.nodes else ["", ""]
         error = _numbers((row.value, row.low, row.high), ".4f")
-        found.append(_row([f"`{row.arm}`", str(row.seeds), *spent, error]))
-    return found
+        lines.append(_row([f"`{row.arm}`", str(row.seeds), *spent, error]))
+    return lines
 
 
 def labels_compared(folder: Path) -> list[str]:
     """Ways to spend the budget against others: shares of the largest budget, and the error less the other's."""
     rows = [row for row in _rows(_read(folder, "labels").fillna({"against": ""})) if row.against]
-    found = _head(["labels", "share of the budget", "against", "its share", "error, less the other's"])
+    lines = _head(["labels", "share of the budget", "against", "its share", "error, less the other's"])
     for row in rows:
         change = relative(row.value, row.low, row.high) + " %"
-        found.append(_row([f"`{row.arm}`", f"{row.share:g}", f"`{row.against}`", f"{row.against_share:g}", change]))
-    return found
+        lines.append(_row([f"`{row.arm}`", f"{row.share:g}", f"`{row.against}`", f"{row.against_share:g}", change]))
+    return lines
 
 
 def player_nets(folder: Path) -> list[str]:
     """The nets that were trained, and how much of what they learned was kept."""
-    found = _head(["net", "SHA-256", "positions", "step", "λ"])
+    lines = _head(["net", "SHA-256", "positions", "step", "λ"])
     for row in _read(folder, "player-nets").to_dict("records"):
         cells = [f"`{row['net']}`", f"`{row['sha256'][:12]}`", f"{row['positions']:,}", f"{row['step']:,}"]
-        found.append(_row([*cells, f"{row['lambda']:.2f}"]))
-    return found
+        lines.append(_row([*cells, f"{row['lambda']:.2f}"]))
+    return lines
 
 
 def policy_nets(folder: Path) -> list[str]:
@@ -244,54 +248,54 @@ def policy_nets(folder: Path) -> list[str]:
 
 def player_kinds(folder: Path, part: str = "player") -> list[str]:
     """A net against the old one by kind of position: squared errors, and candidates at both thresholds."""
-    found = _head(["net", "judge", "positions", "number", "error, old and new", "change",
+    lines = _head(["net", "judge", "positions", "number", "error, old and new", "change",
                    *(f"candidates at {bar:g}, points" for bar in THRESHOLDS)])  # fmt: skip
     for row in _read(folder, f"{part}-kinds").to_dict("records"):
         errors = "" if isnan(row["old"]) else f"{row['old']:.4f}, {row['new']:.4f}"
         points = [_points(row, f"_{bar:g}", 100, "+.2f") for bar in THRESHOLDS]
         cells = [f"`{row['net']}`", row["judge"], WORDS[row["kind"]], f"{row['positions']:,}", errors]
-        found.append(_row([*cells, _points(row, "", 1, "+.4f"), *points]))
-    return found
+        lines.append(_row([*cells, _points(row, "", 1, "+.4f"), *points]))
+    return lines
 
 
 def player_matches(folder: Path, part: str = "player") -> list[str]:
     """The matches of new nets, from their side."""
-    found = _head(["match", "games", "won", "drawn", "lost", "effective root moves", "Elo (95 %, by pairs)"])
+    lines = _head(["match", "games", "won", "drawn", "lost", "effective root moves", "Elo (95 %, by pairs)"])
     for row in _rows(_read(folder, f"{part}-matches")):
         counts = (f"{count:,}" for count in (row.games, row.wins, row.draws, row.losses))
         breadth = f"{row.moves:.2f}, {row.old:.2f}"
-        found.append(_row([f"`{row.match}`", *counts, breadth, _numbers((row.elo, row.low, row.high), "+.1f")]))
-    return found
+        lines.append(_row([f"`{row.match}`", *counts, breadth, _numbers((row.elo, row.low, row.high), "+.1f")]))
+    return lines
 
 
 def player_breadth(folder: Path) -> list[str]:
     """How broadly both nets are searched by each of the settings, on the same positions."""
-    found = _head(["net", "settings", "positions", "effective root moves", "less the old net's by default"])
+    lines = _head(["net", "settings", "positions", "effective root moves", "less the old net's by default"])
     for row in _read(folder, "player-breadth").fillna({"settings": ""}).to_dict("records"):
         settings = f"`{row['settings']}`" if row["settings"] else "default"
         cells = [row["net"], settings, f"{row['positions']:,}", f"{row['moves']:.2f}"]
-        found.append(_row([*cells, _points(row, "", 1, "+.2f") if row["change"] else ""]))
-    return found
+        lines.append(_row([*cells, _points(row, "", 1, "+.2f") if row["change"] else ""]))
+    return lines
 
 
 def player_regret(folder: Path) -> list[str]:
     """The Q that both nets' moves lose where they differ."""
-    found = _head(["net", "positions", "number", "judged", "old", "new", "new less old"])
+    lines = _head(["net", "positions", "number", "judged", "old", "new", "new less old"])
     for row in _read(folder, "player-regret").to_dict("records"):
         cells = [f"`{row['net']}`", WORDS[row["kind"]], f"{row['positions']:,}", f"{row['judged']:,}"]
-        found.append(_row([*cells, f"{row['old']:.4f}", f"{row['new']:.4f}", _points(row, "", 1, "+.4f")]))
-    return found
+        lines.append(_row([*cells, f"{row['old']:.4f}", f"{row['new']:.4f}", _points(row, "", 1, "+.4f")]))
+    return lines
 
 
 def _points(row: dict[Any, Any], ending: str, times: float, form: str) -> str:
     """A change with its interval; bold where that does not hold 0."""
     middle, low, high = (times * row[f"{name}{ending}"] for name in ("change", "low", "high"))
-    said = _numbers((middle, low, high), form)
-    return f"**{said}**" if low > 0 or high < 0 else said
+    text = _numbers((middle, low, high), form)
+    return f"**{text}**" if low > 0 or high < 0 else text
 
 
 def _numbers(value: tuple[float, float, float], form: str) -> str:
-    middle, low, high = (format(each, form) for each in value)
+    middle, low, high = (format(number, form) for number in value)
     return f"{middle} ({low} to {high})"
 
 

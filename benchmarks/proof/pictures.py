@@ -45,8 +45,8 @@ def beside_control(differences: pd.DataFrame) -> pd.DataFrame:
         other == control != original_of(arm)
         for arm, other, control in zip(rows["arm"], rows["against"], controls, strict=True)
     ]
-    found: pd.DataFrame = rows[at]
-    return found
+    beside: pd.DataFrame = rows[at]
+    return beside
 
 
 def arms(differences: pd.DataFrame) -> Figure:
@@ -71,9 +71,9 @@ def arms(differences: pd.DataFrame) -> Figure:
 def curve_table(differences: pd.DataFrame) -> pd.DataFrame:
     """The points of the curves: a row an arm and test set, with the primary measure less the control's, relative."""
     rows = beside_control(differences)
-    found = {arm: place for arm in rows["arm"] if (place := point(arm))}
-    rows = rows[rows["arm"].isin(found)]
-    columns = {name: [found[arm][i] for arm in rows["arm"]] for i, name in enumerate(("curve", "line", "at"))}
+    places = {arm: place for arm in rows["arm"] if (place := point(arm))}
+    rows = rows[rows["arm"].isin(places)]
+    columns = {name: [places[arm][i] for arm in rows["arm"]] for i, name in enumerate(("curve", "line", "at"))}
     shown = ["curve", "line", "at", "arm", "set", "relative", "relative_low", "relative_high", "seeds", "other_seeds"]
     table: pd.DataFrame = rows.assign(**columns)[shown]
     return table

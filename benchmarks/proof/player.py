@@ -336,10 +336,10 @@ def kinds(out: Path) -> pd.DataFrame:
     for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in NETS)):
         if not player.judged(name).exists():
             continue
-        found = read_json(player.judged(name))
-        pairs = [("first", net, pair) for net, pair in zip(nets, found["comparisons"], strict=True)]
-        if found.get("rejudged"):
-            pairs += [("deeper", nets[0], found["rejudged"]["comparisons"][0])]
+        judged = read_json(player.judged(name))
+        pairs = [("first", net, pair) for net, pair in zip(nets, judged["comparisons"], strict=True)]
+        if judged.get("rejudged"):
+            pairs += [("deeper", nets[0], judged["rejudged"]["comparisons"][0])]
         for judge, net, pair in pairs:
             rows += [kind_row(net, player.net(net), judge, row) for row in pair["by_kind"]]
     table: pd.DataFrame = pd.DataFrame(rows)
@@ -356,8 +356,10 @@ def kind_row(net: str, file: Path, judge: str, row: Mapping[str, Any]) -> dict[s
     return cells
 
 
-def _interval(found: Mapping[str, Any], ending: str) -> dict[str, Any]:
-    return {f"{name}{ending}": found[key] for name, key in (("change", "difference"), ("low", "low"), ("high", "high"))}
+def _interval(change: Mapping[str, Any], ending: str) -> dict[str, Any]:
+    return {
+        f"{name}{ending}": change[key] for name, key in (("change", "difference"), ("low", "low"), ("high", "high"))
+    }
 
 
 def nets(out: Path) -> pd.DataFrame:
@@ -386,10 +388,10 @@ def matches(out: Path) -> pd.DataFrame:
     quick = {Player(Path(), out).match_of(_quick(name)) for name in NETS}
     rows = []
     for path in sorted({*out.glob("match-*.json")} - quick):
-        found = read_json(path)
-        elo = next(each for each in found["elo"] if each["level"] == 0.95)
-        new, old = found["effective_root_moves"]
-        cells = {"match": path.stem.removeprefix("match-"), "games": found["games"], **found["score"]}
+        match = read_json(path)
+        elo = next(interval for interval in match["elo"] if interval["level"] == 0.95)
+        new, old = match["effective_root_moves"]
+        cells = {"match": path.stem.removeprefix("match-"), "games": match["games"], **match["score"]}
         rows.append(cells | {"elo": elo["value"], "low": elo["low"], "high": elo["high"], "moves": new, "old": old})
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
@@ -413,15 +415,15 @@ def measured_breadth(out: Path) -> pd.DataFrame:
         ("old", NET, {}), ("old", NET, player.narrow()),
         *(("new", str(player.net(PLAYER)), settings) for settings in ({}, {"q_scale": scale}, player.narrow())),
     ]  # fmt: skip
-    found = np.full((len(rows), len(arms)), np.nan)
+    root_moves = np.full((len(rows), len(arms)), np.nan)
     for arm, (_, net, settings) in enumerate(arms):
         params = SearchParams().with_settings(settings)
         for row, searched in enumerate(vr.search_each(rows, _BREADTH_NODES, net, params)):
             result = searched.result
             if result is not None and result.certain is None and len(result.moves) > 1:
-                found[row, arm] = result.effective_moves
-    usable = ~np.isnan(found).any(1)
-    moves, games = found[usable], rows["game_id"].to_numpy(np.int64)[usable]
+                root_moves[row, arm] = result.effective_moves
+    usable = ~np.isnan(root_moves).any(1)
+    moves, games = root_moves[usable], rows["game_id"].to_numpy(np.int64)[usable]
     changes = bootstrap(moves - moves[:, :1], np.ones(len(moves)), games)
     cells = [
         {"net": net, "settings": ",".join(f"{name}={value}" for name, value in settings.items()), "moves": mean}
@@ -476,8 +478,8 @@ def surprise_of(net: Net, rows: pd.DataFrame) -> NDArray[np.float64]:
     surprise = np.zeros(len(rows))
     columns = (rows[name].tolist() for name in ("fen", "start_fen", "moves", "ply", "history_known"))
     positions = [
-        Position(fen, start_fen, tuple(moves.split()), ply, history_known=bool(known))
-        for fen, start_fen, moves, ply, known in zip(*columns, strict=True)
+        Position(fen, start_fen, tuple(moves.split()), ply, history_known=bool(history_known))
+        for fen, start_fen, moves, ply, history_known in zip(*columns, strict=True)
     ]
     for begin in range(0, len(rows), _AT_ONCE):
         part = slice(begin, begin + _AT_ONCE)
@@ -543,10 +545,10 @@ def write_tables(folder: Path, output: Path) -> None:
     """Write player-nets.csv, player-kinds.csv and so on, of what is there of FOLDER."""
     output.mkdir(parents=True, exist_ok=True)
     for name, of in {"nets": nets, "kinds": kinds, "matches": matches, "breadth": breadths, "regret": regrets}.items():
-        found = of(folder)
-        if len(found):
-            tables.write_table(found, output / f"player-{name}.csv")
-            click.echo(f"{found.to_string(index=False)}\n")
+        table = of(folder)
+        if len(table):
+            tables.write_table(table, output / f"player-{name}.csv")
+            click.echo(f"{table.to_string(index=False)}\n")
 
 
 if __name__ == "__main__":

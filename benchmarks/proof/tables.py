@@ -122,10 +122,10 @@ def read_index(path: str | Path) -> list[Net]:
 
 def places(nets: Sequence[Net]) -> dict[str, list[int]]:
     """Arm -> the places of its seeds, as they follow in the index."""
-    found: dict[str, list[int]] = {}
+    by_arm: dict[str, list[int]] = {}
     for i, net in enumerate(nets):
-        found.setdefault(net.arm, []).append(i)
-    return found
+        by_arm.setdefault(net.arm, []).append(i)
+    return by_arm
 
 
 # -- what the nets say ------------------------------------------------------------------------------------------------
@@ -147,21 +147,21 @@ class Said:
     def judged(self, name: str) -> tuple[list[Judged], HeldOut]:
         """The nets on a test set."""
         rows = np.flatnonzero(self.positions.sets == name)
-        there = self.positions.take(rows)
-        found = [each.take(rows) for each in self.answers]
+        held_out = self.positions.take(rows)
+        answers_there = [net_answers.take(rows) for net_answers in self.answers]
         nets = []
-        for i, one in enumerate(found):
-            was = found[self.old(i)]
+        for i, one in enumerate(answers_there):
+            was = answers_there[self.old(i)]
             judged = Judged(
                 one.q.astype(np.float64), one.best == was.best, policy_kl(was, one), self.curves[i], self.old(i)
             )
             nets.append(judged)
-        return nets, HeldOut(there.deep_q, there.weight, there.game)
+        return nets, HeldOut(held_out.deep_q, held_out.weight, held_out.game)
 
 
-def places_of(said: Said, arms: Iterable[str]) -> dict[str, list[int]]:
+def places_of(evaluated: Said, arms: Iterable[str]) -> dict[str, list[int]]:
     """`places` of the nets. Raises UsageError for an arm that is not among them."""
-    of = places(said.nets)
+    of = places(evaluated.nets)
     for arm in arms:
         if arm not in of:
             raise UsageError(f"no arm {arm} in the index; it has {', '.join(of)}")
@@ -170,25 +170,25 @@ def places_of(said: Said, arms: Iterable[str]) -> dict[str, list[int]]:
 
 def ask(nets: list[Net], db: str | Path, positions: Positions, kept: Path, *, threads: int | None = None) -> Said:
     """Asks every net that was not asked before, and draws its curves by the validation games."""
-    said, curves = [], []
+    every_answer, curves = [], []
     rows = np.flatnonzero(positions.sets == VALIDATION)
-    there = positions.take(rows)
+    validation = positions.take(rows)
     with Progress("nets", len(nets), "nets") as progress:
         for net in nets:
-            found = answers(net.file, db, positions.ids, kept, threads=threads)
-            said.append(found)
-            q = found.q[rows].astype(np.float64)
-            curves.append(fit_curves(q, there.deep_q, there.weight, there.game))
+            net_answers = answers(net.file, db, positions.ids, kept, threads=threads)
+            every_answer.append(net_answers)
+            q = net_answers.q[rows].astype(np.float64)
+            curves.append(fit_curves(q, validation.deep_q, validation.weight, validation.game))
             progress.advance()
-    return Said(nets, positions, said, curves)
+    return Said(nets, positions, every_answer, curves)
 
 
-def validation_rates(said: Said, threshold: float = PRIMARY_THRESHOLD) -> list[float]:
+def validation_rates(evaluated: Said, threshold: float = PRIMARY_THRESHOLD) -> list[float]:
     """Of each net, see `analysis.validation_rate`."""
-    rows = np.flatnonzero(said.positions.sets == VALIDATION)
-    there = said.positions.take(rows)
-    values = (each.q[rows].astype(np.float64) for each in said.answers)
-    return [validation_rate(q, there.deep_q, there.weight, there.game, threshold) for q in values]
+    rows = np.flatnonzero(evaluated.positions.sets == VALIDATION)
+    validation = evaluated.positions.take(rows)
+    values = (net_answers.q[rows].astype(np.float64) for net_answers in evaluated.answers)
+    return [validation_rate(q, validation.deep_q, validation.weight, validation.game, threshold) for q in values]
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -216,51 +216,53 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
         frame.to_csv(partial, index=False, float_format=_DIGITS, lineterminator="\n")
 
 
-def tables(said: Said, best: str | None, *, threshold: float = PRIMARY_THRESHOLD, seed: int = 0) -> Tables:
+def tables(evaluated: Said, best: str | None, *, threshold: float = PRIMARY_THRESHOLD, seed: int = 0) -> Tables:
     """All measures of all arms on all test sets; arms are held against `best`, too, the one with the best share. Nets
     have their rates at `threshold`."""
     import pandas as pd
 
     measures: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
-    rates = zip(said.nets, validation_rates(said, threshold), strict=True)
+    rates = zip(evaluated.nets, validation_rates(evaluated, threshold), strict=True)
     nets: list[dict[str, Any]] = [
         {"arm": net.arm, "seed": net.seed, "sha256": net.sha256, f"{VALIDATION}_rate": rate} for net, rate in rates
     ]
     with Progress("test sets", len(TEST_SETS), "sets") as progress:
         for name in TEST_SETS:
-            judged, held = said.judged(name)
-            found = measure(judged, held, seed=seed)
-            for row, values in zip(nets, found.values, strict=True):
+            judged, held = evaluated.judged(name)
+            measured = measure(judged, held, seed=seed)
+            for row, values in zip(nets, measured.values, strict=True):
                 row[f"{name}_rate"] = values[primary(threshold)]
             sizes = {"positions": held.positions, "games": held.games}
-            measures += ({**row, **sizes} for row in _measures(said.nets, found, name))
-            differences += ({**row, **sizes} for row in _differences(said.nets, found, name, best))
+            measures += ({**row, **sizes} for row in _measures(evaluated.nets, measured, name))
+            differences += ({**row, **sizes} for row in _differences(evaluated.nets, measured, name, best))
             progress.advance()
     return Tables(pd.DataFrame(measures), pd.DataFrame(differences), pd.DataFrame(nets))
 
 
-def arm_of(found: Measured, at: list[int], name: str, column: int) -> Arm:
+def arm_of(measured: Measured, at: list[int], name: str, column: int) -> Arm:
     """The nets `at` these places, by the measure in this `column`."""
-    return Arm(found.values[at, column], found.drawn[:, at, column], drawn_seeds(name, len(at), len(found.drawn)))
+    return Arm(
+        measured.values[at, column], measured.drawn[:, at, column], drawn_seeds(name, len(at), len(measured.drawn))
+    )
 
 
-def _measures(nets: Sequence[Net], found: Measured, name: str) -> Iterator[dict[str, Any]]:
+def _measures(nets: Sequence[Net], measured: Measured, name: str) -> Iterator[dict[str, Any]]:
     for arm, at in places(nets).items():
         for i, column in enumerate(COLUMNS):
-            value = bounds(estimate(same, arm_of(found, at, arm, i)), "value", "")
+            value = bounds(estimate(same, arm_of(measured, at, arm, i)), "value", "")
             yield {"arm": arm, "set": name, **column._asdict(), **value, "seeds": len(at)}
 
 
-def _differences(nets: Sequence[Net], found: Measured, name: str, best: str | None) -> Iterator[dict[str, Any]]:
+def _differences(nets: Sequence[Net], measured: Measured, name: str, best: str | None) -> Iterator[dict[str, Any]]:
     of = places(nets)
     for arm, at in of.items():
         others = against(arm)
         if best is not None and original_of(arm) == original_of(best) and arm not in (best, *against(best)):
             others += (best,)
-        for other in (each for each in others if each in of):
+        for other in (rival for rival in others if rival in of):
             for i, column in enumerate(COLUMNS):
-                pair = arm_of(found, at, arm, i), arm_of(found, of[other], other, i)
+                pair = arm_of(measured, at, arm, i), arm_of(measured, of[other], other, i)
                 yield {
                     "arm": arm,
                     "against": other,
@@ -273,9 +275,9 @@ def _differences(nets: Sequence[Net], found: Measured, name: str, best: str | No
                 }
 
 
-def bounds(found: Interval, name: str, before: str) -> dict[str, float]:
+def bounds(interval: Interval, name: str, before: str) -> dict[str, float]:
     """Value and interval as cells."""
-    return {name: found.difference, f"{before}low": found.low, f"{before}high": found.high}
+    return {name: interval.difference, f"{before}low": interval.low, f"{before}high": interval.high}
 
 
 # -- boards -----------------------------------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ def bounds(found: Interval, name: str, before: str) -> dict[str, float]:
 BOARDS_SET = "families"
 
 
-def boards(said: Said, db: str | Path, control: str, repaired: str, *, count: int, seed: int) -> pd.DataFrame:
+def boards(evaluated: Said, db: str | Path, control: str, repaired: str, *, count: int, seed: int) -> pd.DataFrame:
     """`count` candidates of the original, recalibrated, on the held-out families, drawn at random.
 
     Of each its FEN, deep Q and the judge's move; and of the original, and the first seeds of the two arms, Q as it is,
@@ -291,14 +293,14 @@ def boards(said: Said, db: str | Path, control: str, repaired: str, *, count: in
     """
     import pandas as pd
 
-    of = places_of(said, (control, repaired))
-    rows = np.flatnonzero(said.positions.sets == BOARDS_SET)
-    held = said.positions.take(rows)
+    of = places_of(evaluated, (control, repaired))
+    rows = np.flatnonzero(evaluated.positions.sets == BOARDS_SET)
+    held = evaluated.positions.take(rows)
     shown: dict[str, tuple[Answers, Floats]] = {}
     for who, arm in (("original", ORIGINAL), ("control", control), ("repaired", repaired)):
         i = of[arm][0]
-        found = said.answers[i].take(rows)
-        shown[who] = found, read_curve(said.curves[i].whole, found.q)
+        net_answers = evaluated.answers[i].take(rows)
+        shown[who] = net_answers, read_curve(evaluated.curves[i].whole, net_answers.q)
     candidates = np.flatnonzero(np.abs(shown["original"][1] - held.deep_q) >= PRIMARY_THRESHOLD)
     chosen = np.random.default_rng(seed).choice(candidates, min(count, len(candidates)), replace=False)
     columns = {
@@ -306,11 +308,11 @@ def boards(said: Said, db: str | Path, control: str, repaired: str, *, count: in
         "deep_q": held.deep_q[chosen],
         "deep_best": _moves(held.deep_best[chosen]),
     }
-    for who, (found, recalibrated) in shown.items():
+    for who, (net_answers, recalibrated) in shown.items():
         columns |= {
-            f"{who}_q": found.q[chosen].astype(np.float64),
+            f"{who}_q": net_answers.q[chosen].astype(np.float64),
             f"{who}_recalibrated": recalibrated[chosen],
-            f"{who}_best": _moves(found.best[chosen]),
+            f"{who}_best": _moves(net_answers.best[chosen]),
         }
     table: pd.DataFrame = pd.DataFrame(columns)
     return table
@@ -349,12 +351,12 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def listen(given: dict[str, Any], only: Sequence[str]) -> Said:
+def listen(options: dict[str, Any], only: Sequence[str]) -> Said:
     """What the nets of `source_options` say of the sets `only`."""
-    question = Question(net=given["net"], oracle=given["oracle"], alpha=given["alpha"])
-    positions = read_positions(given["db"], given["split"], question)
+    question = Question(net=options["net"], oracle=options["oracle"], alpha=options["alpha"])
+    positions = read_positions(options["db"], options["split"], question)
     positions = positions.take(np.isin(positions.sets, only))
-    return ask(read_index(given["index"]), given["db"], positions, given["kept"], threads=given["threads"])
+    return ask(read_index(options["index"]), options["db"], positions, options["kept"], threads=options["threads"])
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -364,11 +366,11 @@ def command() -> None:
 
 @command.command()
 @source_options
-def validate(**given: Any) -> None:
+def validate(**options: Any) -> None:
     """Rates of candidates on the validation games, by arm: what the best share is chosen by. Looks at no test set."""
-    said = listen(given, [VALIDATION])
-    rates = validation_rates(said)
-    for arm, at in places(said.nets).items():
+    evaluated = listen(options, [VALIDATION])
+    rates = validation_rates(evaluated)
+    for arm, at in places(evaluated.nets).items():
         seeds = ", ".join(f"{100 * rates[i]:.3f}" for i in at)
         click.echo(f"{arm}: {100 * np.mean([rates[i] for i in at]):.3f} % ({seeds})")
 
@@ -388,23 +390,24 @@ def validate(**given: Any) -> None:
 @click.option("--seed", default=18, show_default=True, help="Of the boards.")
 @click.option("-o", "--output", required=True, type=_FOLDER, help="Folder.")
 def write(
-    control: str, repaired: str | None, threshold: float, count: int, seed: int, output: Path, **given: Any
+    control: str, repaired: str | None, threshold: float, count: int, seed: int, output: Path, **options: Any
 ) -> None:
     """Write measures.csv, differences.csv and nets.csv; with --repaired also curves.csv, boards.csv and pictures."""
     from benchmarks.proof.pictures import curve_table, draw_all
 
     if threshold not in THRESHOLDS:
         raise UsageError(f"--threshold {threshold:g}: is measured at {THRESHOLDS[0]:g} and {THRESHOLDS[1]:g} alone")
-    said = listen(given, [VALIDATION, *TEST_SETS])
-    found = tables(said, repaired, threshold=threshold)
-    found.write(output)
+    evaluated = listen(options, [VALIDATION, *TEST_SETS])
+    results = tables(evaluated, repaired, threshold=threshold)
+    results.write(output)
     if repaired is not None:
-        shown = boards(said, given["db"], control, repaired, count=count, seed=seed)
+        shown = boards(evaluated, options["db"], control, repaired, count=count, seed=seed)
         write_table(shown, output / "boards.csv")
-        write_table(curve_table(found.differences), output / "curves.csv")
+        write_table(curve_table(results.differences), output / "curves.csv")
         draw_all(output)
     click.echo(
-        f"{output}: {len(found.measures)} measures, {len(found.differences)} differences of {len(said.nets)} nets"
+        f"{output}: {len(results.measures)} measures, {len(results.differences)} differences of "
+        f"{len(evaluated.nets)} nets"
     )
 
 

@@ -108,21 +108,21 @@ def settled(net: Net, db: str | Path, ids: Ids, moves: Sequence[str], kept: Path
     path = kept / f"{net.sha256}.visits.npz"
     if path.exists():
         with np.load(path) as read:
-            known: Ids = read["settled"]
+            visits: Ids = read["settled"]
             if np.array_equal(read["ids"], ids) and list(read["moves"]) == list(moves):
-                return known
+                return visits
     with Store.open(db) as store:
         positions = list(store.positions(ids))
     with open_net(str(net.file), threads=threads) as opened, Progress(net.file.name, len(ids), "searches") as progress:
-        found = []
+        counts = []
         for one, move in zip(watch(opened, positions), moves, strict=True):
-            found.append(one.settled(move))
+            counts.append(one.settled(move))
             progress.advance()
-    known = np.array(found, np.int64)
+    visits = np.array(counts, np.int64)
     kept.mkdir(parents=True, exist_ok=True)
     with written_whole(path, None) as partial, open(partial, "wb") as file:
-        np.savez(file, ids=ids, moves=np.array(moves), settled=known)
-    return known
+        np.savez(file, ids=ids, moves=np.array(moves), settled=visits)
+    return visits
 
 
 # -- what they say ----------------------------------------------------------------------------------------------------
@@ -154,28 +154,28 @@ def visit_table(
             | dict(zip(("seeds", "other_seeds", "positions", "games"), sizes, strict=True))
         )
 
-    for name, (medians, found) in of.items():
+    for name, (medians, shares) in of.items():
         tell(name, "", "median", estimate(same, medians))
-        tell(name, "", "found", estimate(same, found))
+        tell(name, "", "found", estimate(same, shares))
         for other in against[name]:
             tell(name, other, "median", estimate(difference, medians, of[other][0]))
-            tell(name, other, "found", estimate(difference, found, of[other][1]))
+            tell(name, other, "found", estimate(difference, shares, of[other][1]))
             tell(name, other, "sooner", estimate(together, *_pairs(name, arms[name], other, arms[other], drawn)))
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
 
 
 def _of_arm(name: str, visits: Floats, drawn: Drawn) -> tuple[Arm, Arm]:
-    found = drawn.arm(name, visits <= NODES)
-    medians = np.array([median(each) for each in visits])
-    return Arm(medians, np.stack([drawn.median(each) for each in visits], 1), found.more), found
+    within = drawn.arm(name, visits <= NODES)
+    medians = np.array([median(seed_visits) for seed_visits in visits])
+    return Arm(medians, np.stack([drawn.median(seed_visits) for seed_visits in visits], 1), within.more), within
 
 
 def _pairs(name: str, one: Floats, other: str, others: Floats, drawn: Drawn) -> tuple[Arm, Arm]:
     """`sooner` of all pairs of seeds, as two arms whose sum is its mean: the second is what its seeds add to it."""
     pairs = np.stack([[sooner(a, b) for b in others] for a in one])
     means = pairs.mean(2)
-    by_draw = np.stack([drawn.mean(each) for each in pairs.mean(1)], 1)
+    by_draw = np.stack([drawn.mean(mean_sooner) for mean_sooner in pairs.mean(1)], 1)
     draws = len(by_draw)
     more = means.mean(0) - means.mean()
     return (
@@ -192,13 +192,15 @@ def together(one: Floats, other: Floats) -> Floats:
 # -- from the command line --------------------------------------------------------------------------------------------
 
 
-def chosen(said: Said, count: int, seed: int) -> NDArray[np.int64]:
-    """Rows of `said.positions`: candidates of the original, recalibrated, on the held-out families, drawn at
+def chosen(evaluated: Said, count: int, seed: int) -> NDArray[np.int64]:
+    """Rows of `evaluated.positions`: candidates of the original, recalibrated, on the held-out families, drawn at
     random, of which the judge names a move; in the order of the store."""
-    i = tables.places(said.nets)[ORIGINAL][0]
-    there = said.positions
-    off = read_curve(said.curves[i].whole, said.answers[i].q) - there.deep_q
-    rows = np.flatnonzero((there.sets == BOARDS_SET) & (np.abs(off) >= PRIMARY_THRESHOLD) & (there.deep_best > 0))
+    i = tables.places(evaluated.nets)[ORIGINAL][0]
+    positions = evaluated.positions
+    off = read_curve(evaluated.curves[i].whole, evaluated.answers[i].q) - positions.deep_q
+    rows = np.flatnonzero(
+        (positions.sets == BOARDS_SET) & (np.abs(off) >= PRIMARY_THRESHOLD) & (positions.deep_best > 0)
+    )
     return np.sort(np.random.default_rng(seed).choice(rows, min(count, len(rows)), replace=False))
 
 
@@ -214,27 +216,29 @@ def chosen(said: Said, count: int, seed: int) -> NDArray[np.int64]:
 @click.option("--count", default=500, show_default=True, type=click.IntRange(1), help="Candidates to search.")
 @click.option("--seed", default=18, show_default=True, help="Of the candidates.")
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
-def command(names: tuple[str, ...], count: int, seed: int, output: Path, **given: Any) -> None:
+def command(names: tuple[str, ...], count: int, seed: int, output: Path, **options: Any) -> None:
     """Write visits.csv: after how many visits the judge's move is settled, for the original and the arms given.
 
     The first arm given is held against the others and against the original.
     """
-    said = tables.listen(given, [VALIDATION, BOARDS_SET])
-    asked = dict.fromkeys([*names, ORIGINAL])
-    of = tables.places_of(said, asked)
-    there = said.positions.take(chosen(said, count, seed))
-    moves = [decode_move(move) for move in there.deep_best.tolist()]
-    how = {"threads": given["threads"]}
+    evaluated = tables.listen(options, [VALIDATION, BOARDS_SET])
+    wanted = dict.fromkeys([*names, ORIGINAL])
+    of = tables.places_of(evaluated, wanted)
+    candidates = evaluated.positions.take(chosen(evaluated, count, seed))
+    moves = [decode_move(move) for move in candidates.deep_best.tolist()]
+    how = {"threads": options["threads"]}
     arms = {
-        name: np.stack([settled(said.nets[i], given["db"], there.ids, moves, given["kept"], **how) for i in of[name]])
-        for name in asked
+        name: np.stack(
+            [settled(evaluated.nets[i], options["db"], candidates.ids, moves, options["kept"], **how) for i in of[name]]
+        )
+        for name in wanted
     }
-    first, *others = asked
-    against: dict[str, Sequence[str]] = {name: others if name == first else () for name in asked}
-    found = visit_table({name: each.astype(np.float64) for name, each in arms.items()}, against, there.game)
+    first, *others = wanted
+    against: dict[str, Sequence[str]] = {name: others if name == first else () for name in wanted}
+    table = visit_table({name: visits.astype(np.float64) for name, visits in arms.items()}, against, candidates.game)
     output.mkdir(parents=True, exist_ok=True)
-    tables.write_table(found, output / "visits.csv")
-    click.echo(found.to_string(index=False))
+    tables.write_table(table, output / "visits.csv")
+    click.echo(table.to_string(index=False))
 
 
 if __name__ == "__main__":
