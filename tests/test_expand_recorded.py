@@ -102,7 +102,7 @@ def db(plain: Path, tmp_path: Path) -> Path:
 
 def by_python_chess(archive: Path) -> dict[tuple[int, int], tuple[str, float]]:
     """Board and Q for the side to move by game and ply, of positions with an evaluation in which a move was played."""
-    found = {}
+    recorded = {}
     with archive.open() as file:
         number = 0
         while (game := chess.pgn.read_game(file)) is not None:
@@ -114,8 +114,8 @@ def by_python_chess(archive: Path) -> dict[tuple[int, int], tuple[str, float]]:
                 assert score is not None
                 cp = score.pov(node.turn()).score()
                 assert cp is not None
-                found[number, node.ply()] = node.board().epd(), 2 / (1 + math.exp(-cp / ALPHA)) - 1
-    return found
+                recorded[number, node.ply()] = node.board().epd(), 2 / (1 + math.exp(-cp / ALPHA)) - 1
+    return recorded
 
 
 def rows(db: Path, query: str) -> list[tuple[Any, ...]]:
@@ -137,12 +137,12 @@ def test_what_lies_around_candidates_is_taken_as_the_games_have_it(archive: Path
         JOIN positions p ON p.id = v.position_id JOIN games g ON g.id = p.game_id""")
         if abs(q - (2 / (1 + math.exp(-cp / ALPHA)) - 1)) >= 1}  # fmt: skip
     summary = expand_games(db, rounds=1)
-    known, found = by_python_chess(archive), rows(db, _REACHED)
-    wanted = {(game, ply) for game, ply in known if any(game == g and 0 < abs(ply - at) <= REACH for g, at in roots)}
-    assert {(row[0], row[1]) for row in found} == wanted - roots
-    assert summary.tally.planned == len(found) > 200
-    for game, ply, fen, cp, _, step, distance, round_, parent, root, stage, searched, drawn in found:
-        board, q = known[game, ply]
+    recorded, reached = by_python_chess(archive), rows(db, _REACHED)
+    wanted = {(game, ply) for game, ply in recorded if any(game == g and 0 < abs(ply - at) <= REACH for g, at in roots)}
+    assert {(row[0], row[1]) for row in reached} == wanted - roots
+    assert summary.tally.planned == len(reached) > 200
+    for game, ply, fen, cp, _, step, distance, round_, parent, root, stage, searched, drawn in reached:
+        board, q = recorded[game, ply]
         assert chess.Board(fen).epd() == board
         assert 2 / (1 + math.exp(-cp / ALPHA)) - 1 == pytest.approx(q)
         assert (game, parent) in roots
@@ -150,18 +150,18 @@ def test_what_lies_around_candidates_is_taken_as_the_games_have_it(archive: Path
         assert abs(ply - parent) == min(abs(ply - at) for g, at in roots if g == game)
         assert step == ("parent" if parent - ply in (1, 2, 4) else "game")
         assert (stage, searched, drawn) == ("expanded", 1, 1)
-    off = np.array([row[4] - known[row[0], row[1]][1] for row in found])
+    off = np.array([row[4] - recorded[row[0], row[1]][1] for row in reached])
     assert summary.tally.found == (np.abs(off) >= 1).sum() > 20
 
 
 def test_the_second_round_goes_out_from_what_the_first_found(archive: Path, db: Path) -> None:
     expand_games(db, rounds=2)
-    known, found = by_python_chess(archive), rows(db, _REACHED)
-    of_first = {(row[0], row[1]): row[9] for row in found if row[7] == 1}
-    second = [row for row in found if row[7] == 2]
+    recorded, reached = by_python_chess(archive), rows(db, _REACHED)
+    of_first = {(row[0], row[1]): row[9] for row in reached if row[7] == 1}
+    second = [row for row in reached if row[7] == 2]
     assert second
     for game, ply, _, _, _, _, distance, _, parent, root, *_ in second:
-        assert (game, ply) in known
+        assert (game, ply) in recorded
         assert root == of_first[game, parent]
         assert distance == abs(ply - parent) <= REACH
     with Store.open(db) as store:
@@ -203,17 +203,17 @@ def test_only_the_steps_asked_for(db: Path) -> None:
 def test_games_that_have_gone_or_changed_are_said(archive: Path, tmp_path: Path) -> None:
     moved = Path(shutil.copy(archive, tmp_path / "here.pgn"))
     mine_games(moved, tmp_path / "a.db")
-    said: list[str] = []
+    remarks: list[str] = []
     moved.write_text(moved.read_text().replace('"W3"', '"Another"'))
-    with remarks_to(said.append):
+    with remarks_to(remarks.append):
         expand_games(tmp_path / "a.db")
-    assert any("here.pgn has changed since it was mined" in line for line in said)
+    assert any("here.pgn has changed since it was mined" in line for line in remarks)
     assert not rows(tmp_path / "a.db", _REACHED + " WHERE g.white = 'W3'")
     moved.unlink()
-    with remarks_to(said.append):
+    with remarks_to(remarks.append):
         summary = expand_games(Path(shutil.copy(tmp_path / "a.db", tmp_path / "b.db")), rounds=1)
     assert summary.tally.planned == 0
-    assert "here.pgn: not found, so " in said[-2] + said[-1]
+    assert "here.pgn: not found, so " in remarks[-2] + remarks[-1]
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_positions_without_games_have_nothing_played_after_them(tmp_path: Path) 
     with Store.open(tmp_path / "a.db", write=True) as store, LineOracle() as oracle:
         start = Expansion.of(store, BlindNet(), oracle.identity, OF_SEARCH)
         following = Following(KnownGames.of(store, start.candidates.tolist()))
-        found = start.read([(number, number, 1) for number in start.candidates.tolist()])
-        assert [len(after) for after in following(found)] == [0] * len(found)
+        starts = start.read([(number, number, 1) for number in start.candidates.tolist()])
+        assert [len(after) for after in following(starts)] == [0] * len(starts)
         summary = expand(store, BlindNet(), oracle, ExpandOptions(question=OF_SEARCH, positions=9), following=following)
     assert summary.tally.planned == 9
 
@@ -273,8 +273,8 @@ def test_what_was_played_after_is_read_from_the_archive(tmp_path: Path) -> None:
         start = Expansion.of(store, BlindNet(), oracle.identity, OF_SEARCH)
         ids = start.candidates.tolist()
         following = Following(KnownGames.of(store, ids))
-        found = start.read([(number, number, 1) for number in ids])
-        for source, after in zip(found, following(found), strict=True):
+        starts = start.read([(number, number, 1) for number in ids])
+        for source, after in zip(starts, following(starts), strict=True):
             assert list(decode_moves(after)) == games[source.game.number - 1][len(source.moves) :]
             assert list(decode_moves(source.following)) == games[source.game.number - 1][len(source.moves) :][:1]
         expand(store, BlindNet(), oracle, options, following=following)

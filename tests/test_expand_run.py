@@ -100,40 +100,40 @@ JOIN positions p ON p.id = e.position_id JOIN net_values n ON n.position_id = p.
 
 def test_every_position_is_reached_as_it_says(expanded: Path) -> None:
     of = {row["id"]: row for row in table(expanded, "SELECT * FROM positions")}
-    found = table(expanded, REACHED)
-    assert {row["step"] for row in found} == {"line", "parent", "child", "game"}
-    assert {row["round"] for row in found} == {1, 2}
-    in_table = {row["position_id"] for row in found}
+    reached = table(expanded, REACHED)
+    assert {row["step"] for row in reached} == {"line", "parent", "child", "game"}
+    assert {row["round"] for row in reached} == {1, 2}
+    in_table = {row["position_id"] for row in reached}
     first = {row["position_id"]: row["best_move"] for row in table(expanded, "SELECT * FROM deep_values")}
-    for row in found:
+    for row in reached:
         parent, root = of[row["parent_id"]], of[row["root_id"]]
         assert root["id"] not in in_table
         assert (row["parent_id"] in in_table) == (row["round"] == 2)
         assert row["game_id"] == parent["game_id"] == root["game_id"]
-        here, there = (decode_moves(np.frombuffer(each["moves"], "<u2")) for each in (row, parent))
+        moves, parent_moves = (decode_moves(np.frombuffer(position["moves"], "<u2")) for position in (row, parent))
         board = chess.Board(row["start_fen"])
-        for move in here:
+        for move in moves:
             board.push_uci(move)
         assert board.fen() == row["fen"]
         assert any(board.legal_moves)
-        plies = abs(len(here) - len(there))
-        assert row["ply"] - parent["ply"] == len(here) - len(there)
+        plies = abs(len(moves) - len(parent_moves))
+        assert row["ply"] - parent["ply"] == len(moves) - len(parent_moves)
         if row["step"] == "line":
-            assert here == (*there, *line_of(parent["fen"], 6)[: row["distance"]])
+            assert moves == (*parent_moves, *line_of(parent["fen"], 6)[: row["distance"]])
         elif row["step"] == "child":
-            assert here[:-1] == there
-            assert here[-1] != first[parent["id"]]  # the search's own move is the line's
+            assert moves[:-1] == parent_moves
+            assert moves[-1] != first[parent["id"]]  # the search's own move is the line's
         else:
             assert plies == row["distance"]
-            assert here == there[: len(here)] or there == here[: len(there)]
+            assert moves == parent_moves[: len(moves)] or parent_moves == moves[: len(parent_moves)]
         assert row["q"] == pytest.approx(net_q(row["fen"]))
 
 
 def test_values_are_those_of_the_search_or_of_the_line(expanded: Path) -> None:
     joined = "deep_values v JOIN expanded e USING (position_id) JOIN positions p ON p.id = e.position_id"
-    found = table(expanded, f"SELECT v.*, p.fen FROM {joined}")
-    assert {"expanded", "inferred"} <= {row["stage"] for row in found}
-    for row in found:
+    searched = table(expanded, f"SELECT v.*, p.fen FROM {joined}")
+    assert {"expanded", "inferred"} <= {row["stage"] for row in searched}
+    for row in searched:
         if row["stage"] in ("expanded", "inferred"):
             # The line keeps all men on the board, so what is inferred is right.
             assert np.tanh(row["cp"] / (2 * expand_doubles.ALPHA)) == pytest.approx(true_q(row["fen"]), abs=2e-3)
@@ -160,18 +160,18 @@ def test_summary_and_store_say_the_same(expansion: tuple[Path, ExpandSummary]) -
     with Store.open(db) as store:
         frame = store.frame(question)
         (nodes,) = store.connection.execute("SELECT sum(nodes) FROM expanded").fetchone()
-        told = store_figures(store, question)["expanded"]
+        section = store_figures(store, question)["expanded"]
     hits, reached = frame["disagreement"].abs() >= QUESTION.threshold, frame["step"].notna()
-    assert summary.figures == told
-    assert summary.tally.found == (hits & reached & ~frame["inferred"]).sum() == told["candidates"]
-    assert summary.tally.nodes == nodes == told["nodes"]
-    assert summary.tally.inferred == told["inferred"]["candidates"] > 0
-    assert (told["inferred"]["precision"], told["inferred"]["audited"] > 50) == (1, True)
+    assert summary.figures == section
+    assert summary.tally.found == (hits & reached & ~frame["inferred"]).sum() == section["candidates"]
+    assert summary.tally.nodes == nodes == section["nodes"]
+    assert summary.tally.inferred == section["inferred"]["candidates"] > 0
+    assert (section["inferred"]["precision"], section["inferred"]["audited"] > 50) == (1, True)
     lines = "\n".join(summary.lines())
     assert "all positions around them were examined" in lines
     assert f"next: vr books --db {db} --threshold 0.5 --alpha 200 --expanded all" in lines
     # Every root counts: none has got so many as to be all there is.
-    assert told["roots"]["hill"][1] > told["roots"]["sampled"] / 2
+    assert section["roots"]["hill"][1] > section["roots"]["sampled"] / 2
 
 
 def test_beyond_scale_candidates_are_those_of_the_calibrated_net(archive: Path, tmp_path: Path) -> None:
@@ -180,32 +180,32 @@ def test_beyond_scale_candidates_are_those_of_the_calibrated_net(archive: Path, 
     summary = expand_store(path, question=question, screen=None)
     with Store.open(path) as store:
         frame = store.frame(replace(question, expanded="all"))
-        told = store_figures(store, question)["expanded"]
-    assert summary.figures == told
+        section = store_figures(store, question)["expanded"]
+    assert summary.figures == section
     hits, reached = frame["disagreement"].abs() >= QUESTION.threshold, frame["step"].notna()
     raw = (frame["net_q"] - frame["deep_q"]).abs() >= QUESTION.threshold
     assert (hits != raw).sum() > 20
     assert summary.tally.found == (hits & reached & ~frame["inferred"]).sum() > 0
-    assert summary.tally.inferred == told["inferred"]["candidates"]
+    assert summary.tally.inferred == section["inferred"]["candidates"]
 
 
 def test_nodes_go_where_most_is_found(archive: Path, tmp_path: Path) -> None:
     """Of as many searches, chosen ones find more than those that are drawn by chance."""
     path = Path(shutil.copy(archive, tmp_path / "b.db"))
     expand_store(path, positions=250, rounds=1)
-    found = [row for row in table(path, REACHED) if row["step"] != "line"]
-    hits = np.array([abs(net_q(row["fen"]) - true_q(row["fen"])) >= QUESTION.threshold for row in found])
-    drawn = np.array([bool(row["drawn"]) for row in found])
+    reached = [row for row in table(path, REACHED) if row["step"] != "line"]
+    hits = np.array([abs(net_q(row["fen"]) - true_q(row["fen"])) >= QUESTION.threshold for row in reached])
+    drawn = np.array([bool(row["drawn"]) for row in reached])
     assert drawn.sum() >= 15
     assert hits[~drawn].mean() > hits[drawn].mean()
 
 
 def test_what_is_drawn_by_chance_says_the_rate_of_all(expanded: Path) -> None:
-    found = [row for row in table(expanded, REACHED) if row["step"] != "line"]
-    hits = np.array([abs(net_q(row["fen"]) - true_q(row["fen"])) >= QUESTION.threshold for row in found])
-    drawn = np.array([bool(row["drawn"]) for row in found])
-    assert [is_drawn(row["key"] % 2**64) for row in found] == drawn.tolist()
-    low, high = stats.binom(len(found), RANDOM_SHARE).interval(0.999)
+    reached = [row for row in table(expanded, REACHED) if row["step"] != "line"]
+    hits = np.array([abs(net_q(row["fen"]) - true_q(row["fen"])) >= QUESTION.threshold for row in reached])
+    drawn = np.array([bool(row["drawn"]) for row in reached])
+    assert [is_drawn(row["key"] % 2**64) for row in reached] == drawn.tolist()
+    low, high = stats.binom(len(reached), RANDOM_SHARE).interval(0.999)
     assert low <= drawn.sum() <= high
     assert stats.fisher_exact([[hits[drawn].sum(), (~hits[drawn]).sum()],
                                [hits[~drawn].sum(), (~hits[~drawn]).sum()]]).pvalue > 0.001  # fmt: skip
@@ -251,16 +251,16 @@ def start(db: Path, delay: float) -> subprocess.Popen[str]:
 
 def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(db: Path, whole: Dump) -> None:
     dice, begun = random.Random(3), rows(db)
-    found = [begun]
+    counts = [begun]
     for _ in range(4):
         process = start(db, delay=0.02)
-        wait_for(process, db, found[-1] + dice.randrange(50, 400))
+        wait_for(process, db, counts[-1] + dice.randrange(50, 400))
         time.sleep(dice.uniform(0, 0.3))
         process.kill()
         process.communicate()
-        found.append(rows(db))
-    assert found == sorted(found)
-    assert begun < found[1] < len(whole["deep_values"]), found
+        counts.append(rows(db))
+    assert counts == sorted(counts)
+    assert begun < counts[1] < len(whole["deep_values"]), counts
     assert start(db, delay=0).wait() == 0
     assert dump(db) == whole
 
@@ -269,9 +269,9 @@ def test_a_signal_ends_cleanly_and_the_next_run_goes_on(db: Path, whole: Dump) -
     process = start(db, delay=0.05)
     wait_for(process, db, rows(db) + 100)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=30)
+    printed, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "give the same command again" in said
+    assert "give the same command again" in printed
     assert table(db, "SELECT state FROM runs ORDER BY id DESC LIMIT 1") == [{"state": "interrupted"}]
     expand_store(db)
     assert dump(db) == whole
@@ -290,10 +290,10 @@ def test_another_question_goes_on_from_what_is_known(expanded: Path, tmp_path: P
     path = Path(shutil.copy(expanded, tmp_path / "b.db"))
     with Store.open(path) as store:
         before = len(store.frame(Question(expanded="all")))
-        known = {position.fen for position in store.frame(Question(expanded="searched")).itertuples()}
+        scored = {position.fen for position in store.frame(Question(expanded="searched")).itertuples()}
     oracle = LineOracle()
     lower = expand_store(path, oracle, question=replace(QUESTION, threshold=0.4), rounds=3, positions=100)
-    assert not {position.fen for position in oracle.searched} & known
+    assert not {position.fen for position in oracle.searched} & scored
     assert 0 < lower.tally.planned == 100
     assert lower.tally.found > 200  # most of them were known
     with Store.open(path) as store:
@@ -313,13 +313,13 @@ def test_more_rounds_and_other_steps_go_further(db: Path, expansion: tuple[Path,
 
 def test_no_question_to_the_store_looks_at_all_that_was_reached(expanded: Path, tmp_path: Path) -> None:
     """Each is asked for every batch or window: a walk over a large table would make a long run quadratic."""
-    path, asked = Path(shutil.copy(expanded, tmp_path / "plans.db")), dict[str, None]()
+    path, statements = Path(shutil.copy(expanded, tmp_path / "plans.db")), dict[str, None]()
     with Store.open(path, write=True) as store, LineOracle() as oracle:
-        store.connection.set_trace_callback(lambda text: asked.setdefault(text))
+        store.connection.set_trace_callback(lambda text: statements.setdefault(text))
         options = ExpandOptions(question=QUESTION, screen=ScreenOptions(rungs=expand_doubles.RUNGS, recall=0.9))
         expand.expand(store, BlindNet(), oracle, options)
         store.connection.set_trace_callback(None)
-        often = [text for text in asked if "json_each" in text and text.lstrip().startswith("SELECT")]
+        often = [text for text in statements if "json_each" in text and text.lstrip().startswith("SELECT")]
         assert len(often) > 20
         for text in often:
             tables = {alias: name for name, alias in re.findall(r"\b(?:FROM|JOIN)\s+(\w+)\s+(\w)\b", text)}
@@ -367,10 +367,10 @@ def test_poorer_is_what_chance_does_not_explain(db: Path) -> None:
     with Store.open(db) as store:
         start = Expansion.of(store, BlindNet(), LineOracle().identity, QUESTION)
     rate = len(start.candidates) / start.sampled_nodes
-    for found in (0, 3, 12):
-        upper = stats.chi2.ppf(0.975, 2 * (found + 1)) / 2  # Garwood's interval
-        assert not start.is_poorer(found, int(0.98 * upper / rate))
-        assert start.is_poorer(found, int(1.02 * upper / rate))
+    for candidates in (0, 3, 12):
+        upper = stats.chi2.ppf(0.975, 2 * (candidates + 1)) / 2  # Garwood's interval
+        assert not start.is_poorer(candidates, int(0.98 * upper / rate))
+        assert start.is_poorer(candidates, int(1.02 * upper / rate))
 
 
 def test_later_mining_learns_nothing_from_what_was_reached(archive: Path, expanded: Path, tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_without_candidates_there_is_nothing_to_go_out_from(db: Path) -> None:
 
 
 def test_an_engine_that_always_fails_is_broken_as_a_whole(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LineOracle, "_climb", lambda *given: DeepFailure("crashed", 3))
+    monkeypatch.setattr(LineOracle, "_climb", lambda *arguments: DeepFailure("crashed", 3))
     with pytest.raises(ValueRepairError, match=r"the deep search .* failed on each of the 10 positions"):
         expand_store(db, audit=0)
 

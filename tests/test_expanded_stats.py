@@ -53,30 +53,30 @@ def rows(path: Path) -> pd.DataFrame:
         LEFT JOIN deep_values i ON i.stage = 'inferred' AND i.position_id = e.position_id
     """
     with Store.open(path) as store:
-        found = pd.read_sql(query, store.connection)
+        frame = pd.read_sql(query, store.connection)
     for name, cp, mate in (("off", "cp", "mate"), ("inferred", "inferred_cp", "inferred_mate")):
-        found[name] = [
+        frame[name] = [
             off_of(q, c, m, ALPHA) if c == c or m == m else np.nan
-            for q, c, m in zip(found["net_q"], found[cp].astype(float), found[mate].astype(float), strict=True)
+            for q, c, m in zip(frame["net_q"], frame[cp].astype(float), frame[mate].astype(float), strict=True)
         ]
-    return found
+    return frame
 
 
 def test_counts_by_step_are_those_of_the_tables(figures: dict[str, Any], rows: pd.DataFrame) -> None:
-    found = figures["expanded"]
-    steps = {row["step"]: row for row in found["steps"] if row["distance"] is None}
+    section = figures["expanded"]
+    steps = {row["step"]: row for row in section["steps"] if row["distance"] is None}
     assert set(steps) == set(rows["step"]) == {"line", "parent", "child"}
-    for step, told in steps.items():
+    for step, counts in steps.items():
         of = rows[rows["step"] == step]
-        assert told["reached"] == len(of)
-        assert told["searched"] == of["searched"].sum() == of["off"].notna().sum()
-        assert told["cut"] == of["cut_at"].notna().sum()
-        assert told["candidates"] == (of["off"] >= THRESHOLD).sum() > 0
-        assert told["nodes"] == of["nodes"].sum()
-        assert told["per_mnode"] == pytest.approx(1e6 * told["candidates"] / told["nodes"])
-    assert found["reached"] == len(rows)
-    assert found["candidates"] == (rows["off"] >= THRESHOLD).sum()
-    assert found["rounds"] == 2
+        assert counts["reached"] == len(of)
+        assert counts["searched"] == of["searched"].sum() == of["off"].notna().sum()
+        assert counts["cut"] == of["cut_at"].notna().sum()
+        assert counts["candidates"] == (of["off"] >= THRESHOLD).sum() > 0
+        assert counts["nodes"] == of["nodes"].sum()
+        assert counts["per_mnode"] == pytest.approx(1e6 * counts["candidates"] / counts["nodes"])
+    assert section["reached"] == len(rows)
+    assert section["candidates"] == (rows["off"] >= THRESHOLD).sum()
+    assert section["rounds"] == 2
 
 
 def test_the_archive_stands_beside_them_as_its_own_section_has_it(figures: dict[str, Any]) -> None:
@@ -92,18 +92,22 @@ def test_the_archive_stands_beside_them_as_its_own_section_has_it(figures: dict[
 def test_inferred_candidates_are_confirmed_by_searches_of_the_same_sign(
     figures: dict[str, Any], rows: pd.DataFrame
 ) -> None:
-    told = figures["expanded"]["inferred"]
-    known = rows[rows["inferred"].notna()]
-    inferred = known[known["inferred"] >= THRESHOLD]
+    section = figures["expanded"]["inferred"]
+    valued = rows[rows["inferred"].notna()]
+    inferred = valued[valued["inferred"] >= THRESHOLD]
     audited = inferred[inferred["off"].notna()]
-    assert (told["positions"], told["candidates"], told["audited"]) == (len(known), len(inferred), len(audited))
-    assert told["unsearched"] == len(inferred) - len(audited)
-    assert 0 < told["confirmed"] <= (audited["off"] >= THRESHOLD).sum()
-    assert told["precision"] == told["confirmed"] / told["audited"]
+    assert (section["positions"], section["candidates"], section["audited"]) == (
+        len(valued),
+        len(inferred),
+        len(audited),
+    )
+    assert section["unsearched"] == len(inferred) - len(audited)
+    assert 0 < section["confirmed"] <= (audited["off"] >= THRESHOLD).sum()
+    assert section["precision"] == section["confirmed"] / section["audited"]
     # Positions of one root are alike: the interval is at least as wide as if they were not.
-    plain = wilson(told["confirmed"], told["audited"])
-    assert told["low"] < plain.low < plain.high < told["high"]
-    assert sum(row["candidates"] for row in told["by_distance"]) == told["candidates"]
+    plain = wilson(section["confirmed"], section["audited"])
+    assert section["low"] < plain.low < plain.high < section["high"]
+    assert sum(row["candidates"] for row in section["by_distance"]) == section["candidates"]
 
 
 def test_roots_count_as_scipys_entropy_says(figures: dict[str, Any], rows: pd.DataFrame, path: Path) -> None:
@@ -111,9 +115,9 @@ def test_roots_count_as_scipys_entropy_says(figures: dict[str, Any], rows: pd.Da
         sampled = store.candidates(ASKED)["position_id"].tolist()
     value = rows["off"].where(rows["off"].notna(), rows["inferred"])
     sizes = pd.Series([*sampled, *rows.loc[value >= THRESHOLD, "root_id"]]).value_counts().to_numpy()
-    told = figures["expanded"]["roots"]
-    assert (told["candidates"], told["roots"], told["sampled"]) == (sizes.sum(), len(sizes), len(sampled))
-    one, two = told["hill"]
+    roots = figures["expanded"]["roots"]
+    assert (roots["candidates"], roots["roots"], roots["sampled"]) == (sizes.sum(), len(sizes), len(sampled))
+    one, two = roots["hill"]
     assert one == pytest.approx(np.exp(scipy_stats.entropy(sizes)))
     assert two == pytest.approx(sizes.sum() ** 2 / (sizes**2).sum())
     assert two <= one <= len(sizes)
@@ -124,13 +128,13 @@ def test_diversity_has_the_roots_where_such_positions_are_taken_in(path: Path) -
         plain = store.candidates(Question())
         assert "root" not in sections(store, plain, THRESHOLD)["diversity"]
         every = store.candidates(Question(expanded="all"))
-        found = sections(store, every, THRESHOLD)["diversity"]["root"]
-    assert found["families"] == every["root_id"].nunique()
-    assert 1 <= found["hill"][1] <= found["hill"][0] <= found["families"]
-    assert found["hill"][1] < 0.9 * len(every)
+        roots = sections(store, every, THRESHOLD)["diversity"]["root"]
+    assert roots["families"] == every["root_id"].nunique()
+    assert 1 <= roots["hill"][1] <= roots["hill"][0] <= roots["families"]
+    assert roots["hill"][1] < 0.9 * len(every)
     words = ["stats", "--db", str(path), "--expanded", "all"]
     shown = CliRunner().invoke(cli, [*words, "-v"]).stderr
-    assert f"{found['families']:,} roots count for {found['hill'][0]:,.1f}, {found['hill'][1]:,.1f}" in shown
+    assert f"{roots['families']:,} roots count for {roots['hill'][0]:,.1f}, {roots['hill'][1]:,.1f}" in shown
     assert re.search(r"\d+ roots count for [\d.]+, [\d.]+ \(Hill numbers of order 1, 2\)$", shown, re.MULTILINE)
     plain_words = CliRunner().invoke(cli, words).stdout
     assert "count for" not in plain_words
@@ -139,14 +143,14 @@ def test_diversity_has_the_roots_where_such_positions_are_taken_in(path: Path) -
 
 def test_text_and_json_have_the_section(path: Path, figures: dict[str, Any]) -> None:
     done = CliRunner().invoke(cli, ["stats", "--db", str(path), "--alpha", "170", "--json"])
-    told = json.loads(done.stdout)["expanded"]
-    assert told == json.loads(json.dumps(figures["expanded"]))
+    section = json.loads(done.stdout)["expanded"]
+    assert section == json.loads(json.dumps(figures["expanded"]))
     text = "\n".join(stats_lines(figures))
-    assert f"expanded: {told['reached']:,} positions reached by vr expand, 2 rounds; at 0.55" in text
-    rate = 100 * told["inferred"]["precision"]
+    assert f"expanded: {section['reached']:,} positions reached by vr expand, 2 rounds; at 0.55" in text
+    rate = 100 * section["inferred"]["precision"]
     assert (
-        f"of those searched all the same {told['inferred']['confirmed']} of {told['inferred']['audited']}, {rate:.2f} %"
-        in text
+        f"of those searched all the same {section['inferred']['confirmed']} of {section['inferred']['audited']}, "
+        f"{rate:.2f} %" in text
     )
     assert "100.0 %" not in text
 
@@ -157,39 +161,39 @@ def test_an_empty_table_costs_one_look(path: Path, tmp_path: Path) -> None:
     with Store.open(db, write=True) as store, store.writing() as connection:
         connection.execute("DELETE FROM expanded")
     with Store.open(db) as store:
-        asked: list[str] = []
-        store.connection.set_trace_callback(asked.append)
-        found = store_figures(store, ASKED)
-    assert found["expanded"] is None
+        statements: list[str] = []
+        store.connection.set_trace_callback(statements.append)
+        stats = store_figures(store, ASKED)
+    assert stats["expanded"] is None
     # The word is a stage of deep values, too.
-    assert [text for text in asked if re.search(r"\b(FROM|JOIN)\s+expanded\b", text)] == [
+    assert [text for text in statements if re.search(r"\b(FROM|JOIN)\s+expanded\b", text)] == [
         "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = 1 AND oracle_id = 1)"
     ]
-    assert not any("expand" in line for line in stats_lines(found))
+    assert not any("expand" in line for line in stats_lines(stats))
 
 
 def test_values_of_the_other_kind_are_no_values(path: Path) -> None:
     """Without W/D/L no Q is made of them: nothing is a candidate, and no rate is made up."""
     with Store.open(path) as store:
-        found = store_figures(store, Question(q_from="wdl"))["expanded"]
-    with_wdl = [row for row in found["steps"] if row["distance"] is None]
-    assert sum(row["candidates"] for row in with_wdl) == found["candidates"]
+        section = store_figures(store, Question(q_from="wdl"))["expanded"]
+    with_wdl = [row for row in section["steps"] if row["distance"] is None]
+    assert sum(row["candidates"] for row in with_wdl) == section["candidates"]
     assert all(row["rate"] is None or row["rated"] > 0 for row in with_wdl)
 
 
 def test_where_nothing_was_left_to_search_rates_are_of_all(path: Path, tmp_path: Path) -> None:
     db = tmp_path / "whole.db"
     shutil.copy(path, db)
-    found = []
+    parents = []
     for why in ("nodes", "everything"):
         with Store.open(db, write=True) as store, store.writing() as connection:
             connection.execute("UPDATE runs SET counts = json_object('why', ?) WHERE id = 2", (why,))
         with Store.open(db) as store:
-            told = store_figures(store, ASKED)
-        found.append(next(row for row in told["expanded"]["steps"] if row["step"] == "parent"))
-        assert any("chosen for their yield" in line for line in stats_lines(told)) == (why == "nodes")
-    assert [row["rated_of"] for row in found] == ["chosen", "all"]
-    assert found[0]["rate"] == found[1]["rate"] == found[1]["candidates"] / found[1]["rated"]
+            stats = store_figures(store, ASKED)
+        parents.append(next(row for row in stats["expanded"]["steps"] if row["step"] == "parent"))
+        assert any("chosen for their yield" in line for line in stats_lines(stats)) == (why == "nodes")
+    assert [row["rated_of"] for row in parents] == ["chosen", "all"]
+    assert parents[0]["rate"] == parents[1]["rate"] == parents[1]["candidates"] / parents[1]["rated"]
 
 
 # -- against a truth that is known ------------------------------------------------------------------------------------
@@ -234,10 +238,10 @@ class World:
         monkeypatch.setattr(screening, "passage_columns", lambda *_: no_passages)
         sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0)}
         sampled |= {"nodes": empty, "game_id": empty}
-        found = families.figures(None, (1, 1), ALPHA, ASKED, sampled)  # type: ignore[arg-type]
-        assert found is not None
-        assert "expanded" in families.lines(found)[1]
-        row: dict[str, Any] = found["steps"][0]
+        section = families.figures(None, (1, 1), ALPHA, ASKED, sampled)  # type: ignore[arg-type]
+        assert section is not None
+        assert "expanded" in families.lines(section)[1]
+        row: dict[str, Any] = section["steps"][0]
         return row
 
 
@@ -286,9 +290,9 @@ def test_groups_of_rows_that_are_alike_widen_an_interval() -> None:
     hits = np.repeat([True, False, False, True, False], 20)
     groups = np.repeat(np.arange(5), 20)
     # The variance between groups that agree is 20 times that of rows, but 100 rows of 5 groups say less of it.
-    found, alone = weighted(hits, np.ones(100), groups), korn_graubard(0.4, 40, 100, 5, 20)
-    assert (found.count, found.total, found.rate) == (40, 100, 0.4)
-    assert (found.low, found.high) == pytest.approx(alone)
+    rate, alone = weighted(hits, np.ones(100), groups), korn_graubard(0.4, 40, 100, 5, 20)
+    assert (rate.count, rate.total, rate.rate) == (40, 100, 0.4)
+    assert (rate.low, rate.high) == pytest.approx(alone)
     single = weighted(hits, np.ones(100), np.arange(100))
     assert (single.low, single.high) == pytest.approx((wilson(40, 100).low, wilson(40, 100).high))
     drawn = np.where(np.arange(100) < 40, 5.0, 1.0)
@@ -298,12 +302,12 @@ def test_groups_of_rows_that_are_alike_widen_an_interval() -> None:
 
 @pytest.mark.parametrize("right", [True, False])
 def test_of_a_few_audits_that_agree_only_the_other_end_is_said(figures: dict[str, Any], *, right: bool) -> None:
-    found = json.loads(json.dumps(figures["expanded"]))
+    small = json.loads(json.dumps(figures["expanded"]))
     few = wilson(3 * right, 3)
-    found["inferred"] |= {"audited": 3, "confirmed": 3 * right, "precision": few.rate, "low": few.low, "high": few.high}
-    text = "\n".join(families.lines(found))
+    small["inferred"] |= {"audited": 3, "confirmed": 3 * right, "precision": few.rate, "low": few.low, "high": few.high}
+    text = "\n".join(families.lines(small))
     end = f"at least {100 * few.low:.1f}" if right else f"at most {100 * few.high:.1f}"
-    said = f"{3 * right} of 3 (95 %: {end} %)"
-    assert f"of those searched all the same {said} are" in text
-    assert "100" not in said
+    rate_words = f"{3 * right} of 3 (95 %: {end} %)"
+    assert f"of those searched all the same {rate_words} are" in text
+    assert "100" not in rate_words
     assert ("by their precision, at least" in text) == right

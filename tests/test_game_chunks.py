@@ -91,12 +91,12 @@ GAMES = """[White "castles"]
 
 
 def packed_chunks(folder: Path) -> list[bytes]:
-    found: list[bytes] = []
+    chunks: list[bytes] = []
     for path in sorted(folder.glob("*.tar")):
         with tarfile.open(path) as tar:
             files = [tar.extractfile(member) for member in tar]
-            found += [file.read() for file in files if file is not None]
-    return found + [path.read_bytes() for path in sorted(folder.glob("*.gz"))]
+            chunks += [file.read() for file in files if file is not None]
+    return chunks + [path.read_bytes() for path in sorted(folder.glob("*.gz"))]
 
 
 def chunks_in(folder: Path) -> list[Records]:
@@ -126,7 +126,7 @@ def board_in(record: np.void, back: int = 0) -> chess.BaseBoard:
     """The men of a board so many plies back, as the mover sees them, from the record's planes."""
     masks = np.unpackbits(np.ascontiguousarray(record["planes"]).view(np.uint8)).reshape(104, 8, 8).astype(bool)
     info = int(record["invariance_info"])
-    found = chess.BaseBoard.empty()
+    board = chess.BaseBoard.empty()
     for plane, man in enumerate("PNBRQKpnbrqk"):
         mask = masks[13 * back + plane]
         if record["input_format"] in CANONICAL:
@@ -136,8 +136,8 @@ def board_in(record: np.void, back: int = 0) -> chess.BaseBoard:
             mask = mask[::-1] if info & 2 else mask
             mask = mask[:, ::-1] if info & 1 else mask
         for rank, file in np.argwhere(mask).tolist():
-            found.set_piece_at(chess.square(file, rank), chess.Piece.from_symbol(man))
-    return found
+            board.set_piece_at(chess.square(file, rank), chess.Piece.from_symbol(man))
+    return board
 
 
 def mover_view(board: chess.Board, mover: chess.Color) -> chess.BaseBoard:
@@ -255,12 +255,12 @@ def test_our_own_decoder_reads_them(tmp_path: Path) -> None:
     """archives/chunks.py, which was made for lc0's chunks: positions, moves, sides."""
     chunks_of(GAMES, tmp_path)
     batches = list(sample([str(tmp_path / "out")], SampleOptions(per_game=None, min_ply=0), ReadReport()))
-    found = {position.fen.rsplit(" ", 2)[0]: position.origin.played for batch in batches for position in batch}
+    played = {position.fen.rsplit(" ", 2)[0]: position.origin.played for batch in batches for position in batch}
     expected: dict[str, str] = {}
     for game in decided(GAMES):
         for board, move in zip(boards_of(game), game.mainline_moves(), strict=True):
             expected.setdefault(board.fen().rsplit(" ", 2)[0], move.uci())  # a position comes once
-    assert found == expected
+    assert played == expected
 
 
 # -- evaluations ------------------------------------------------------------------------------------------------------
@@ -284,20 +284,20 @@ def eval_q(node: chess.pgn.GameNode, alpha: float = ALPHA) -> float | None:
 def check_evals(game: chess.pgn.Game, records: Records, alpha: float = ALPHA) -> int:
     """best_*, root_*, played_* and visits of a game with [%eval]; how many positions have one."""
     nodes = [game, *list(game.mainline())]
-    found = [eval_q(node, alpha) for node in nodes]
-    found[0] = None  # nobody moved there
+    node_q = [eval_q(node, alpha) for node in nodes]
+    node_q[0] = None  # nobody moved there
     for i, record in enumerate(records):
-        q, after = found[i], found[i + 1] if i + 1 < len(records) else None
+        q, after = node_q[i], node_q[i + 1] if i + 1 < len(records) else None
         if q is None:
             assert (record["best_q"], record["best_d"]) == (record["result_q"], record["result_d"])
-            is_last_of_known = i == len(records) - 1 and any(q is not None for q in found[: len(records)])
+            is_last_of_known = i == len(records) - 1 and any(q is not None for q in node_q[: len(records)])
             assert (record["visits"], record["played_q"]) == (int(is_last_of_known), record["best_q"])
             continue
         assert record["best_q"] == record["root_q"] == pytest.approx(q, abs=1e-6)
         assert record["best_d"] == record["root_d"] == pytest.approx((1 - q * q) / 2, abs=1e-6)
         assert record["played_q"] == pytest.approx(q if after is None else -after, abs=1e-6)
         assert record["visits"] == 1
-    return sum(q is not None for q in found[: len(records)])
+    return sum(q is not None for q in node_q[: len(records)])
 
 
 def test_evaluations_of_lichess(shared_data: Path, tmp_path: Path) -> None:
@@ -376,10 +376,10 @@ def test_each_game_has_its_own_kind(tmp_path: Path) -> None:
     ]
     chunks = chunks_of("".join(texts), tmp_path)
     assert [np.flatnonzero(records["visits"]).tolist() for records in chunks] == [[1, 3], [0, 3], [1, 3], [1, 3]]
-    known = [records[records["visits"] > 0][0] for records in chunks]
+    searched = [records[records["visits"] > 0][0] for records in chunks]
     expected = (-logistic(50), logistic(50), -logistic(50), 0.25)
-    assert [record["best_q"] for record in known] == pytest.approx(expected, abs=1e-6)
-    assert known[3]["best_d"] == pytest.approx(0.25)
+    assert [record["best_q"] for record in searched] == pytest.approx(expected, abs=1e-6)
+    assert searched[3]["best_d"] == pytest.approx(0.25)
 
 
 # -- a store ----------------------------------------------------------------------------------------------------------
@@ -413,24 +413,24 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
     archive, db = mined
     options = GameChunkOptions(policy="judge", policy_share=share) if share is not None else GameChunkOptions()
     with Store.open(db) as store:
-        found = write_game_chunks([str(archive)], tmp_path / "out", None, options, store=store)
+        summary = write_game_chunks([str(archive)], tmp_path / "out", None, options, store=store)
     judged, seen = judged_rows(db), 0
     for game, records in zip(decided(archive.read_text()), chunks_in(tmp_path / "out"), strict=True):
         check_as_the_rescorer(records)
         board = game.board()
         for record, move in zip(records, game.mainline_moves(), strict=True):
-            known = judged.get(board.fen(en_passant="fen").rsplit(" ", 2)[0]) or judged.get(
+            judgement = judged.get(board.fen(en_passant="fen").rsplit(" ", 2)[0]) or judged.get(
                 board.fen(en_passant="legal").rsplit(" ", 2)[0]
             )
             played = index_of(board, move)
             assert record["played_idx"] == played
-            if known is None:
+            if judgement is None:
                 assert (record["best_idx"], record["probabilities"][played]) == (played, 1)
                 assert record["visits"] == 0 or len(board.move_stack) == len(records) - 1
                 assert record["best_q"] == record["result_q"]
             else:
                 seen += 1
-                q, best = known
+                q, best = judgement
                 best_idx = played if best is None else index_of(board, chess.Move.from_uci(best))
                 assert record["best_q"] == record["root_q"] == pytest.approx(q, abs=1e-6)
                 assert record["best_idx"] == best_idx
@@ -441,8 +441,8 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
                     assert record["probabilities"][[played, best_idx]] == pytest.approx([1 - part, part])
                 assert record["visits"] > 0
             board.push(move)
-    assert found.manifest is not None
-    assert seen == found.manifest["judged"] > 100
+    assert summary.manifest is not None
+    assert seen == summary.manifest["judged"] > 100
 
 
 def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
@@ -468,7 +468,7 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     with Store.open(db) as store:
         ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
         parts = split.parts(store, ids)
-        found = write_game_chunks([str(archive)], tmp_path / "out", store=store, split=split)
+        summary = write_game_chunks([str(archive)], tmp_path / "out", store=store, split=split)
     without = write_game_chunks([str(archive)], tmp_path / "alone", split=Split(games=0.4, seed=3))
     with sqlite3.connect(db) as connection:
         fens = dict(connection.execute("SELECT id, fen FROM positions"))
@@ -476,7 +476,7 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     held = {
         fens[i].rsplit(" ", 2)[0] for i, part in zip(ids.tolist(), parts.tolist(), strict=True) if part in (1, 2, 3)
     }
-    assert found.manifest is not None
+    assert summary.manifest is not None
     assert without.manifest is not None
     boards = {
         position.fen.rsplit(" ", 2)[0]
@@ -486,8 +486,8 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     assert held
     assert not boards & held
     assert not {kinds(chess.Board(f"{fen} 0 1")) for fen in boards} & set(MATERIALS)
-    assert found.manifest["cut_behind"] > 0
-    assert found.manifest["left_out"]["held out by the split"] > without.manifest["left_out"]["held out by the split"]
+    assert summary.manifest["cut_behind"] > 0
+    assert summary.manifest["left_out"]["held out by the split"] > without.manifest["left_out"]["held out by the split"]
     # Without the store, too, the games are those of the split, and all others are there.
     with Store.open(db) as store:
         drawn = {
@@ -543,11 +543,11 @@ def test_the_policy_of_a_net(shared_data: Path, tmp_path: Path, share: float) ->
 
 
 def boards_of(game: chess.pgn.Game) -> list[chess.Board]:
-    board, found = game.board(), []
+    board, boards = game.board(), []
     for move in game.mainline_moves():
-        found.append(board.copy())
+        boards.append(board.copy())
         board.push(move)
-    return found
+    return boards
 
 
 def vr_batch(positions: Sequence[vr.Position]) -> Any:
@@ -613,14 +613,14 @@ def test_fifty_moves_end_a_chunk(tmp_path: Path) -> None:
 def test_filters_and_counts(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
     path.write_text(GAMES + '[Variant "Atomic"]\n[Result "1-0"]\n\n1. e4 1-0\n\n[Result "1-0"]\n\n1. e4 Ke5 1-0\n')
-    found = write_game_chunks([str(path)], tmp_path / "out")
-    manifest = found.manifest
+    summary = write_game_chunks([str(path)], tmp_path / "out")
+    manifest = summary.manifest
     assert manifest is not None
     assert manifest["chunks"] == 5
     assert manifest["left_out"] == {"no result": 1}
     assert manifest["read"]["games"] == 8
     assert manifest["read"]["rejected"] == {"illegal move": 1, "variant Atomic": 1}
-    assert "left out of 8 games: " in "\n".join(found.lines())
+    assert "left out of 8 games: " in "\n".join(summary.lines())
     draws = write_game_chunks([str(path)], tmp_path / "draws", SampleOptions(result="1/2-1/2")).manifest
     assert draws is not None
     assert draws["chunks"] == 2

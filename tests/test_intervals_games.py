@@ -66,8 +66,8 @@ def test_rows_of_games_of_their_own_are_independent() -> None:
     rng = np.random.default_rng(3)
     hits = rng.random(300) < 0.2
     for weight in (np.ones(300), np.full(300, 4.5)):
-        found, expected = weighted(hits, weight, rng.permutation(300)), wilson(int(hits.sum()), 300)
-        assert (found.rate, found.low, found.high) == pytest.approx((expected.rate, expected.low, expected.high))
+        rate, expected = weighted(hits, weight, rng.permutation(300)), wilson(int(hits.sum()), 300)
+        assert (rate.rate, rate.low, rate.high) == pytest.approx((expected.rate, expected.low, expected.high))
     weight = rng.choice([1.0, 5.0, 9.0], 300)
     assert _bounds(weighted(hits, weight, rng.permutation(300))) == pytest.approx(_bounds(weighted(hits, weight)))
 
@@ -87,7 +87,7 @@ def test_the_design_effect_is_that_of_statsmodels(*, unequal: bool) -> None:
 
 
 def _expected(rate: float, hits: Flags, weight: Floats, game: Ids, ratio: float) -> tuple[float, float]:
-    of_games = np.array([weight[game == each].sum() for each in np.unique(game)])
+    of_games = np.array([weight[game == number].sum() for number in np.unique(game)])
     rows, games = weight.sum() ** 2 / (weight**2).sum(), weight.sum() ** 2 / (of_games**2).sum()
     return korn_graubard(rate, min(hits.sum(), (~hits).sum()), rows, games, ratio)
 
@@ -98,9 +98,9 @@ def test_where_nothing_differs_games_are_taken_to_be_somewhat_alike() -> None:
     bounds = []
     for candidates in range(3):
         hits = np.isin(np.arange(300), 40 * np.arange(candidates))
-        found, opposite = weighted(hits, np.ones(300), game), weighted(~hits, np.ones(300), game)
-        assert (opposite.low, opposite.high) == pytest.approx((1 - found.high, 1 - found.low))
-        bounds.append(round(100 * found.high, 1))
+        rate, opposite = weighted(hits, np.ones(300), game), weighted(~hits, np.ones(300), game)
+        assert (opposite.low, opposite.high) == pytest.approx((1 - rate.high, 1 - rate.low))
+        bounds.append(round(100 * rate.high, 1))
     assert bounds == [6.2, 4.6, 4.3]
 
 
@@ -123,8 +123,8 @@ _OF_R = [
 @pytest.mark.parametrize(("rate", "variance", "low", "high"), _OF_R)
 def test_the_interval_is_that_of_the_survey_package_of_r(rate: float, variance: float, low: float, high: float) -> None:
     of_all_rows = (t.ppf(0.975, 182) / norm.ppf(0.975)) ** 2  # R has t of all rows where we have the normal
-    found = korn_graubard_bounds(rate, rate * (1 - rate) / variance * float(of_all_rows), 15)
-    assert found == pytest.approx((low, high), rel=1e-6)
+    bounds = korn_graubard_bounds(rate, rate * (1 - rate) / variance * float(of_all_rows), 15)
+    assert bounds == pytest.approx((low, high), rel=1e-6)
 
 
 _SHARES = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
@@ -174,8 +174,8 @@ def test_intervals_of_few_games_and_rare_candidates_hold_the_truth(
         own = (
             rng.beta(truth * (1 / alike - 1), (1 - truth) * (1 / alike - 1), games) if alike else np.full(games, truth)
         )
-        found = weighted(rng.random(len(game)) < own[game], np.ones(len(game)), game)
-        held += found.low <= truth <= found.high
+        rate = weighted(rng.random(len(game)) < own[game], np.ones(len(game)), game)
+        held += rate.low <= truth <= rate.high
     assert held / repeats >= 0.92
 
 
@@ -237,5 +237,5 @@ def test_an_upper_end_is_far_because_of_few_audits_where_more_of_them_would_brin
 
 @given(st.integers(1, 500), st.integers(0, 500))
 def test_without_audits_no_upper_end_is_far_because_of_them(total: int, hits: int) -> None:
-    found = weighted(np.arange(total) < hits, np.ones(total), np.arange(total))
-    assert (found.few_drawn, loose_bound_words(found.few_drawn)) == (0, "")
+    rate = weighted(np.arange(total) < hits, np.ones(total), np.arange(total))
+    assert (rate.few_drawn, loose_bound_words(rate.few_drawn)) == (0, "")

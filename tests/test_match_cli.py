@@ -36,12 +36,12 @@ def wait_for_games(path: Path, count: int, process: subprocess.Popen[str]) -> No
 
 def engines(mark: str) -> list[int]:
     """Processes of the scripted engine with this on their command line."""
-    found = []
+    numbers = []
     for process in psutil.process_iter(["pid", "cmdline"]):
         line = process.info["cmdline"] or []
         if FAKE in line and mark in line:
-            found.append(process.info["pid"])
-    return found
+            numbers.append(process.info["pid"])
+    return numbers
 
 
 def wait_for_no_engine(mark: str) -> None:

@@ -36,9 +36,9 @@ def test_published_simulations_of_an_sprt(bayes_elo: float, elo: float, passed: 
     """github.com/lucasart/sprt, README: SPRT(0, 4) of games with draw Elo 250, 20,000 tests at each difference."""
     win, loss = (1 / (1 + 10 ** ((250 + sign * bayes_elo) / 400)) for sign in (-1, 1))
     assert elo_of(win + (1 - win - loss) / 2) == pytest.approx(elo, abs=0.0051)
-    found = sprt_length(Sprt(0, 4, model="bayesian"), ResultChances((loss, 1 - win - loss, win), paired=False), elo)
-    assert found.games == pytest.approx(games, rel=0.01)
-    assert found.h1 == pytest.approx(passed, abs=0.006)
+    length = sprt_length(Sprt(0, 4, model="bayesian"), ResultChances((loss, 1 - win - loss, win), paired=False), elo)
+    assert length.games == pytest.approx(games, rel=0.01)
+    assert length.h1 == pytest.approx(passed, abs=0.006)
 
 
 def games_at(elo: float, draws: float) -> tuple[float, float, float]:
@@ -88,17 +88,17 @@ def test_the_interval_is_as_wide_as_the_difference(elo: float, draws: float) -> 
 def test_an_sprt_of_pairs_is_as_long_as_it_says(true: float) -> None:
     """Simulated with the test itself, looked at after every third pair, so that it goes a bit beyond its bounds."""
     test, rng = Sprt(0, 40, 0.1, 0.1, "logistic"), np.random.default_rng(1)
-    said = sprt_length(test, ResultChances.of_draws(0.5), true)
+    length = sprt_length(test, ResultChances.of_draws(0.5), true)
     lengths, accepted = [], 0
     for _ in range(200):
         pairs = rng.multinomial(3, pairs_of(games_at(true, 0.5)), size=400).cumsum(axis=0)
-        for found in pairs.tolist():
-            if outcome := test.verdict(Pentanomial(tuple(found))):
+        for counts in pairs.tolist():
+            if outcome := test.verdict(Pentanomial(tuple(counts))):
                 break
-        lengths.append(2 * sum(found))
+        lengths.append(2 * sum(counts))
         accepted += outcome == "H1"
-    assert 0.95 < np.mean(lengths) / said.games < 1.25
-    assert accepted / 200 == pytest.approx(said.h1, abs=0.06)
+    assert 0.95 < np.mean(lengths) / length.games < 1.25
+    assert accepted / 200 == pytest.approx(length.h1, abs=0.06)
 
 
 @pytest.mark.parametrize("true", [-1000.0, -150.0, 75.0, 150.0, 1000.0])
@@ -106,9 +106,9 @@ def test_an_sprt_far_from_its_bounds_has_a_length(true: float) -> None:
     """What one pair says is always about the same there: no power overflows, and the test is sure of its end."""
     for draws in (0.0, 0.6, 0.9):
         for test in (Sprt(0, 5), Sprt(0, 0.01), Sprt(0, 5, 1e-12, 1e-12, "logistic"), Sprt(0, 5, model="bayesian")):
-            said = sprt_length(test, ResultChances.of_draws(draws), true)
-            assert said.games > 0
-            assert said.h1 == pytest.approx(float(true > 0), abs=1e-6)
+            length = sprt_length(test, ResultChances.of_draws(draws), true)
+            assert length.games > 0
+            assert length.h1 == pytest.approx(float(true > 0), abs=1e-6)
 
 
 def test_laws_of_the_two_models() -> None:
@@ -149,10 +149,10 @@ def test_openings_that_one_side_wins_need_fewer_games() -> None:
     independent = ResultChances(outcomes.game).at(10)
     correlated = outcomes.at(10)
     spread = {}
-    for name, each in (("independent", independent), ("correlated", correlated)):
+    for name, chances in (("independent", independent), ("correlated", correlated)):
         shares = np.linspace(0, 1, 5)
-        assert float(np.dot(each.counted, shares)) == pytest.approx(share_of(10))
-        spread[name] = float(np.dot(each.counted, (shares - share_of(10)) ** 2))
+        assert float(np.dot(chances.counted, shares)) == pytest.approx(share_of(10))
+        spread[name] = float(np.dot(chances.counted, (shares - share_of(10)) ** 2))
     one_player = vr.plan_match(10, draws=outcomes.game[1]).games[0.95][1]
     assert one_player / 2 * spread["correlated"] < one_player / 4 * spread["independent"]
 
@@ -178,12 +178,12 @@ def test_plans_from_games_without_one_kind_of_pair(pairs: dict[tuple[float, floa
     assert plan.outcomes.pair == pytest.approx(even)
 
     shares = np.linspace(0, 1, 5)
-    there = even * np.exp(brentq(lambda slope: tilted_mean(even, slope) - share_of(8), -3, 3) * shares)
+    tilted = even * np.exp(brentq(lambda slope: tilted_mean(even, slope) - share_of(8), -3, 3) * shares)
     rng = np.random.default_rng(5)
     for level in (0.90, 0.95, 0.99):
         for games, power in zip(plan.games[level], POWERS, strict=True):
-            drawn = rng.multinomial(games // 2, there / there.sum(), size=3000).tolist()
-            shown = np.mean([verdict(Pentanomial(tuple(each)), level) == "better" for each in drawn])
+            drawn = rng.multinomial(games // 2, tilted / tilted.sum(), size=3000).tolist()
+            shown = np.mean([verdict(Pentanomial(tuple(pair_counts)), level) == "better" for pair_counts in drawn])
             assert shown == pytest.approx(power, abs=0.03)
     # With no kind missing, but nearly so, it is the same plan.
     nearly = {(0.0, 0.0): 1, (0.5, 0.0): 1, (1.0, 1.0): 1, **{kind: 1000 * count for kind, count in pairs.items()}}
@@ -239,10 +239,10 @@ def test_the_length_of_a_test_at_its_own_differences(model: str) -> None:
 
 
 def test_a_test_alone_is_planned_without_resolve() -> None:
-    said = CliRunner().invoke(cli, ["elo", "--sprt", "elo0=0,elo1=5", "--draws", "0.6"]).output
-    assert "interval" not in said
+    printed = CliRunner().invoke(cli, ["elo", "--sprt", "elo0=0,elo1=5", "--draws", "0.6"]).output
+    assert "interval" not in printed
     rows = vr.plan_match(draws=0.6, sprt="elo0=0,elo1=5").tests
-    assert [f"{row.games:,}, H1 accepted in {100 * row.h1:.1f} %" in said for row in rows] == [True] * 3
+    assert [f"{row.games:,}, H1 accepted in {100 * row.h1:.1f} %" in printed for row in rows] == [True] * 3
     with pytest.raises(UsageError, match="a plan needs a difference"):
         vr.plan_match(draws=0.6)
 
@@ -261,13 +261,13 @@ def test_what_python_and_the_command_say_of_a_match(tmp_path_factory: pytest.Tem
     assert (like.whole is not None, like.seconds) == (True, 90)
     plan = vr.plan_match(8, like=like, sprt="elo0=0,elo1=8", jobs=4)
     words = ["elo", str(path), "--resolve", "8", "--sprt", "elo0=0,elo1=8", "--jobs", "4"]
-    told = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)
-    assert told == plan.as_json()
-    assert told["games"][4]["hours"] == pytest.approx(told["games"][4]["games"] * 90 / 4 / 3600)
-    said = CliRunner().invoke(cli, words).output
-    for row in (*told["games"], *told["sprt"]):
-        assert f"{row['games']:,} ({row['hours']:,.{0 if row['hours'] >= 100 else 1}f} h)" in said
-    assert "hours: 90.0 s per game, 4 at once" in said
+    figures = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)
+    assert figures == plan.as_json()
+    assert figures["games"][4]["hours"] == pytest.approx(figures["games"][4]["games"] * 90 / 4 / 3600)
+    printed = CliRunner().invoke(cli, words).output
+    for row in (*figures["games"], *figures["sprt"]):
+        assert f"{row['games']:,} ({row['hours']:,.{0 if row['hours'] >= 100 else 1}f} h)" in printed
+    assert "hours: 90.0 s per game, 4 at once" in printed
     # Without times there are no hours.
     assert " h)" not in CliRunner().invoke(cli, ["elo", "--resolve", "8", "--draws", "0.45"]).output
     # The table of the file, if it went on like this: what the plan says is what its intervals do.
@@ -284,8 +284,8 @@ def test_a_plan_from_repeated_openings_says_that_it_is_of_new_ones() -> None:
         result = ("1-0", "0-1", "1/2-1/2", "1/2-1/2", "1-0")[number * 7 // 3 % 5]
         new.add(Played(number, number // 2, result, "checkmate", 40))
         repeated.add(Played(number, number // 2 % 50, result, "checkmate", 40))
-    plain, said = match_length(10, like=alone(new)).lines(), match_length(10, like=alone(repeated)).lines()
-    assert said == [*plain, "openings are repeated in these games; the plan takes each pair as one of a new opening"]
+    plain, lines = match_length(10, like=alone(new)).lines(), match_length(10, like=alone(repeated)).lines()
+    assert lines == [*plain, "openings are repeated in these games; the plan takes each pair as one of a new opening"]
 
 
 def test_games_that_are_no_pairs_are_planned_game_by_game() -> None:

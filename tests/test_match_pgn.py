@@ -79,16 +79,16 @@ def test_what_fastchess_printed_of_its_matches(
     """In the order in which games end with many at once: no matter."""
     texts = match_of(pentanomial, wld[0])
     random.Random(0).shuffle(texts)
-    found = read(texts, tmp_path, "A", f"{test},beta=0.1")
-    assert found.tally.pairs == Pentanomial(pentanomial)
-    assert (found.tally.score.wins, found.tally.score.losses, found.tally.score.draws) == wld
-    for estimate, published in ((elo_interval(found.results), elo), (normalized_elo(found.results), normalized)):
+    standing = read(texts, tmp_path, "A", f"{test},beta=0.1")
+    assert standing.tally.pairs == Pentanomial(pentanomial)
+    assert (standing.tally.score.wins, standing.tally.score.losses, standing.tally.score.draws) == wld
+    for estimate, published in ((elo_interval(standing.results), elo), (normalized_elo(standing.results), normalized)):
         assert (estimate.value, (estimate.high - estimate.low) / 2) == pytest.approx(published, abs=0.0051)
-    told = found.as_json()
-    assert 100 * told["los"] == pytest.approx(los, abs=0.0051)
-    assert told["sprt"]["llr"] == pytest.approx(llr, abs=0.0051)
-    assert (told["sprt"]["low"], told["sprt"]["high"]) == pytest.approx((-2.25, 2.89), abs=0.0051)
-    assert told["sprt"]["accepted"] == "H1"
+    figures = standing.as_json()
+    assert 100 * figures["los"] == pytest.approx(los, abs=0.0051)
+    assert figures["sprt"]["llr"] == pytest.approx(llr, abs=0.0051)
+    assert (figures["sprt"]["low"], figures["sprt"]["high"]) == pytest.approx((-2.25, 2.89), abs=0.0051)
+    assert figures["sprt"]["accepted"] == "H1"
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_what_fastchess_printed_of_its_matches(
 def test_even_pairs_and_ratios_are_those_of_fastchess(
     tmp_path: Path, pentanomial: tuple[int, int, int, int, int], wins: int, words: str
 ) -> None:
-    found = read(match_of(pentanomial, wins), tmp_path, "A")
-    assert found.tally.score.wins == wins
-    lines = report_lines(found)
+    standing = read(match_of(pentanomial, wins), tmp_path, "A")
+    assert standing.tally.score.wins == wins
+    lines = report_lines(standing)
     assert lines[5] == f"  {words}, pairs ratio 1.26"
-    value, low, high = normalized_elo(found.results)
-    assert level_lines(found)[0] == f"normalized Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f})"
-    value, low, high = elo_interval(found.results, 0.95)
+    value, low, high = normalized_elo(standing.results)
+    assert level_lines(standing)[0] == f"normalized Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f})"
+    value, low, high = elo_interval(standing.results, 0.95)
     assert lines[6].startswith(f"Elo {value:+.1f} (95 %: {low:+.1f} to {high:+.1f}), LOS ")
     assert sum(" to " in line for line in lines if not line.startswith("SPRT")) == 1
 
@@ -119,22 +119,22 @@ def test_what_cutechess_printed_of_matches_without_pairs(tmp_path: Path) -> None
     cutechess takes each game as one of its own, and so do we where nothing says what the openings are.
     """
     texts = [game("A", "B", "1-0")] * 880 + [game("A", "B", "0-1")] * 759 + [game("B", "A", "1/2-1/2")] * 1863
-    found = read(texts, tmp_path, sprt="elo0=0,elo1=5,model=logistic")
-    value, low, high = elo_interval(found.results)
+    standing = read(texts, tmp_path, sprt="elo0=0,elo1=5,model=logistic")
+    value, low, high = elo_interval(standing.results)
     assert (value, (high - low) / 2) == pytest.approx((12.0, 7.9), abs=0.051)
-    told = found.as_json()
-    assert (told["los"], told["sprt"]["llr"]) == pytest.approx((0.999, 2.95), abs=0.0051)
-    assert told["intervals_of"] == "games"
+    figures = standing.as_json()
+    assert (figures["los"], figures["sprt"]["llr"]) == pytest.approx((0.999, 2.95), abs=0.0051)
+    assert figures["intervals_of"] == "games"
 
     white = [("1-0", 605), ("0-1", 437), ("1/2-1/2", 958)]
     black = [("0-1", 433), ("1-0", 600), ("1/2-1/2", 967)]
     texts = [game("dev", "base", result) for result, count in white for _ in range(count)]
     texts += [game("base", "dev", result) for result, count in black for _ in range(count)]
-    found = read(texts, tmp_path, sprt="elo0=-5,elo1=5,model=logistic")
-    assert [found.tally.as_white, found.tally.as_black] == [MatchScore(605, 958, 437), MatchScore(433, 967, 600)]
-    told = found.as_json()
-    assert told["elo"][1]["value"] == pytest.approx(0.1, abs=0.051)
-    assert (told["los"], told["sprt"]["llr"]) == pytest.approx((0.509, 0.0555), abs=0.00051)
+    standing = read(texts, tmp_path, sprt="elo0=-5,elo1=5,model=logistic")
+    assert [standing.tally.as_white, standing.tally.as_black] == [MatchScore(605, 958, 437), MatchScore(433, 967, 600)]
+    figures = standing.as_json()
+    assert figures["elo"][1]["value"] == pytest.approx(0.1, abs=0.051)
+    assert (figures["los"], figures["sprt"]["llr"]) == pytest.approx((0.509, 0.0555), abs=0.00051)
 
 
 def test_vr_elo_says_what_vr_match_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,14 +148,14 @@ def test_vr_elo_says_what_vr_match_said(tmp_path: Path, monkeypatch: pytest.Monk
     assert " undecided" in table[0]
     assert "crashed" in table[-2]
     assert where == "games in match.pgn"
-    said = here("elo", "match.pgn", "--sprt", "elo0=0,elo1=30", cwd=tmp_path).stdout.splitlines()
-    assert [line for line in said if not line.startswith("without a result: ")] == table
+    lines = here("elo", "match.pgn", "--sprt", "elo0=0,elo1=30", cwd=tmp_path).stdout.splitlines()
+    assert [line for line in lines if not line.startswith("without a result: ")] == table
 
-    told = json.loads(here("match", *sides, *common, "--json", cwd=tmp_path).stdout)
+    figures = json.loads(here("match", *sides, *common, "--json", cwd=tmp_path).stdout)
     packed = gzip.compress((tmp_path / "match.pgn").read_bytes())
     (tmp_path / "match.pgn.gz").write_bytes(packed)
     again = json.loads(here("elo", "match.pgn.gz", "--json", cwd=tmp_path).stdout)
-    assert again["whole"] == {name: value for name, value in told.items() if name not in ("planned", "pgn")}
+    assert again["whole"] == {name: value for name, value in figures.items() if name not in ("planned", "pgn")}
     assert again["mean_seconds"] > 0
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed)))
     assert json.loads(here("elo", "-", "--json", cwd=tmp_path).stdout) == again
@@ -175,17 +175,17 @@ def test_a_tournament_is_counted_by_its_tags(shared_data: Path) -> None:
         seconds = {second} if second != "all others" else set(tags[0]) - {first}
         for score, white in ((match.tally.as_white, True), (match.tally.as_black, False)):
             won, lost = ("1-0", "0-1") if white else ("0-1", "1-0")
-            games = [(first, each) if white else (each, first) for each in seconds]
-            found = [sum(counted[pair[0], pair[1], result] for pair in games) for result in (won, "1/2-1/2", lost)]
-            assert score == MatchScore(*found)
+            games = [(first, rival) if white else (rival, first) for rival in seconds]
+            counts = [sum(counted[pair[0], pair[1], result] for pair in games) for result in (won, "1/2-1/2", lost)]
+            assert score == MatchScore(*counts)
     mates = {sign: len(re.findall(rf"{sign} mates\}}", text)) for sign in ("White", "Black")}
     whole = vr.elo([path], "ID352").whole
     assert whole is not None
     assert whole.endings["checkmate"] == sum(mates.values())
     assert whole.endings["repetition"] == len(re.findall(r"Draw by 3-fold repetition\}", text))
-    said = CliRunner().invoke(cli, ["elo", str(path)]).output
-    assert "5 players, 4 matches, 800 games" in said
-    assert "one against all others: --player NAME" in said
+    printed = CliRunner().invoke(cli, ["elo", str(path)]).output
+    assert "5 players, 4 matches, 800 games" in printed
+    assert "one against all others: --player NAME" in printed
     refused = here("elo", str(path), "--sprt", "elo0=0,elo1=5", cwd=path.parent)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "4 matches; say --player NAME" in refused.stderr
@@ -201,8 +201,8 @@ def shown_in_the_guide(command: str) -> str:
 
 def test_the_table_of_the_guide(shared_data: Path) -> None:
     command = "vr elo leela-ID352.pgn.gz --player ID352"
-    said = here(*command.split()[1:], cwd=shared_data / "pgn").stdout
-    assert said == shown_in_the_guide(command)
+    printed = here(*command.split()[1:], cwd=shared_data / "pgn").stdout
+    assert printed == shown_in_the_guide(command)
 
 
 def test_the_plan_of_the_guide(tmp_path: Path) -> None:
@@ -213,11 +213,11 @@ def test_the_plan_of_the_guide(tmp_path: Path) -> None:
 def test_one_player_among_many_has_pairs_where_most_of_its_games_do(tmp_path: Path) -> None:
     paired = [fastchess(i, k == 0, 0.5 + k / 2) for i in range(40) for k in range(2)]
     single = [game("C", "A", "1/2-1/2")]
-    found = read(paired + single * 6, tmp_path, "A")
-    assert (found.names, found.of, found.tally.pairs.pairs) == (("A", "all others"), "pairs", 40)
-    found = read(paired + single * 60, tmp_path, "A")
-    assert (found.of, found.games) == ("games", 140)
-    assert found.as_json()["pentanomial"] == [0] * 5
+    standing = read(paired + single * 6, tmp_path, "A")
+    assert (standing.names, standing.of, standing.tally.pairs.pairs) == (("A", "all others"), "pairs", 40)
+    standing = read(paired + single * 60, tmp_path, "A")
+    assert (standing.of, standing.games) == ("games", 140)
+    assert standing.as_json()["pentanomial"] == [0] * 5
 
 
 BOOKED = "1. e4 {book} e5 {book} 2. Nf3 {+0.20/9 1s} Nc6 {0.00/9 1s}"
@@ -234,11 +234,11 @@ TOLD_NOTHING = (
 def test_what_is_taken_for_an_opening(tmp_path: Path, moves: str) -> None:
     """Moves marked as book, or four plies and more before the first comment: `cutechess` GUI, TCEC."""
     others = [moves.replace("1. e4 ", f"1. {pawn}3 ") for pawn in "abcdfgh"]
-    texts = [game("BA"[k], "AB"[k], "1/2-1/2", each) for each in (moves, *others) for k in range(2)]
+    texts = [game("BA"[k], "AB"[k], "1/2-1/2", opening) for opening in (moves, *others) for k in range(2)]
     random.Random(1).shuffle(texts)
-    found = read(texts, tmp_path)
-    assert found.tally.pairs.counts == ((0, 0, 0, 0, 0) if moves in TOLD_NOTHING else (0, 0, 8, 0, 0))
-    assert found.of == ("games" if moves in TOLD_NOTHING else "pairs")
+    standing = read(texts, tmp_path)
+    assert standing.tally.pairs.counts == ((0, 0, 0, 0, 0) if moves in TOLD_NOTHING else (0, 0, 8, 0, 0))
+    assert standing.of == ("games" if moves in TOLD_NOTHING else "pairs")
     again = read([*texts, *texts], tmp_path)
     assert again.of == ("games" if moves in TOLD_NOTHING else "openings")
 
@@ -289,11 +289,14 @@ def test_how_games_end(tmp_path: Path, moves: str, tags: dict[str, str], result:
     if result not in RESULTS.values():  # a file without a decided game is refused
         texts.append(game("A", "B", "1/2-1/2", Ending="decided"))
         expected = {"decided": MatchScore(draws=1)}
-    found = read(texts, tmp_path)
-    assert found.endings == {ending: 1, **dict.fromkeys(expected, 1)}
-    assert found.by_ending == expected
+    standing = read(texts, tmp_path)
+    assert standing.endings == {ending: 1, **dict.fromkeys(expected, 1)}
+    assert standing.by_ending == expected
     at_fault = ending in ("out of time", "illegal move", "crashed")
-    assert [sum(each.values()) for each in found.faults] == [at_fault and result == "0-1", at_fault and result == "1-0"]
+    assert [sum(counts.values()) for counts in standing.faults] == [
+        at_fault and result == "0-1",
+        at_fault and result == "1-0",
+    ]
 
 
 def test_a_draw_on_time_is_nobodys_fault_and_what_has_no_result_is_named(tmp_path: Path) -> None:
@@ -303,9 +306,9 @@ def test_a_draw_on_time_is_nobodys_fault_and_what_has_no_result_is_named(tmp_pat
         game("A", "B", "1-0", Termination="Time forfeit"),
     ]
     (tmp_path / "match.pgn").write_text("".join(texts))
-    said = CliRunner().invoke(cli, ["elo", str(tmp_path / "match.pgn")]).output.splitlines()
-    assert said[0] == "A against B: 3 games, 1 undecided"
-    assert said[-3:] == [
+    lines = CliRunner().invoke(cli, ["elo", str(tmp_path / "match.pgn")]).output.splitlines()
+    assert lines[0] == "A against B: 3 games, 1 undecided"
+    assert lines[-3:] == [
         "endings: out of time 2 (+1), crashed 1",
         "faults: crashes 1 (unknown player 1), losses on time 1 (B 1), illegal moves 0",
         "without a result: game 2 (crashed)",
@@ -317,9 +320,9 @@ def test_games_without_a_move_are_left_out(tmp_path: Path) -> None:
     drawn = [game("A", "B", "1/2-1/2", "{no move}", Termination="stalled connection", Round=str(n)) for n in range(5)]
     won = [game("A", "B", "1-0", "1. e4 e5"), game("B", "A", "1/2-1/2", "1. d4 d5"), game("A", "B", "1-0", "1. c4 c5")]
     (tmp_path / "match.pgn").write_text("".join(won + drawn))
-    said = CliRunner().invoke(cli, ["elo", str(tmp_path / "match.pgn")]).output.splitlines()
-    assert said[0] == "A against B: 3 games"
-    assert said[-2:] == [
+    lines = CliRunner().invoke(cli, ["elo", str(tmp_path / "match.pgn")]).output.splitlines()
+    assert lines[0] == "A against B: 3 games"
+    assert lines[-2:] == [
         "faults: crashes 0, losses on time 0, illegal moves 0",
         "left out: 5 games without a move (crashed 5)",
     ]
@@ -335,14 +338,14 @@ def test_two_matches_of_the_same_players_have_their_own_pairs() -> None:
         return TaggedGame(1, white, black, result, "checkmate", 9, None, b"%d" % (number // 2), run, number)
 
     games = [own("one", 1, "B", "1-0"), own("two", 0, "A", "1-0"), own("two", 1, "B", "0-1"), own("one", 0, "A", "0-1")]
-    (found,) = matches_of(games)
-    assert found.names == ("A", "B")
-    assert Standing.after(found.names, found.games).tally.pairs.counts == (1, 0, 0, 0, 1)
+    (match,) = matches_of(games)
+    assert match.names == ("A", "B")
+    assert Standing.after(match.names, match.games).tally.pairs.counts == (1, 0, 0, 0, 1)
     # The same command, run on two machines: other games of the same numbers.
-    (found,) = matches_of([games[3], games[0], own("one", 0, "A", "1-0"), own("one", 1, "B", "0-1")])
-    assert Standing.after(found.names, found.games).tally.pairs.counts == (1, 0, 0, 0, 1)
+    (match,) = matches_of([games[3], games[0], own("one", 0, "A", "1-0"), own("one", 1, "B", "0-1")])
+    assert Standing.after(match.names, match.games).tally.pairs.counts == (1, 0, 0, 0, 1)
     (turned,) = matches_of(games[:1], "B")
-    assert [each.number % 2 for each in turned.games] == [0]
+    assert [turned_game.number % 2 for turned_game in turned.games] == [0]
 
 
 def test_games_read_twice_count_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -351,9 +354,9 @@ def test_games_read_twice_count_once(tmp_path: Path, caplog: pytest.LogCaptureFi
     (tmp_path / "a.pgn").write_text("".join(texts))
     (tmp_path / "b.pgn.gz").write_bytes(gzip.compress("".join(texts[::-1]).rstrip().encode()))
     with caplog.at_level("INFO", "valuerepair"):
-        told = vr.elo(tmp_path, sprt="elo0=0,elo1=5").as_json()
+        figures = vr.elo(tmp_path, sprt="elo0=0,elo1=5").as_json()
     assert "50 of 100 games are copies of earlier ones and are left out" in caplog.text
-    assert told == vr.elo(tmp_path / "a.pgn", sprt="elo0=0,elo1=5").as_json()
+    assert figures == vr.elo(tmp_path / "a.pgn", sprt="elo0=0,elo1=5").as_json()
     (tmp_path / "results.pgn").write_text(game("A", "B", "1-0", "") * 7 + game("B", "A", "0-1", "") * 3)
     assert vr.elo(tmp_path / "results.pgn").games == 10
 
@@ -362,12 +365,12 @@ def test_games_from_the_initial_position_have_no_opening_of_their_own(tmp_path: 
     """Some runners write its FEN; all games would be of one opening. And without comments nothing marks a book."""
     fen = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
     pairs = [("AB"[k], "BA"[k], RESULTS[points]) for points in (0.0, 0.5, 1.0) for _ in range(10) for k in range(2)]
-    plain = [game(*each, "1. Kd1 {+0.10/9 0.1s}") for each in pairs]
-    with_fen = [game(*each, "1. Kd1 {+0.10/9 0.1s}", FEN=fen, SetUp="1") for each in pairs]
-    bare = [game(*each, "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6") for each in pairs]
+    plain = [game(*players, "1. Kd1 {+0.10/9 0.1s}") for players in pairs]
+    with_fen = [game(*players, "1. Kd1 {+0.10/9 0.1s}", FEN=fen, SetUp="1") for players in pairs]
+    bare = [game(*players, "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6") for players in pairs]
     for texts in (plain, with_fen, bare):
-        found = read(texts, tmp_path)
-        assert (found.of, found.paired) == ("games", False)
+        standing = read(texts, tmp_path)
+        assert (standing.of, standing.paired) == ("games", False)
     # With moves that are marked it is as without the FEN.
     marked = [
         game("AB"[k], "BA"[k], "1-0", f"1. {f}3 {{book}} e5 {{+0.1/9}}", FEN=fen) for f in "abcdf" for k in (0, 1)
@@ -391,9 +394,9 @@ def test_games_of_self_play_are_paired_by_their_lines(tmp_path: Path) -> None:
         won = line % 3 == 0  # by White, whoever that is: each side has one point of each pair
         tags = {"Round": str(number + 1), "Run": "0123456789abcdef", "Book": "b", "BookLine": str(line + 1)}
         texts.append(game(white, black, "1-0" if won else "1/2-1/2", **tags))
-    found = read(texts, tmp_path)
-    assert found.of == "pairs"
-    assert found.tally.pairs.counts == (0, 0, 10, 0, 0)
+    standing = read(texts, tmp_path)
+    assert standing.of == "pairs"
+    assert standing.tally.pairs.counts == (0, 0, 10, 0, 0)
 
 
 def test_games_at_odds_are_tested_one_by_one(tmp_path: Path) -> None:
@@ -405,9 +408,9 @@ def test_games_at_odds_are_tested_one_by_one(tmp_path: Path) -> None:
         points = (0.0, 0.5, 1.0, 1.0)[line // 2 % 4]
         result = RESULTS[points if white == "A" else 1 - points]
         texts.append(game(white, black, result, BookOrder="odds", Book="b", **tags))
-    found = read(texts, tmp_path, sprt="elo0=0,elo1=10")
-    assert (found.of, found.paired, found.tested) == ("games", False, MatchScore(40, 20, 20))
-    assert found.as_json()["sprt"]["llr"] > 0
+    standing = read(texts, tmp_path, sprt="elo0=0,elo1=10")
+    assert (standing.of, standing.paired, standing.tested) == ("games", False, MatchScore(40, 20, 20))
+    assert standing.as_json()["sprt"]["llr"] > 0
     planned = here("elo", "match.pgn", "--resolve", "20", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr
     assert "no pairs, so counted game by game" in planned.stdout

@@ -45,7 +45,7 @@ def check_proofs(start: Position, nodes: int, options: dict[str, Any]) -> int:
     """Holds every node of a search against what its tree proves; returns how many say something."""
     forest = searched(start, nodes, **options)
     check_trees(forest._trees, forest._rules)
-    tree, found = boards_of(forest, start), 0
+    tree, proofs = boards_of(forest, start), 0
     prove(tree)
     for node in tree.walk():
         where = f"{node.board.fen()} below {start.fen} with {options}"
@@ -53,12 +53,12 @@ def check_proofs(start: Position, nodes: int, options: dict[str, Any]) -> int:
             assert (node.lower, node.upper) == (-1, 1), where
         else:
             assert (node.lower, node.upper) == node.proven, where
-            found += node.proven != (-1, 1)
+            proofs += node.proven != (-1, 1)
     for move in forest.result(0).moves:
         proven = tree.children[move.move].proven if move.visits else (-1, 1)
         if move.certain is not None and move.visits:
             assert proven == (move.certain, move.certain), (start.fen, move)
-    return found
+    return proofs
 
 
 # --- Proofs are right, and all that the tree holds are found
@@ -66,15 +66,15 @@ def check_proofs(start: Position, nodes: int, options: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=ids)
 def test_bounds_are_those_of_minimax_over_what_was_tried(options: dict[str, Any]) -> None:
-    found = sum(check_proofs(start, 250, options) for start in endings(MEN, (0, 0, 90, 97, 98), 12, 7))
-    assert found > 50
+    proofs = sum(check_proofs(start, 250, options) for start in endings(MEN, (0, 0, 90, 97, 98), 12, 7))
+    assert proofs > 50
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=ids)
 def test_bounds_are_those_of_minimax_over_what_was_tried_in_many_positions(options: dict[str, Any]) -> None:
-    found = sum(check_proofs(start, 600, options) for start in endings(MEN, (0, 0, 80, 90, 94, 97), 60, 8))
-    assert found > 1500
+    proofs = sum(check_proofs(start, 600, options) for start in endings(MEN, (0, 0, 80, 90, 94, 97), 60, 8))
+    assert proofs > 1500
 
 
 @given(st.data())
@@ -89,14 +89,14 @@ def test_no_proof_is_wrong_whatever_the_position(data: st.DataObject) -> None:
 
 def assert_solved(start: Position, seen: dict[str, int], **options: Any) -> bool:
     """All proven moves of a search have the value of exhaustive play; whether they are enough to know the best."""
-    result, board, known = result_of(start, 3000, certainty=True, **options), board_of(start), 0
+    result, board, proven = result_of(start, 3000, certainty=True, **options), board_of(start), 0
     for move in result.moves:
         board.push_uci(move.move)
         if move.certain is not None:
             assert move.certain == -exhaustive(board, seen, 1), (start.fen, move)
-            known += 1
+            proven += 1
         board.pop()
-    solved = result.certain == 1 or known == len(result.moves)
+    solved = result.certain == 1 or proven == len(result.moves)
     assert not solved or result.certain == exhaustive(board, seen), start.fen
     return solved
 
@@ -244,7 +244,7 @@ def test_mate_comes_before_the_fifty_moves() -> None:
 
 @pytest.mark.parametrize("options", OPTIONS[2:], ids=ids)
 def test_proofs_hold_when_the_game_goes_on(options: dict[str, Any]) -> None:
-    kept = found = 0
+    kept = proofs = 0
     for start in (*endings(MEN, (0, 90, 95), 8, 14), position(SHUFFLE, "h1g1 h8g8 g1h1 g8h8")):
         search, now = Search(FakeNet(), SearchParams(**options)), start
         search.set_position(now)
@@ -256,13 +256,13 @@ def test_proofs_hold_when_the_game_goes_on(options: dict[str, Any]) -> None:
             for node in tree.walk():
                 if node.depth and node.kind != TWO_FOLD:
                     assert (node.lower, node.upper) == node.proven, (now.uci, node.board.fen())
-                    found += node.proven != (-1, 1)
+                    proofs += node.proven != (-1, 1)
             now = after(now, max(result.moves, key=lambda move: move.visits).move)
             if not any(board_of(now).legal_moves):
                 break
             kept += search.set_position(now)
     assert kept > 10
-    assert found > 100
+    assert proofs > 100
 
 
 def test_a_fortress_is_no_win() -> None:
@@ -306,14 +306,14 @@ def test_look_ahead_settles_what_allows_mate_without_an_evaluation() -> None:
 
 
 def test_look_ahead_proves_the_same_with_fewer_evaluations() -> None:
-    asked = {False: 0, True: 0}
+    evaluations = {False: 0, True: 0}
     for start in map(position, (MATE_IN_2, BACK_RANK, "7k/8/5K2/8/8/8/8/6Q1 w - - 0 1", CORNERED)):
         for lookahead in (False, True):
             net = FakeNet()
             result = searched(start, 2000, net, certainty=True, lookahead=lookahead).result(0)
             assert result.certain == 1 or not lookahead
-            asked[lookahead] += sum(net.sizes)
-    assert asked[True] < 0.5 * asked[False]
+            evaluations[lookahead] += sum(net.sizes)
+    assert evaluations[True] < 0.5 * evaluations[False]
 
 
 def test_trees_of_one_forest_prove_what_they_prove_alone() -> None:

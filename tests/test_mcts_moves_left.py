@@ -51,8 +51,8 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def search(evaluator: LeafEvaluator, starts: list[Position], **changes: Any) -> list[SearchResult]:
     evaluator.moves_left = changes.pop("moves_left", True)
     forest = Forest(evaluator, SearchParams(**changes), trees=len(starts), nodes=NODES)
-    found = dict(forest.search(starts, NODES))
-    return [found[i] for i in range(len(starts))]
+    results = dict(forest.search(starts, NODES))
+    return [results[i] for i in range(len(starts))]
 
 
 def visits(result: SearchResult) -> dict[str, int]:
@@ -67,12 +67,12 @@ def test_visits_and_statistics_are_those_of_lc0(net: Path, settings: dict[str, f
         theirs = [search_goldens.search(process, start, NODES) for start in STARTS]
     params = SearchParams(lc0_floats=True, **settings)  # type: ignore[arg-type]  # all of them are numbers
     ours = search(Lc0Evaluator(net), STARTS, lc0_floats=True, **settings)
-    assert [visits(result) for result in ours] == [found["visits"] for found in theirs]
-    for start, result, found in zip(STARTS, ours, theirs, strict=True):
+    assert [visits(result) for result in ours] == [golden["visits"] for golden in theirs]
+    for start, result, expected in zip(STARTS, ours, theirs, strict=True):
         lines = verbose_lines(result, start.fen, params, moves_left=True)
-        for move, q in found["q"].items():  # S - U, which has the utility
+        for move, q in expected["q"].items():  # S - U, which has the utility
             line = next(line for line in lines if line.split()[2] in (move, _as_lc0(move)))
-            u, s = (float(each) for each in re.findall(r"\([US]: +(-?[\d.]+)\)", line))
+            u, s = (float(number) for number in re.findall(r"\([US]: +(-?[\d.]+)\)", line))
             assert s - u == pytest.approx(q, abs=2e-4)
 
 
@@ -94,9 +94,9 @@ def test_the_best_move_among_draws_of_two_lengths_is_lc0s(net: Path) -> None:
     starts = [position(fen) for fen in DRAWS_OF_TWO_LENGTHS]
     with search_goldens.engine(net, ()) as process:
         theirs = [search_goldens.search(process, start, NODES) for start in starts]
-    assert [found["best"] for found in theirs] == list(DRAWS_OF_TWO_LENGTHS.values())
+    assert [golden["best"] for golden in theirs] == list(DRAWS_OF_TWO_LENGTHS.values())
     ours = search(Lc0Evaluator(net), starts, lc0_floats=True)
-    assert [visits(result) for result in ours] == [found["visits"] for found in theirs]
+    assert [visits(result) for result in ours] == [golden["visits"] for golden in theirs]
     for result in ours:
         lengths = {move.m for move in result.moves if move.certain == 0 and move.visits}
         assert len(lengths) > 1

@@ -113,18 +113,18 @@ def frozen_nodes(n_scl: int, nodes: int, seed: int = 0) -> list[Node]:
     forest = searched(KIWIPETE, nodes, n_scl=n_scl, seed=seed, sticky_endgames=False)
     tree = boards_of(forest, KIWIPETE)
     assert not any(node.frozen for node in tree.walk() if node.depth % 2 == 0)
-    found = [node for node in tree.walk() if node.frozen]
+    frozen = [node for node in tree.walk() if node.frozen]
     for node in tree.walk():
         if node.depth % 2 == 1 and node.kind == OPEN and node.visits > n_scl + 1:
             assert node.frozen, "an opponent's node that has its visits is frozen"
-    return found
+    return frozen
 
 
 def test_opponents_nodes_are_frozen_after_so_many_visits() -> None:
-    found = frozen_nodes(10, 800)
-    assert len(found) > 10
-    assert {sum(node.frozen.values()) for node in found} == {10}
-    for node in found:
+    nodes = frozen_nodes(10, 800)
+    assert len(nodes) > 10
+    assert {sum(node.frozen.values()) for node in nodes} == {10}
+    for node in nodes:
         assert all(node.children[move].visits >= visits for move, visits in node.frozen.items())
         assert set(node.children) == set(node.frozen)  # no other move is visited any more
 

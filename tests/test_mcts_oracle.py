@@ -73,15 +73,15 @@ def test_lc0_golden_numbers(net: Net) -> None:
 def test_values_do_not_depend_on_the_company_nor_on_the_number_of_trees(net: Net) -> None:
     dice = random.Random(3)
     positions = [random_position(dice) for _ in range(24)]
-    found = []
+    by_trees = []
     for trees, order in ((1, positions), (7, positions), (64, positions[::-1])):
         with MctsOracle(net, SearchParams(), 40, trees) as oracle:
             futures = {p.fen: oracle.submit(p) for p in order}
             results = {fen: f.result(120) for fen, f in futures.items()}
         assert all(isinstance(r, DeepResult) for r in results.values())
-        found.append({fen: replace(r, time_ms=0) for fen, r in results.items() if isinstance(r, DeepResult)})
-    for fen, alone in found[0].items():
-        for together in (found[1][fen], found[2][fen]):
+        by_trees.append({fen: replace(r, time_ms=0) for fen, r in results.items() if isinstance(r, DeepResult)})
+    for fen, alone in by_trees[0].items():
+        for together in (by_trees[1][fen], by_trees[2][fen]):
             # ONNX Runtime may round a batch of another size differently in the last place.
             assert together.best_move == alone.best_move
             assert together.q == pytest.approx(alone.q, abs=1e-4)
@@ -117,11 +117,11 @@ def test_its_q_is_the_one_that_vr_search_gives(net: Net) -> None:
     params = SearchParams(certainty=True, lookahead=True)
     with MctsOracle(net, params, 50, len(positions)) as oracle:
         deep = [f.result(60) for f in [oracle.submit(p) for p in positions]]
-    for result, found in zip(deep, vr.search(positions, 50, net, params), strict=True):
+    for result, searched in zip(deep, vr.search(positions, 50, net, params), strict=True):
         assert isinstance(result, DeepResult)
-        assert found.result is not None
-        assert result.q == pytest.approx(found.result.q, abs=1e-4)
-        assert result.q == pytest.approx(found.result.moves[0].q, abs=1e-4)
+        assert searched.result is not None
+        assert result.q == pytest.approx(searched.result.q, abs=1e-4)
+        assert result.q == pytest.approx(searched.result.moves[0].q, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -269,11 +269,11 @@ def test_no_view_of_values_that_are_q_names_an_alpha(
 
     said(f"mine games.pgn --net {net} --deep mcts:nodes=8 --device cpu --screen off")
     views = ["stats", "plot -o a.svg", "plot rate -o b.svg", "books --threshold 0.01 -o book"]
-    for given in ("", " --alpha 300"):
-        shown = [said(f"show {number}{given}") for number in range(1, 13)]
+    for alpha_words in ("", " --alpha 300"):
+        shown = [said(f"show {number}{alpha_words}") for number in range(1, 13)]
         mates = [text for text in shown if "Q of a mate" in text]
         assert sum(values.OWN_Q in text for text in shown) == 12 - len(mates) > 0
-        texts = [*shown, said("similar 1"), *(said(view + given) for view in views)]
+        texts = [*shown, said("similar 1"), *(said(view + alpha_words) for view in views)]
         for text in [*texts, (tmp_path / "a.svg").read_text("utf-8")]:
             assert "alpha" not in text.lower()
             assert values.OWN_Q in text or text in mates

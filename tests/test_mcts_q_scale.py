@@ -107,14 +107,14 @@ def test_what_is_proven_keeps_its_value(certainty: bool) -> None:
 
 
 def test_a_net_of_onnx_is_searched_as_one_whose_file_has_the_scale(tmp_path: Path) -> None:
-    found = []
+    searches = []
     for name, times, scale in (("old", 1.0, 0.74), ("scaled", 0.74, 1.0), ("plain", 1.0, 1.0)):
         with open_net(str(linear_onnx(tmp_path / f"{name}.onnx", times)), device="cpu", threads=1) as net:
             search = Search(NetEvaluator(net), SearchParams(q_scale=scale))
             for start in STARTS:
                 search.set_position(start)
-                found.append((name, [(m.move, m.visits, m.q) for m in search.run(nodes=150).moves if m.visits]))
-    old, scaled, plain = ([moves for of, moves in found if of == name] for name in ("old", "scaled", "plain"))
+                searches.append((name, [(m.move, m.visits, m.q) for m in search.run(nodes=150).moves if m.visits]))
+    old, scaled, plain = ([moves for of, moves in searches if of == name] for name in ("old", "scaled", "plain"))
     assert old == scaled
     assert all(a != b for a, b in zip(old, plain, strict=True))
 

@@ -61,12 +61,12 @@ def as_root(twig: Twig) -> Twig:
     return replace(twig, edge=None, bounds=(-1, 1))
 
 
-def line_of(known: Tree, length: int) -> tuple[str, ...]:
+def line_of(nodes: Tree, length: int) -> tuple[str, ...]:
     """The most visited line."""
     line: tuple[str, ...] = ()
     while len(line) < length:
-        replies = [path for path in known if len(path) == len(line) + 1 and path[:-1] == line]
-        line = max(replies, key=lambda path: known[path].n)
+        replies = [path for path in nodes if len(path) == len(line) + 1 and path[:-1] == line]
+        line = max(replies, key=lambda path: nodes[path].n)
     return line
 
 
@@ -130,9 +130,9 @@ def test_the_same_position_and_unknown_replies() -> None:
     search.run(nodes=200)
     assert search.set_position(KIWIPETE)
     assert search.nodes == 200
-    known = tree(search)
-    unseen = next(name for name, _, _ in known[line_of(known, 1)].moves if (*line_of(known, 1), name) not in known)
-    assert not search.set_position(after(KIWIPETE, *line_of(known, 1), unseen))
+    nodes = tree(search)
+    unseen = next(name for name, _, _ in nodes[line_of(nodes, 1)].moves if (*line_of(nodes, 1), name) not in nodes)
+    assert not search.set_position(after(KIWIPETE, *line_of(nodes, 1), unseen))
     assert search.nodes == 0
     assert search.run(nodes=30).nodes == 30
 
@@ -292,12 +292,14 @@ def test_the_mate_that_was_found_is_played_out() -> None:
 def test_only_the_given_root_moves_are_searched() -> None:
     search = Search(FakeNet(), SearchParams(self_check=True))
     search.set_position(KIWIPETE)
-    asked = ["e1c1", "e5g6", "e1c1"]
-    result = search.run(nodes=80, root_moves=asked)
-    assert {m.move for m in result.moves} == set(asked)
+    root_moves = ["e1c1", "e5g6", "e1c1"]
+    result = search.run(nodes=80, root_moves=root_moves)
+    assert {m.move for m in result.moves} == set(root_moves)
     assert result.nodes == 1 + sum(m.visits for m in result.moves) == 80
     everything = visited(Search(FakeNet()), KIWIPETE, 1)
-    assert {m.move: m.prior for m in result.moves} == {m.move: m.prior for m in everything.moves if m.move in asked}
+    assert {m.move: m.prior for m in result.moves} == {
+        m.move: m.prior for m in everything.moves if m.move in root_moves
+    }
     assert not search.set_position(KIWIPETE)  # some moves only are no tree for all of them
     assert len(search.run(nodes=40).moves) == len(everything.moves)
     assert search.run(nodes=40, root_moves=["e2a6"]).best_move == "e2a6"
@@ -364,15 +366,15 @@ def test_a_search_without_limits_ends_when_its_room_is_full() -> None:
 
 
 def test_information_comes_while_it_searches() -> None:
-    search, told = Search(SlowNet()), list[SearchResult]()
+    search, infos = Search(SlowNet()), list[SearchResult]()
     search.set_position(KIWIPETE)
-    last = search.run(nodes=150, on_info=told.append, info_seconds=0.05, lines=3)
-    nodes = [r.nodes for r in told]
+    last = search.run(nodes=150, on_info=infos.append, info_seconds=0.05, lines=3)
+    nodes = [r.nodes for r in infos]
     assert 3 <= len(nodes) <= 30
     assert nodes == sorted(set(nodes))
     assert nodes[-1] <= last.nodes == 150
-    assert [len(m.pv) > 1 for m in told[-1].moves[:4]] == [True, True, True, False]
-    assert all(m.pv[0] == m.move for m in told[-1].moves)
+    assert [len(m.pv) > 1 for m in infos[-1].moves[:4]] == [True, True, True, False]
+    assert all(m.pv[0] == m.move for m in infos[-1].moves)
 
 
 @pytest.mark.parametrize("nodes", [0, -1])

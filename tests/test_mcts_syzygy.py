@@ -42,10 +42,10 @@ MEN = ("KQkr", "KRkb", "KRkn", "KQkn", "KBkn", "KPkp", "KRkp", "KNkp", "KPPk", "
 @pytest.fixture(scope="module")
 def folder() -> str:
     """Tables of up to four men."""
-    found = Path(os.environ.get("VALUEREPAIR_SYZYGY", cache_root() / "syzygy"))
-    if not (found / "KRvKP.rtbw").is_file():
-        pytest.skip(f"no Syzygy tables of four men in {found} (set VALUEREPAIR_SYZYGY; see the head of this file)")
-    return str(found)
+    tables = Path(os.environ.get("VALUEREPAIR_SYZYGY", cache_root() / "syzygy"))
+    if not (tables / "KRvKP.rtbw").is_file():
+        pytest.skip(f"no Syzygy tables of four men in {tables} (set VALUEREPAIR_SYZYGY; see the head of this file)")
+    return str(tables)
 
 
 def result_of(start: Position, nodes: int, **options: Any) -> SearchResult:
@@ -71,29 +71,29 @@ def test_a_won_ending_is_certain_and_no_mate() -> None:
 
 
 def test_tables_save_evaluations() -> None:
-    asked = {}
+    evaluations = {}
     for syzygy in ("", SMALLEST):
         net = FakeNet()
         searched(WINS_ROOK, 300, net, syzygy=syzygy)
-        asked[syzygy] = sum(net.sizes)
-    assert asked[SMALLEST] < asked[""]
+        evaluations[syzygy] = sum(net.sizes)
+    assert evaluations[SMALLEST] < evaluations[""]
 
 
 @pytest.mark.parametrize("options", [{}, {"certainty": True}, {"auto_extend": True, "lookahead": True}], ids=str)
 def test_tables_are_asked_right_after_captures_only(options: dict[str, Any]) -> None:
     """Few men, no castling rights, no move counted towards the 50: only then is the table's value the position's."""
-    known = 0
+    at_tables = 0
     for start in (WINS_ROOK, LOSES_QUEEN, *endings(("KRkn", "KQkb", "KBNk"), (0, 7), 6, 2)):
         for node in boards_of(searched(start, 400, syzygy=SMALLEST, **options), start).walk():
             board = node.board
             few = chess.popcount(board.occupied) <= 3 and not board.pawns
             if few and node.depth and board.halfmove_clock == 0 and node.kind != ENDED:
                 assert node.kind == TABLEBASE, board.fen()
-                known += 1
+                at_tables += 1
             if node.kind == TABLEBASE and not node.children:
                 assert few, board.fen()
                 assert board.halfmove_clock == 0, board.fen()
-    assert known > 5
+    assert at_tables > 5
 
 
 def test_rooks_that_may_castle_are_not_in_the_tables() -> None:
@@ -127,13 +127,13 @@ def test_trees_of_a_forest_ask_as_they_do_alone() -> None:
 
 def test_forced_chains_end_where_a_table_knows() -> None:
     # 1. Q:g8+ must be answered by K:g8.
-    start, known = position("6rk/8/8/8/8/6Q1/8/6K1 w - - 0 1"), 0
+    start, at_tables = position("6rk/8/8/8/8/6Q1/8/6K1 w - - 0 1"), 0
     for node in boards_of(searched(start, 300, auto_extend=True, syzygy=SMALLEST), start).walk():
         if chess.popcount(node.board.occupied) <= 3 and node.board.halfmove_clock == 0:
             assert not node.forced
             assert node.kind in (ENDED, TABLEBASE)
-            known += 1
-    assert known > 0
+            at_tables += 1
+    assert at_tables > 0
 
 
 # --- The root's moves
@@ -156,12 +156,12 @@ def test_the_roots_moves_are_those_of_lc0(shared_data: Path, fast: bool) -> None
     with search_goldens.engine(net, flags) as process:
         theirs = [search_goldens.search(process, start, 60)["visits"] for start in starts]
     params = SearchParams(syzygy=SMALLEST, syzygy_fast_play=fast, lc0_floats=True)
-    found = dict(Forest(Lc0Evaluator(net), params, trees=len(starts)).search(starts, 60))
+    results = dict(Forest(Lc0Evaluator(net), params, trees=len(starts)).search(starts, 60))
     for i, (start, visits) in enumerate(zip(starts, theirs, strict=True)):
-        assert {move.move: move.visits for move in found[i].moves if move.visits} == visits, start.fen
+        assert {move.move: move.visits for move in results[i].moves if move.visits} == visits, start.fen
         legal = {move.uci() for move in board_of(start).legal_moves}
-        assert {move.move for move in found[i].moves} == legal, "those left out are listed, too"
-        assert sum(move.net_prior for move in found[i].moves) == pytest.approx(1, abs=1e-3)
+        assert {move.move for move in results[i].moves} == legal, "those left out are listed, too"
+        assert sum(move.net_prior for move in results[i].moves) == pytest.approx(1, abs=1e-3)
         kept, _ = Tables(SMALLEST).root_moves(start.fen, nearest=fast or start is REPEATED) or ((), False)
         assert set(visits) <= set(kept)
         filtered += len(kept) < len(legal)
@@ -234,14 +234,14 @@ def test_without_distances_moves_that_keep_win_draw_and_loss_are_left(tmp_path: 
     for table in Path(SMALLEST).glob("*.rtbw"):
         (tmp_path / table.name).write_bytes(table.read_bytes())
     start = position("8/8/8/8/3k4/8/4R3/3K4 w - - 0 1")
-    found = Tables(str(tmp_path)).root_moves(start.fen, nearest=False)
-    assert found is not None
-    assert not found[1]
+    tables_moves = Tables(str(tmp_path)).root_moves(start.fen, nearest=False)
+    assert tables_moves is not None
+    assert not tables_moves[1]
     board = board_of(start)
     with chess.syzygy.open_tablebase(SMALLEST) as tables:
         for move in list(board.legal_moves):
             board.push(move)
-            assert (tables.probe_wdl(board) == -2) == (move.uci() in found[0])
+            assert (tables.probe_wdl(board) == -2) == (move.uci() in tables_moves[0])
             board.pop()
     assert not Tables("").may_have(start.fen)
     castles = "4k3/8/8/8/8/8/8/R3K3 w Q - 0 1"
@@ -327,7 +327,7 @@ def truth(tables: chess.syzygy.Tablebase, board: chess.Board) -> int:
 
 
 def test_every_value_from_the_tables_is_theirs_and_so_is_what_follows(folder: str) -> None:
-    asked = proven = 0
+    looked_up = proven = 0
     with chess.syzygy.open_tablebase(folder) as tables:
         for start in endings(MEN, (0,), 40, 11):  # the search has the tables of three men
             options: dict[str, Any] = {"certainty": True, "lookahead": True, "auto_extend": True}
@@ -337,14 +337,14 @@ def test_every_value_from_the_tables_is_theirs_and_so_is_what_follows(folder: st
                 if node.kind == TABLEBASE and node.board.halfmove_clock == 0:
                     value = truth(tables, node.board)
                     assert node.wl == (value == 2) - (value == -2), node.board.fen()
-                    asked += 1
+                    looked_up += 1
                 elif node.wl == 1 == node.lower:
                     assert truth(tables, node.board) > 0, node.board.fen()
                     proven += 1
                 elif node.wl == -1 == node.upper:
                     assert truth(tables, node.board) < 0, node.board.fen()
                     proven += 1
-    assert asked > 30
+    assert looked_up > 30
     assert proven > 20
 
 
@@ -366,7 +366,7 @@ def test_mates_are_no_longer_than_said_by_gaviotas_tables(folder: str) -> None:
     gaviota = Path(os.environ.get("VALUEREPAIR_GAVIOTA", Path(folder).parent.parent / "gaviota"))
     if not (gaviota / "kqk.gtb.cp4").is_file():
         pytest.skip(f"no Gaviota tables in {gaviota} (set VALUEREPAIR_GAVIOTA)")
-    found = 0
+    mates = 0
     with chess.gaviota.open_tablebase(str(gaviota)) as tables:
         for start in endings(("KQk", "KRk"), (0,), 60, 13):
             result = searched(start, 1500, certainty=True, lookahead=True).result(0)
@@ -376,9 +376,9 @@ def test_mates_are_no_longer_than_said_by_gaviotas_tables(folder: str) -> None:
                     continue
                 board.push_uci(move.move)
                 plies = -tables.probe_dtm(board) if not board.is_checkmate() else 0
-                said = 2 * move.mate - 2 if move.mate > 0 else 2 * move.mate + 1
-                assert abs(plies) <= abs(said), (start.fen, move)
-                assert plies * said >= 0, (start.fen, move)
-                found += 1
+                mate_plies = 2 * move.mate - 2 if move.mate > 0 else 2 * move.mate + 1
+                assert abs(plies) <= abs(mate_plies), (start.fen, move)
+                assert plies * mate_plies >= 0, (start.fen, move)
+                mates += 1
                 board.pop()
-    assert found > 5
+    assert mates > 5

@@ -97,14 +97,14 @@ def test_wrong_options_say_what_is_right(name: str, value: str, message: str) ->
 )
 def test_scores(wl: float, d: float, expected: Score) -> None:
     best = move("e2e4", 10, wl, d)
-    found = score_of(best, result(best))
-    assert found == expected
+    score = score_of(best, result(best))
+    assert score == expected
     mirrored = score_of(move("e2e4", 10, -wl, d), result(best))
     assert (mirrored.cp, mirrored.wdl) == (-(expected.cp or 0), expected.wdl[::-1])
     if 0 < d < 1:
         w, loss = (1 + wl - d) / 2, (1 - wl - d) / 2
         a, b = math.log(1 / loss - 1), math.log(1 / w - 1)
-        assert found.cp == int(100 * (a - b) / (a + b))
+        assert score.cp == int(100 * (a - b) / (a + b))
 
 
 def test_scores_without_a_wdl_head_mates_and_moves_without_visits() -> None:
@@ -129,8 +129,8 @@ def test_verbose_lines_are_as_lc0_writes_them() -> None:
     moves = (move("e1g1", 60, 0.25, 0.5, prior=0.5), move("e2e4", 39, -0.125, 0.5, prior=0.2), move("d2d4", 0))
     lines = verbose_lines(result(*moves), fen, SearchParams())
     pattern = re.compile(r"info string (\S+)\s+\(\s*(\d+)\s*\) N:\s+(\d+) \(\+\s*(\d+)\) \(P:\s*([\d.]+)%\)(.*)")
-    found = [pattern.match(line) for line in lines]
-    assert [m and (m[1], int(m[2]), int(m[3])) for m in found] == [
+    matches = [pattern.match(line) for line in lines]
+    assert [m and (m[1], int(m[2]), int(m[3])) for m in matches] == [
         ("d2d4", 293, 0),
         ("e2e4", 322, 39),
         ("e1h1", 103, 60),

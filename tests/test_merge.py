@@ -55,9 +55,9 @@ def test_shards_merged_are_as_mined_into_one(shards: tuple[Path, Path, Path], tm
     a, b, both = shards
     target, account = merged(tmp_path, a, b)
     clock = ("started", "finished", "counts", "fitted")
-    found, expected = contents(target, clock), contents(both, clock)
+    merged_rows, expected = contents(target, clock), contents(both, clock)
     assert account.contradictions == []
-    assert found == expected
+    assert merged_rows == expected
     frames = []
     for path in (target, both):
         with Store.open(path) as store:
@@ -109,7 +109,7 @@ def test_weights_of_screened_shards_stand_for_all(ladders: tuple[Path, Path, Pat
     assert len(shares) > 5  # the shards drew their audits with other chances
     assert frame["weight"].sum() == pytest.approx(len(keys) - failed)
     truth = np.mean([abs(shifted_q(key) - true_q(key)) >= THRESHOLD for key in keys])
-    (row,) = [each for each in figures["by_threshold"] if each["threshold"] == THRESHOLD]
+    (row,) = [counts for counts in figures["by_threshold"] if counts["threshold"] == THRESHOLD]
     assert row["low"] <= truth <= row["high"]
     screening = figures["screening"]
     assert screening["cut"] == cut
@@ -171,18 +171,18 @@ def test_contradictions_are_told_and_settled_by_rule(kind: str, tmp_path: Path) 
         {(1, 1): (250.0, 900) if kind == "two alpha fits" else (150.0, 400)},
     )
     target, account = merged(tmp_path, a, b)
-    assert kind in [each.kind for each in account.contradictions]
+    assert kind in [contradiction.kind for contradiction in account.contradictions]
     assert account.contradictions[0].count == 1
-    found = contents(target)
+    rows = contents(target)
     (position,), (net_value,), (deep,), (fit,) = (
-        found[table] for table in ("positions", "net_values", "deep_values", "alpha_fits")
+        rows[table] for table in ("positions", "net_values", "deep_values", "alpha_fits")
     )
     assert isinstance(position[3], bytes)
     assert len(position[3]) // 2 == (1 if kind == "another history" else 0)  # the longer of two histories
     assert net_value[2] == 0.1  # the older run's
     assert (deep[3], deep[11]) == ((60, 2 * NODES) if kind == "another deep value" else (50, NODES))
     assert fit[2] == (250.0 if kind == "two alpha fits" else 150.0)
-    assert not found["failures"]
+    assert not rows["failures"]
     with pytest.raises(ValueRepairError, match=kind):
         merged(tmp_path, a, b, strict=True)
     assert len(list(tmp_path.iterdir())) == 3
@@ -192,9 +192,9 @@ def test_values_of_another_history_are_left_out(tmp_path: Path) -> None:
     deeper = Row(1, 0, 1, 1, {1: 0.1}, {1: ("full", 50, 2 * NODES)})
     longer = Row(1, 2, 1, 1, {1: 0.2, 2: 0.3}, {1: ("full", 50, NODES), 2: ("full", 1, NODES)})
     a, b = write_store(tmp_path / "a.db", [deeper], {}), write_store(tmp_path / "b.db", [longer], {})
-    found = contents(merged(tmp_path, a, b)[0])
-    assert [row[0:3] for row in found["net_values"]] == [("aa fen_only", 1, 0.1)]
-    assert [row[0] for row in found["deep_values"]] == ["pp"]
+    rows = contents(merged(tmp_path, a, b)[0])
+    assert [row[0:3] for row in rows["net_values"]] == [("aa fen_only", 1, 0.1)]
+    assert [row[0] for row in rows["deep_values"]] == ["pp"]
 
 
 # -- stores of all kinds ----------------------------------------------------------------------------------------------
@@ -225,8 +225,8 @@ def test_a_store_that_is_being_written_gives_what_is_committed(tmp_path: Path) -
         store.commit()
         with store.writing() as connection:
             connection.execute("DELETE FROM net_values")
-        found = contents(merged(tmp_path, path)[0])
-    assert (len(found["alpha_fits"]), len(found["net_values"])) == (1, 1)
+        rows = contents(merged(tmp_path, path)[0])
+    assert (len(rows["alpha_fits"]), len(rows["net_values"])) == (1, 1)
 
 
 def test_a_store_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_store_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueRepairError, match=r"a\.db was written while it was merged"):
         merge([str(path)], output=str(tmp_path / "c.db"), progress=Writing("merging", quiet=True))
-    assert [each.name for each in tmp_path.iterdir()] == ["a.db"]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
 
 
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captured) -> None:
@@ -250,7 +250,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         connection.execute("CREATE TABLE t (a)")
     before = {path.name for path in tmp_path.iterdir()}
     os.chdir(tmp_path)
-    for words, code, told in (
+    for words, code, complaint in (
         ("missing.db", 1, "there is no store at missing.db"),
         ("good.db text.db", 1, "text.db is not a valuerepair store"),
         ("good.db empty.db", 1, "empty.db is an empty file"),
@@ -266,10 +266,10 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         ("good.db -o no/m.db", 2, "no folder"),
         ("good.db -o a --into b", 2, "one of them"),
     ):
-        found, out, err = vr(["store", "merge", *words.split()], capsys)
-        assert (found, out) == (code, ""), err
+        status, out, err = vr(["store", "merge", *words.split()], capsys)
+        assert (status, out) == (code, ""), err
         assert err.startswith("vr: ")
-        assert told in err
+        assert complaint in err
         assert err.count("\n") == 1
         assert {path.name for path in tmp_path.iterdir()} == before
 

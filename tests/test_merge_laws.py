@@ -116,7 +116,7 @@ def test_any_order_and_again_is_the_same(first: Drawn, second: Drawn) -> None:
 @given(stores, stores, stores)
 def test_three_stores_have_one_history_in_any_order(first: Drawn, second: Drawn, third: Drawn) -> None:
     def check(folder: Folder, *drawn: Drawn) -> None:
-        parts = [folder.store(each) for each in drawn]
+        parts = [folder.store(drawn_store) for drawn_store in drawn]
         merged = [contents(folder.merged(*(parts[i] for i in order))) for order in ((0, 1, 2), (2, 0, 1), (1, 0, 2))]
         for table in ("positions", "net_values", "deep_values", "failures", "alpha_fits", "plays", "runs", "priors"):
             assert merged[0][table] == merged[1][table] == merged[2][table], table
@@ -174,7 +174,7 @@ def test_frames_are_the_same_in_any_order(first: Drawn, second: Drawn) -> None:
                                 columns=["position_id", "game_id"]
                             )
                             frames.append((parts == (a, b), net, oracle, frame.sort_values("key").to_csv(index=False)))
-        ahead = [each[1:] for each in frames if each[0]]
-        assert ahead == [each[1:] for each in frames if not each[0]]
+        ahead = [columns[1:] for columns in frames if columns[0]]
+        assert ahead == [columns[1:] for columns in frames if not columns[0]]
 
     in_folder(check)(first, second)

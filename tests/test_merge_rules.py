@@ -64,8 +64,8 @@ def test_the_screen_that_was_fitted_last_is_the_last_in_either_order(tmp_path: P
             connection.commit()
     for parts in (stores, stores[::-1]):
         with closing(sqlite3.connect(merged(tmp_path, *parts)[0])) as connection:
-            found = [fitted for (fitted,) in connection.execute("SELECT fitted FROM screens ORDER BY id")]
-        assert found == ["2026-01-01", "2026-02-01"]
+            fitted_on = [fitted for (fitted,) in connection.execute("SELECT fitted FROM screens ORDER BY id")]
+        assert fitted_on == ["2026-01-01", "2026-02-01"]
 
 
 def test_the_run_that_began_last_is_the_last_in_either_order(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_the_run_that_began_last_is_the_last_in_either_order(tmp_path: Path) -> 
         connection.commit()
     for parts in (stores, stores[::-1]):
         with closing(sqlite3.connect(merged(tmp_path, *parts)[0])) as connection:
-            found = [started for (started,) in connection.execute("SELECT started FROM runs ORDER BY id")]
-        assert found == sorted(found)
-        assert found[-1] == "2027"
+            started_on = [started for (started,) in connection.execute("SELECT started FROM runs ORDER BY id")]
+        assert started_on == sorted(started_on)
+        assert started_on[-1] == "2027"
 
 
 AUDITED = {(1, 1): (True, True, 0.5)}
@@ -97,13 +97,13 @@ AUDITED = {(1, 1): (True, True, 0.5)}
 )
 def test_one_history_is_kept_with_its_values(kept: Row, other: Row, tmp_path: Path) -> None:
     one, two = (write_store(tmp_path / f"{n}.db", [row], {}) for n, row in (("one", kept), ("two", other)))
-    found = contents(merged(tmp_path, one, two)[0])
+    merged_rows = contents(merged(tmp_path, one, two)[0])
     for store, source in ((one, two), (two, one)):
         target = shutil.copy(store, tmp_path / "target.db")
         merge([str(source)], into=str(target))
-        for given in (found, contents(target)):
-            assert given["positions"] == contents(one)["positions"]
-            assert given["deep_values"] == contents(one)["deep_values"]
+        for rows in (merged_rows, contents(target)):
+            assert rows["positions"] == contents(one)["positions"]
+            assert rows["deep_values"] == contents(one)["deep_values"]
 
 
 def test_what_was_reached_stays_where_its_candidate_has_another_history(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_what_was_reached_stays_where_its_candidate_has_another_history(tmp_path
         merge([str(source)], into=str(stores[-1]))
     for store in stores:
         with closing(sqlite3.connect(store)) as connection:
-            found = connection.execute("""
+            rows = connection.execute("""
                 SELECT p.key, r.key, o.key, length(r.moves) FROM expanded e JOIN positions p ON p.id = e.position_id
                 JOIN positions r ON r.id = e.root_id JOIN positions o ON o.id = e.parent_id ORDER BY p.key""")
-            assert found.fetchall() == [(2, 1, 1, 0), (3, 1, 2, 0)]
+            assert rows.fetchall() == [(2, 1, 1, 0), (3, 1, 2, 0)]
 
 
 def test_the_new_store_may_be_read_by_whom_any_new_file_may(tmp_path: Path) -> None:
