@@ -85,9 +85,9 @@ def rescored(data: BenchData) -> Comparison:
         def ours() -> float:
             shutil.rmtree(out, ignore_errors=True)
             with Store.open(name) as store:
-                found = rescore([str(path)], store, out, quiet=True)
-            assert found.changed_chunks == found.chunks
-            return found.records
+                summary = rescore([str(path)], store, out, quiet=True)
+            assert summary.changed_chunks == summary.chunks
+            return summary.records
 
         def theirs() -> float:
             with ThreadPoolExecutor(usable_cores()) as pool:
@@ -116,10 +116,10 @@ def rows(data: BenchData) -> Comparison:
     position, against inserting the same rows by bare sqlite3; both into a copy of the store, which is counted too."""
     with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
         path, full, copy = (Path(folder, name) for name in ("chunks.tar", "full.db", "copy.db"))
-        found = sampled(data.archive, STORED + ADDED, WHOLE_GAMES)
-        cut = max(len(found) - ADDED, len(found) // 2)
-        _fill(full, found.take(np.arange(cut)))
-        new = _by_game(found.take(np.arange(cut, len(found))))
+        positions = sampled(data.archive, STORED + ADDED, WHOLE_GAMES)
+        cut = max(len(positions) - ADDED, len(positions) // 2)
+        _fill(full, positions.take(np.arange(cut)))
+        new = _by_game(positions.take(np.arange(cut, len(positions))))
         _pack(path, (gzip.compress(chunk.tobytes(), 6) for chunk in new))
         options = MineOptions(sample=SampleOptions(per_game=1000))
         with open_import([str(path)], "recorded", None) as opened:
@@ -156,8 +156,8 @@ def _fill(path: Path, batch: PositionBatch) -> None:
             wdl = per_mille(q, dice.uniform(0, 1, n) * (1 - np.abs(q)))
             net_q, d = q.astype(np.float32), (wdl[:, 1] / 1000).astype(np.float32)
             recorded = QColumns(CHUNKS, q, wdl, np.full(n, VISITS), [None] * n, net_q, d)
-            known = replace(part, origin=Origins(part.origin.game, part.origin.played, recorded))
-            store.add_net_values(ids, net_id, net_values(known), run)
+            with_values = replace(part, origin=Origins(part.origin.game, part.origin.played, recorded))
+            store.add_net_values(ids, net_id, net_values(with_values), run)
             store.add_deep_columns(ids, oracle_id, deep_columns(recorded), run)
 
 
@@ -181,11 +181,11 @@ def _rows_after(path: Path, newest: int) -> tuple[_Rows, _Rows]:
             "positions": "id > ?",
             **dict.fromkeys(_TABLES[1:], f"run_id = {run} AND position_id > ?"),
         }
-        found = {
+        added = {
             table: connection.execute(f"SELECT * FROM {table} WHERE {where}", (newest,)).fetchall()
             for table, where in first.items()
         }
-    return {t: r for t, r in found.items() if t not in _TABLES}, {t: found[t] for t in _TABLES}
+    return {t: r for t, r in added.items() if t not in _TABLES}, {t: added[t] for t in _TABLES}
 
 
 def _insert(path: Path, rows: _Rows) -> None:
@@ -259,11 +259,11 @@ def _records(batch: PositionBatch, dice: np.random.Generator) -> NDArray[np.void
     records["rule50_count"] = [int(fen.split()[4]) for fen in batch.fen]
     records["probabilities"] = -1
     for i, origin in enumerate(batch.origin):
-        found = indices[cuts[i] : cuts[i + 1]]
-        shares = dice.multinomial(VISITS, dice.dirichlet(np.full(len(found), 0.3))) / VISITS
-        records["probabilities"][i, found] = shares
+        legal_indices = indices[cuts[i] : cuts[i + 1]]
+        shares = dice.multinomial(VISITS, dice.dirichlet(np.full(len(legal_indices), 0.3))) / VISITS
+        records["probabilities"][i, legal_indices] = shares
         played = [decode_move(m) for m in moves[cuts[i] : cuts[i + 1]].tolist()].index(origin.played or "")
-        records["played_idx"][i], records["best_idx"][i] = found[played], found[shares.argmax()]
+        records["played_idx"][i], records["best_idx"][i] = legal_indices[played], legal_indices[shares.argmax()]
     for name in ("orig_q", "best_q", "root_q", "played_q"):
         records[name] = dice.uniform(-1, 1, len(batch))
     for name in ("orig_d", "best_d", "root_d", "played_d"):

@@ -219,8 +219,8 @@ def _look(run: Run) -> None:
         if table == "net values":
             run.keep(f"remeasure: {table}", lines)
     for name, (net, settings) in _SEARCHES.items():
-        given = [word for setting in settings for word in ("--set", setting)]
-        words = ("search", "positions.epd", "--nodes", "400", "--net", run.net(net), *given, "--json")
+        settings_words = [word for setting in settings for word in ("--set", setting)]
+        words = ("search", "positions.epd", "--nodes", "400", "--net", run.net(net), *settings_words, "--json")
         run.keep(f"search {name}", _json_lines(run.vr(f"search {name}", *words)))
 
 
@@ -235,16 +235,16 @@ def measure(data: Path) -> dict[str, Any]:
 
 def differences(before: dict[str, Any], after: dict[str, Any], within: float = 0.0) -> list[str]:
     """A line for each output that is not the same, with the first line of it that differs."""
-    found = []
+    lines = []
     for name in dict.fromkeys([*before["outputs"], *after["outputs"]]):
         if name not in before["outputs"] or name not in after["outputs"]:
-            found.append(f"{name}: only {'after' if name in after['outputs'] else 'before'}")
+            lines.append(f"{name}: only {'after' if name in after['outputs'] else 'before'}")
             continue
         old, new = (kept["outputs"][name]["lines"] for kept in (before, after))
         differ = [pair for pair in zip(old, new, strict=False) if not _same(*pair, within)]
         if differ or len(old) != len(new):
-            found.append(f"{name}: {len(differ)} of {len(old)} lines differ, {len(new)} after" + _shown(differ))
-    return found
+            lines.append(f"{name}: {len(differ)} of {len(old)} lines differ, {len(new)} after" + _shown(differ))
+    return lines
 
 
 def _same(old: str, new: str, within: float) -> bool:
@@ -283,9 +283,9 @@ def command(files: tuple[Path, ...], data: Path | None, comparing: bool, within:
                 old = before["seconds"][step]
                 click.echo(f"{step:<24} processor {old['cpu']:6.1f} -> {cost['cpu']:6.1f} s, "
                            f"wall {old['wall']:6.1f} -> {cost['wall']:6.1f} s")  # fmt: skip
-        found = differences(before, after, within)
-        click.echo("\n".join(found) if found else f"all {len(after['outputs'])} outputs are the same")
-        sys.exit(1 if found else 0)
+        lines = differences(before, after, within)
+        click.echo("\n".join(lines) if lines else f"all {len(after['outputs'])} outputs are the same")
+        sys.exit(1 if lines else 0)
     if len(files) != 1 or data is None:
         raise click.UsageError("one file to write, and --data FOLDER or VALUEREPAIR_TEST_DATA")
     kept = measure(data.resolve())

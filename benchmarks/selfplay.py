@@ -33,16 +33,16 @@ BOOK_PLIES = 8
 
 def lines(games: int, seed: int) -> list[Opening]:
     """Openings of a few random moves: no two games are alike, and both programs get games of one kind."""
-    chance, found = random.Random(seed), list[Opening]()
-    while len(found) < games:
+    chance, openings = random.Random(seed), list[Opening]()
+    while len(openings) < games:
         board = chess.Board()
         for _ in range(BOOK_PLIES):
             board.push(chance.choice(list(board.legal_moves)))
         if any(board.generate_legal_moves()):
             moves = tuple(move.uci() for move in board.move_stack)
             key = int(keys(parse_fens([board.fen()]))[0])
-            found.append(Opening(len(found), chess.STARTING_FEN, moves, board.fen(), key))
-    return found
+            openings.append(Opening(len(openings), chess.STARTING_FEN, moves, board.fen(), key))
+    return openings
 
 
 def bench_selfplay(data: BenchData) -> Comparison:
@@ -81,7 +81,7 @@ def bench_selfplay_cache(data: BenchData) -> Comparison:
             players.append(player)
 
         def games(which: int) -> float:
-            pairings = [Pairing(each.number, each, 0, 0) for each in lines(OWN_GAMES, next(seeds[which]))]
+            pairings = [Pairing(opening.number, opening, 0, 0) for opening in lines(OWN_GAMES, next(seeds[which]))]
             return float(len(list(play_games(pairings, [players[which]], rules, OWN_GAMES, seed=0))))
 
         against = "the same without"

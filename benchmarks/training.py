@@ -73,9 +73,9 @@ def game_chunks(data: BenchData) -> Comparison:
     with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
 
         def ours() -> float:
-            found = write_game_chunks([data.archive], f"{folder}/{next(number)}", None, options)
-            assert found.manifest is not None
-            return float(found.manifest["records"])
+            summary = write_game_chunks([data.archive], f"{folder}/{next(number)}", None, options)
+            assert summary.manifest is not None
+            return float(summary.manifest["records"])
 
         ours()
         index = read_index([f"{folder}/0"])
@@ -157,21 +157,21 @@ def from_files(data: BenchData) -> Comparison:
         learner = Learner(NetGraph.open(str(locate(data.net))), TrainOptions(batch=STEP_BATCH), LossWeights())
         with closing(stream.batches()) as batches:
             in_memory = cycle([next(batches) for _ in range(8)])
-            ours, theirs = (_stepping(learner, each, data.seconds) for each in (batches, in_memory))
+            ours, theirs = (_stepping(learner, source, data.seconds) for source in (batches, in_memory))
             return compare("training-files", "positions", "positions in memory", ours, theirs, target=0.95)
 
 
 def _stepping(learner: Learner, batches: Iterator[Batch], seconds: float) -> Callable[[], float]:
     """Takes steps for so long, and says how many positions these had."""
-    state, found = learner.step(learner.begin(), next(batches), 0)
-    float(found["loss"])
+    state, losses = learner.step(learner.begin(), next(batches), 0)
+    float(losses["loss"])
 
     def some() -> float:
         nonlocal state
         begin, done = time.perf_counter(), 0
         while time.perf_counter() - begin < seconds:
-            state, found = learner.step(state, next(batches), done)
-            float(found["loss"])
+            state, losses = learner.step(state, next(batches), done)
+            float(losses["loss"])
             done += 1
         return done * STEP_BATCH
 
@@ -225,10 +225,12 @@ def searched_games(archive: str) -> list[GameRecord]:
     forest = Forest(TableEvaluator(), trees=TREES, nodes=NODES)
     searches = dict(forest.search(positions, NODES))
     grouped = groupby(range(len(positions)), lambda i: positions[i].origin.game)
-    found = []
+    records = []
     for number, (_, members) in zip(range(GAMES), grouped, strict=False):
         of_game = list(members)
         thoughts = tuple(Thought(positions[i].origin.played or "", search=searches[i]) for i in of_game)
         first = positions[of_game[0]]
-        found.append(GameRecord(number, number, first.start_fen, first.moves, thoughts, "", "", "1/2-1/2", DRAW_AGREED))
-    return found
+        records.append(
+            GameRecord(number, number, first.start_fen, first.moves, thoughts, "", "", "1/2-1/2", DRAW_AGREED)
+        )
+    return records

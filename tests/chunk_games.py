@@ -22,9 +22,9 @@ def run(*paths: Path, **options: Any) -> tuple[list[Position], ReadReport]:
     report = ReadReport()
     chosen = SampleOptions(**{"per_game": None, "min_ply": 0, **options})
     batches = sample([str(p) for p in paths], chosen, report)
-    found = [p for batch in batches for p in batch]
+    positions = [p for batch in batches for p in batch]
     assert report.adds_up, report
-    return found, report
+    return positions, report
 
 
 def every_record(chunk: Path) -> PositionBatch:

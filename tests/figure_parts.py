@@ -17,19 +17,19 @@ Floats = NDArray[np.float64]
 
 def artist(figure: Figure, gid: str) -> Any:
     """The one artist with that gid."""
-    (found,) = figure.findobj(lambda each: isinstance(each, Artist) and each.get_gid() == gid)
-    return found
+    (matching,) = figure.findobj(lambda part: isinstance(part, Artist) and part.get_gid() == gid)
+    return matching
 
 
 def has(figure: Figure, gid: str) -> bool:
-    return bool(figure.findobj(lambda each: isinstance(each, Artist) and each.get_gid() == gid))
+    return bool(figure.findobj(lambda part: isinstance(part, Artist) and part.get_gid() == gid))
 
 
 def line(figure: Figure, gid: str) -> tuple[Floats, Floats]:
     """x and y of a line."""
-    found = artist(figure, gid)
-    assert isinstance(found, Line2D)
-    return np.asarray(found.get_xdata(), float), np.asarray(found.get_ydata(), float)
+    plotted = artist(figure, gid)
+    assert isinstance(plotted, Line2D)
+    return np.asarray(plotted.get_xdata(), float), np.asarray(plotted.get_ydata(), float)
 
 
 def margins(figure: Figure, gid: str) -> Floats:
@@ -49,14 +49,14 @@ def band(figure: Figure, gid: str) -> dict[float, tuple[float, float]]:
 def bars(figure: Figure) -> dict[str, tuple[float, float, float]]:
     """Name of each horizontal bar -> its length and the ends of its interval."""
     (axes,) = figure.axes
-    found = {}
+    intervals = {}
     for i, name in enumerate(label.get_text() for label in axes.get_yticklabels()):
         bar = artist(figure, f"bar-{i}")
         assert isinstance(bar, Rectangle)
         low, high = line(figure, f"interval-{i}")[0]
-        found[name] = (float(bar.get_width()), float(low), float(high))
-    return found
+        intervals[name] = (float(bar.get_width()), float(low), float(high))
+    return intervals
 
 
 def words(figure: Figure) -> str:
-    return "\n".join(each.get_text() for each in figure.findobj(Text) if isinstance(each, Text))
+    return "\n".join(text.get_text() for text in figure.findobj(Text) if isinstance(text, Text))

@@ -26,16 +26,16 @@ def contents(path: Path | str, without: tuple[str, ...] = ()) -> dict[str, Count
     with closing(sqlite3.connect(path)) as connection:
         names = {f"{table[:-1]}_id": dict(connection.execute(query)) for table, query in _IDS.items()}
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        found = {}
+        by_table = {}
         for table in tables:
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
             kept = [c for c in columns if c not in without and not (c == "id" and table in _IDS)]
             rows = connection.execute(f"SELECT {', '.join(kept)} FROM {table}")
-            found[table] = Counter(
+            by_table[table] = Counter(
                 tuple(names[c].get(cell, cell) if c in names else cell for c, cell in zip(kept, row, strict=True))
                 for row in rows
             )
-        return found
+        return by_table
 
 
 # -- drawn stores -----------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from valuerepair.training.mix import MixOptions
 
 def records(n: int, seed: int, input_format: int = 1) -> np.ndarray[Any, np.dtype[np.void]]:
     """n records that no game has, but whose layout is right."""
-    found = np.zeros(n, v6.RECORD)
-    found["version"], found["input_format"] = 6, input_format
-    found["visits"], found["plies_left"] = seed, np.arange(n, 0, -1)
-    return found
+    made = np.zeros(n, v6.RECORD)
+    made["version"], made["input_format"] = 6, input_format
+    made["visits"], made["plies_left"] = seed, np.arange(n, 0, -1)
+    return made
 
 
 def folder_of(path: Path, lengths: list[int], seed: int = 0, input_format: int = 1) -> str:
@@ -48,16 +48,16 @@ def tar_of(path: Path, lengths: list[int], seed: int = 0) -> str:
 
 def games_in(out: Path) -> dict[str, np.ndarray[Any, np.dtype[np.void]]]:
     """All games of a mixture by name, read with the standard library."""
-    found = {}
+    by_name = {}
     for path in sorted(out.glob("*.tar")):
         with tarfile.open(path) as tar:
             for member in tar:
                 file = tar.extractfile(member)
                 assert file is not None
-                found[member.name] = np.frombuffer(gzip.decompress(file.read()), v6.RECORD)
+                by_name[member.name] = np.frombuffer(gzip.decompress(file.read()), v6.RECORD)
     for path in sorted(out.glob("*/*.gz")):
-        found[path.name] = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
-    return found
+        by_name[path.name] = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
+    return by_name
 
 
 def sides_in(tmp_path: Path) -> MixOptions:

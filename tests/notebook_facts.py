@@ -85,9 +85,9 @@ def results(path: Path) -> dict[int, float]:
     points = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
     sql = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     query = "SELECT p.id, p.side, g.result FROM games g JOIN positions p ON p.game_id = g.id WHERE g.result <> '*'"
-    found = {number: points[result] * (1 if side == "w" else -1) for number, side, result in sql.execute(query)}
+    by_position = {number: points[result] * (1 if side == "w" else -1) for number, side, result in sql.execute(query)}
     sql.close()
-    return found
+    return by_position
 
 
 def priors(path: Path) -> dict[int, tuple[float, int]]:
@@ -98,9 +98,9 @@ def priors(path: Path) -> dict[int, tuple[float, int]]:
     for number, move, p, rank in sql.execute(query):
         kept[number, move] = (p, rank)
     best = sql.execute("SELECT position_id, best_move FROM deep_values WHERE stage = 'full' AND best_move NOT NULL")
-    found = {number: kept.get((number, _number_of(move))) for number, move in best}
+    by_position = {number: kept.get((number, _number_of(move))) for number, move in best}
     sql.close()
-    return {number: each for number, each in found.items() if each is not None}
+    return {number: prior for number, prior in by_position.items() if prior is not None}
 
 
 def _number_of(uci: str) -> int:

@@ -52,8 +52,8 @@ def weather(command: Command, inputs: Path, place: Path, signals: int, seed: int
         folder = _fresh(inputs, folder)
         begun = time.monotonic()
         process = _start(command, folder)
-        said = process.communicate(timeout=300)
-        assert process.returncode == 0, said
+        printed = process.communicate(timeout=300)
+        assert process.returncode == 0, printed
         took = time.monotonic() - begun
     whole = command.result(folder)
     number, sent = 0, 0
@@ -74,9 +74,9 @@ def weather(command: Command, inputs: Path, place: Path, signals: int, seed: int
             number += 1
             folder = _fresh(inputs, place / str(number))
     process = _start(command, folder)
-    said = process.communicate(timeout=300)
+    printed = process.communicate(timeout=300)
     if process.returncode:
-        outcomes.wrong.append(f"{command.words[0]} did not go on: {said}")
+        outcomes.wrong.append(f"{command.words[0]} did not go on: {printed}")
     _compare(command, folder, whole, outcomes)
     return outcomes
 
@@ -120,7 +120,7 @@ def _strike(process: subprocess.Popen[str], wait: float, dice: random.Random, ou
         process.communicate()
         return False
     family = psutil.Process(process.pid).children(recursive=True)
-    asked = time.monotonic()
+    signal_time = time.monotonic()
     send = os.killpg if number == signal.SIGINT else os.kill
     send(process.pid, number)
     if dice.random() < 0.1:
@@ -128,28 +128,28 @@ def _strike(process: subprocess.Popen[str], wait: float, dice: random.Random, ou
         if process.poll() is None:
             send(process.pid, number)
     try:
-        _, said = process.communicate(timeout=60)
+        _, printed = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
-        _, said = process.communicate()
+        _, printed = process.communicate()
     outcomes.codes[process.returncode] += 1
-    seconds = time.monotonic() - asked
+    seconds = time.monotonic() - signal_time
     outcomes.slowest = max(outcomes.slowest, seconds)
     faults = {
-        "a traceback": "Traceback" in said,
-        "something ignored": "ignored" in said,
+        "a traceback": "Traceback" in printed,
+        "something ignored": "ignored" in printed,
         f"exit code {process.returncode}": process.returncode not in (0, 130),
-        "another last line": process.returncode == 130 and said.splitlines()[-1:] != ["vr: interrupted"],
+        "another last line": process.returncode == 130 and printed.splitlines()[-1:] != ["vr: interrupted"],
         f"{seconds:.1f} s": seconds > SLOWEST_S,
         "a process": bool(psutil.wait_procs(family, timeout=2)[1]),
     }
     outcomes.wrong += [
-        f"{what}, by {number.name}: {fault}: {said[-3000:]}" for fault, is_there in faults.items() if is_there
+        f"{what}, by {number.name}: {fault}: {printed[-3000:]}" for fault, is_there in faults.items() if is_there
     ]
     return True
 
 
 def _left(folder: Path) -> list[str]:
     """Files that are nobody's."""
-    found = [path.relative_to(folder) for path in folder.rglob("*") if path.name.endswith(_LEFT)]
-    return [str(path) for path in found if not path.name.endswith(_TO_GO_ON)]
+    unfinished = [path.relative_to(folder) for path in folder.rglob("*") if path.name.endswith(_LEFT)]
+    return [str(path) for path in unfinished if not path.name.endswith(_TO_GO_ON)]

@@ -63,17 +63,19 @@ def test_a_full_disk_in_mining(
     archive: Path, tmp_path: Path, disk: Callable[[str], Path], size: str, note: Note
 ) -> None:
     db = disk(f"size={size}") / "a.db"
-    with pytest.raises(ValueRepairError) as told:
+    with pytest.raises(ValueRepairError) as caught:
         mine_by_key(archive, db)
-    assert "the disk is full" in str(told.value)
-    assert told.value.exit_code == 1
+    assert "the disk is full" in str(caught.value)
+    assert caught.value.exit_code == 1
     kept = dump(db)["deep_values"] if db.exists() else []
     disk("size=50m")
     mine_by_key(archive, db)
     mine_by_key(archive, tmp_path / "whole.db")
     assert set(kept) <= set(dump(db)["deep_values"])
     assert dump(db)["deep_values"] == dump(tmp_path / "whole.db")["deep_values"]
-    note(f"a disk of {size} fills up in `vr mine`", 1, str(told.value).replace(str(db), "a.db"), "1; 0 with more room")
+    note(
+        f"a disk of {size} fills up in `vr mine`", 1, str(caught.value).replace(str(db), "a.db"), "1; 0 with more room"
+    )
 
 
 def test_a_full_disk_in_a_match(tmp_path: Path, disk: Callable[[str], Path], note: Note) -> None:
@@ -84,12 +86,12 @@ def test_a_full_disk_in_a_match(tmp_path: Path, disk: Callable[[str], Path], not
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
-    said = done.stderr.strip().splitlines()[-1]
+    message = done.stderr.strip().splitlines()[-1]
     disk("size=1m")
     again = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert sorted(int(game.headers["Round"]) for game in read_games(folder / "m.pgn")) == list(range(1, 9))
-    note("a disk of 8k fills up in `vr match`", 1, said.replace(str(folder), ""), "1; 0 with more room")
+    note("a disk of 8k fills up in `vr match`", 1, message.replace(str(folder), ""), "1; 0 with more room")
 
 
 def test_a_read_only_disk(archive: Path, disk: Callable[[str], Path], note: Note) -> None:
@@ -99,10 +101,10 @@ def test_a_read_only_disk(archive: Path, disk: Callable[[str], Path], note: Note
     disk("ro")
     with Store.open(db) as store:
         assert len(store.frame()) > 0
-    with pytest.raises(ValueRepairError) as told:
+    with pytest.raises(ValueRepairError) as caught:
         mine_by_key(archive, db)
     assert db.read_bytes() == before
-    note("the store lies on a read-only disk", 1, str(told.value).replace(str(db), "a.db"), "1; readers 0")
+    note("the store lies on a read-only disk", 1, str(caught.value).replace(str(db), "a.db"), "1; readers 0")
     disk("rw")
 
 
@@ -111,24 +113,24 @@ def test_two_writers(archive: Path, tmp_path: Path, note: Note) -> None:
     command = [sys.executable, "-m", "tests.mining_doubles", str(archive), str(db), "0.01"]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     wait_for(first, db, 1)
-    said = ""
+    message = ""
     for _ in range(10):
-        with pytest.raises(ValueRepairError) as told:
+        with pytest.raises(ValueRepairError) as caught:
             mine_by_key(archive, db)
-        said = str(told.value)
+        message = str(caught.value)
     assert first.wait(120) == 0
     mine_by_key(archive, tmp_path / "whole.db")
     assert dump(db) == dump(tmp_path / "whole.db")
-    said = said.replace(str(db), "a.db").replace(str(first.pid), "N")
-    note("a second `vr mine` on the same store", 10, said, "1; the first: 0")
+    message = message.replace(str(db), "a.db").replace(str(first.pid), "N")
+    note("a second `vr mine` on the same store", 10, message, "1; the first: 0")
 
 
 def test_jumps_of_the_clock(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: Note) -> None:
     mine_by_key(archive, tmp_path / "whole.db")
-    dice, real, asked = random.Random(6), time.time, [0]
+    dice, real, calls = random.Random(6), time.time, [0]
 
     def jumping() -> float:
-        asked[0] += 1
+        calls[0] += 1
         return real() + dice.choice((-1, 1)) * dice.uniform(0, 4e8)
 
     monkeypatch.setattr(time, "time", jumping)
@@ -150,17 +152,21 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 def test_archives_that_break_off(archive: Path, tmp_path: Path, ending: str, note: Note) -> None:
     options = SampleOptions(per_game=None, min_ply=0, threads=1)
     whole = [position for batch in sample([str(archive)], options, ReadReport()) for position in batch]
-    packed, dice, said = PACK[ending](archive.read_bytes()), random.Random(7), ""
+    packed, dice, reason = PACK[ending](archive.read_bytes()), random.Random(7), ""
     path = tmp_path / f"random.pgn{ending}"
     for _ in range(25):
         path.write_bytes(packed[: dice.randrange(20, len(packed))])
-        report, found = ReadReport(), []
+        report, positions = ReadReport(), []
         with contextlib.suppress(ValueRepairError):  # there may be no whole game before the cut
-            found = [position for batch in sample([str(path)], options, report) for position in batch]
+            positions = [position for batch in sample([str(path)], options, report) for position in batch]
         assert report.truncated, "not noticed"
-        said = report.truncated[0][1]
-        assert [p.fen for p in found] == [p.fen for p in whole[: len(found)]]
-        assert "cut off" in report.rejected or not found
+        reason = report.truncated[0][1]
+        assert [p.fen for p in positions] == [p.fen for p in whole[: len(positions)]]
+        assert "cut off" in report.rejected or not positions
     note(
-        f"a `{ending}` archive breaks off", 25, said, str(TruncatedInput.exit_code), "nothing: what came before is used"
+        f"a `{ending}` archive breaks off",
+        25,
+        reason,
+        str(TruncatedInput.exit_code),
+        "nothing: what came before is used",
     )

@@ -39,9 +39,9 @@ def killed_and_compared(
     seed: int,
 ) -> int:
     """Kills runs that write games at random moments; each ends with what an undisturbed one wrote. Returns the runs."""
-    said = playing("whole").communicate(timeout=300)
+    printed = playing("whole").communicate(timeout=300)
     whole = written("whole")
-    assert wanted(whole), said
+    assert wanted(whole), printed
 
     def check(run: int) -> None:
         assert written(run) == whole
@@ -63,11 +63,11 @@ def test_kill_9_in_mining(tmp_path: Path, note: Note) -> None:
             assert store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
     runs = killed_often(mining, check, KILLS, within=9.0, seed=1)
-    said = f"each of {runs} stores in the end that of an undisturbed run, every position once"
+    outcome = f"each of {runs} stores in the end that of an undisturbed run, every position once"
     note(
         "`kill -9` of mining (stand-ins for net and engine) at random moments",
         KILLS,
-        f"nothing can be said; {said}",
+        f"nothing can be said; {outcome}",
         "-9; 0 when it goes on",
     )
 
@@ -100,9 +100,11 @@ def test_kill_9_in_matches(tmp_path: Path, note: Note) -> None:
 
     def moves(run: int | str) -> dict[int, tuple[str, str]]:
         games = read_games(tmp_path / f"{run}.pgn")
-        found = {int(g.headers["Round"]): (g.headers["Result"], " ".join(map(str, g.mainline_moves()))) for g in games}
-        assert len(found) == len(games)
-        return found
+        results = {
+            int(g.headers["Round"]): (g.headers["Result"], " ".join(map(str, g.mainline_moves()))) for g in games
+        }
+        assert len(results) == len(games)
+        return results
 
     runs = killed_and_compared(playing, moves, lambda whole: len(whole) == 8, within=8.0, seed=3)
     said_of = f"{runs} times in the end the games of an undisturbed run, each once"
@@ -113,7 +115,7 @@ def test_ctrl_c_held_down(tmp_path: Path, note: Note) -> None:
     write_book(tmp_path / "book.pgn")
     sides = fake_side("one", "think=0.02"), fake_side("two", "think=0.02")
     command = ("-m", "valuerepair", "match", *sides, "--openings", "book.pgn", "--nodes", "9", "-o", "m.pgn")
-    dice, codes, said = random.Random(4), set(), []
+    dice, codes, printed = random.Random(4), set(), []
     for _ in range(5):
         process = start(*command, cwd=tmp_path)
         time.sleep(dice.uniform(3, 8))
@@ -122,12 +124,12 @@ def test_ctrl_c_held_down(tmp_path: Path, note: Note) -> None:
             time.sleep(dice.uniform(0, 0.1))
         _, errors = process.communicate(timeout=60)
         codes.add(process.returncode)
-        said.append(errors)
+        printed.append(errors)
         assert not re.search(r"^Traceback", errors, re.MULTILINE) or process.returncode in (-2, 130), errors
     assert codes <= {0, 130, -2}, codes
     assert start(*command, cwd=tmp_path).wait(timeout=300) == 0
     rounds = sorted(int(game.headers["Round"]) for game in read_games(tmp_path / "m.pgn"))
     assert rounds == list(range(1, 9))
-    last = Counter((errors.strip().splitlines() or [""])[-1] for errors in said).most_common(1)[0][0]
+    last = Counter((errors.strip().splitlines() or [""])[-1] for errors in printed).most_common(1)[0][0]
     shown = ", ".join("ended by SIGINT, which a shell shows as 130" if c == -2 else str(c) for c in sorted(codes))
     note("20 SIGINTs within two seconds, in `vr match`", 5, last, shown)

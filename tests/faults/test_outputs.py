@@ -78,11 +78,11 @@ def call_of(words: list[str], inputs: Path) -> list[str]:
     return [str((inputs / "NET").resolve()) if word == "NET" else word for word in words] + ["-q"]
 
 
-def ends(call: list[str], code: int, said: str, captured: Captured) -> None:
+def ends(call: list[str], code: int, message: str, captured: Captured) -> None:
     """With this exit code, and this in the one line on standard error; nothing where it is 0."""
     end, _, err = vr(call, captured)
     assert (end, err.count("\n"), err[:4]) == (code, bool(code), "vr: " * bool(code)), f"{' '.join(call)}: {err}"
-    assert said in err
+    assert message in err
 
 
 def fill(folder: Path) -> None:
@@ -104,8 +104,8 @@ def test_what_is_not_of_its_kind(
     monkeypatch.chdir(tmp_path)
     tried = sum(refused_in_place_of(name, foreign, tmp_path, capsys) for name in OUTPUTS)
     what = f"{len(OUTPUTS)} outputs of commands where something else stands ({len(foreign)} kinds of content)"
-    said = "report.html: already exists and is not a page of valuerepair; remove it, or give another name"
-    note(what, tried, said, "2")
+    message = "report.html: already exists and is not a page of valuerepair; remove it, or give another name"
+    note(what, tried, message, "2")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -124,9 +124,9 @@ def test_devices_pipes_and_full_disks(
             assert stat.S_ISCHR(own.stat().st_mode)
         own.unlink()
         os.mkfifo(own)
-        with reader(own) as found:
+        with reader(own) as read:
             ends(call, 0, "", capsys)
-        piped = found()  # whole; a search says how long it took
+        piped = read()  # whole; a search says how long it took
         assert (piped[:50], piped[-4:], len(piped) // 100) == (content[:50], content[-4:], len(content) // 100)
         with reader(own, 1):
             if len(content) > PIPE:

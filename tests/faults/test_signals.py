@@ -67,8 +67,8 @@ def games(name: str) -> Callable[[Path], Any]:
 
 def files(*names: str) -> Callable[[Path], Any]:
     def of(folder: Path) -> Mapping[str, bytes]:
-        found = [path for name in names for path in ([folder / name, *(folder / name).rglob("*")])]
-        return {str(path.relative_to(folder)): path.read_bytes() for path in found if path.is_file()}
+        paths = [path for name in names for path in ([folder / name, *(folder / name).rglob("*")])]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
     return of
 

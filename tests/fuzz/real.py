@@ -26,7 +26,9 @@ def real_archives(folder: Path) -> Mutating:
 def real_suites(folder: Path) -> Mutating:
     """Mutants of the positions of all EPD files below `folder`."""
     lines = [path.read_bytes().splitlines(keepends=True) for path in sorted(folder.rglob("*.epd"))]
-    seeds = [b"".join(each[i : i + 5]) for each in lines for i in range(0, len(each), max(5, len(each) // _STRETCHES))]
+    seeds = [
+        b"".join(suite[i : i + 5]) for suite in lines for i in range(0, len(suite), max(5, len(suite) // _STRETCHES))
+    ]
     return Mutating("suites", seeds, run_epd, TEXT)
 
 

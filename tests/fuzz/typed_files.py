@@ -17,13 +17,13 @@ from valuerepair.errors import ValueRepairError
 
 def _refused_or_read(data: bytes, name: str, read: Callable[[str], object]) -> None:
     """A refusal is one line."""
-    said = ""
+    message = ""
     with file_of(data, name) as path:
         try:
             read(path)
         except ValueRepairError as error:
-            said = str(error)
-    assert said.isprintable(), said
+            message = str(error)
+    assert message.isprintable(), message
 
 
 def json_seeds() -> list[bytes]:
@@ -33,7 +33,7 @@ def json_seeds() -> list[bytes]:
     curve = {"output": "a.pb.gz", "net": {"name": "a"}, "options": {"steps": 9}, "curve": [row], "written": {"step": 1}}
     stage = {"name": "mine", "command": "vr mine", "identity": "0", "expected": 1.5, "seconds": 2, "done": True}
     stages = {"stages": [stage]}
-    return [json.dumps(each).encode() for each in (split, curve, stages, {"address": "tcp://10.0.0.1:8786"})]
+    return [json.dumps(document).encode() for document in (split, curve, stages, {"address": "tcp://10.0.0.1:8786"})]
 
 
 def run_json(data: bytes) -> None:
@@ -88,12 +88,12 @@ def weights_seeds() -> list[bytes]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = []
+    seeds = []
     for numbers in (np.arange(50), np.zeros(5000, np.int64)):
         held = io.BytesIO()
         pq.write_table(pa.table({"position_id": numbers, "weight": np.full(len(numbers), 0.5)}), held)
-        found.append(held.getvalue())
-    return found
+        seeds.append(held.getvalue())
+    return seeds
 
 
 def run_weights(data: bytes) -> None:

@@ -83,18 +83,22 @@ def main() -> None:
     parser.add_argument("--engines", type=int, default=64)
     parser.add_argument("--ms", type=float, nargs="+", default=[1, 10, 100])
     parser.add_argument("--stockfish", type=int, metavar="NODES", help="also with maia-1900 and Stockfish")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     measure(200, 2, 0.001)  # compiles and imports
     print("| ms a rung | processor ms a position | idle | positions/s |\n|---|---|---|---|")
-    for each in given.ms:
-        spent, idle, rate = measure(given.positions, given.engines, each / 1000)
-        print(f"| {each:g} | {1000 * spent:.2f} | {idle:.0%} | {rate:,.0f} |", flush=True)
+    for milliseconds in arguments.ms:
+        spent, idle, rate = measure(arguments.positions, arguments.engines, milliseconds / 1000)
+        print(f"| {milliseconds:g} | {1000 * spent:.2f} | {idle:.0%} | {rate:,.0f} |", flush=True)
     positions, seconds = one_fit()
     print(f"\na fit of the ladder on the {positions:,} positions of the package: {seconds:.2f} s of processor time")
-    if given.stockfish:
-        few, many = (with_stockfish(each, given.stockfish) for each in (given.positions // 4, given.positions))
-        spent = 1000 * (many - few) / (given.positions - given.positions // 4)
-        print(f"\nmaia-1900 and Stockfish at {given.stockfish:,} nodes: {spent:.2f} ms a position, the net's included")
+    if arguments.stockfish:
+        few, many = (
+            with_stockfish(count, arguments.stockfish) for count in (arguments.positions // 4, arguments.positions)
+        )
+        spent = 1000 * (many - few) / (arguments.positions - arguments.positions // 4)
+        print(
+            f"\nmaia-1900 and Stockfish at {arguments.stockfish:,} nodes: {spent:.2f} ms a position, the net's included"
+        )
 
 
 def one_fit() -> tuple[int, float]:

@@ -41,13 +41,13 @@ def search(batch: PositionBatch, net: str | None, settings: str) -> tuple[Floats
     spec = ",".join(filter(None, [f"mcts:nodes={NODES[-1]}", f"trees={TREES}", settings]))
     with open_net(net) as opened, open_oracle(spec, net_path=None, net=opened) as oracle:
         assert isinstance(oracle, MctsOracle)
-        found = opened.evaluate(batch).q
+        net_q = opened.evaluate(batch).q
         climbs = [future.result() for future in [oracle.climb(p, NODES[:-1], lambda results: True) for p in batch]]
     results = [climb.results for climb in climbs if not hasattr(climb, "reason")]
     assert len(results) == len(batch)
-    q = np.array([[result.q for result in each] for each in results], np.float64)
-    visits = np.array([[result.nodes for result in each] for each in results], np.float64)
-    return found.astype(np.float64), q, visits
+    q = np.array([[result.q for result in rungs] for rungs in results], np.float64)
+    visits = np.array([[result.nodes for result in rungs] for rungs in results], np.float64)
+    return net_q.astype(np.float64), q, visits
 
 
 def ask_stockfish(positions: list[Position]) -> list[DeepResult]:
@@ -63,10 +63,10 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=1000)
     parser.add_argument("--net", help="a name or a file")
     parser.add_argument("--settings", default="", help="of --deep mcts")
-    asked = parser.parse_args()
-    options = SampleOptions(positions=asked.positions, per_game=None)
-    batch = PositionBatch.concat(list(sample([asked.archive], options, ReadReport())))
-    net, q, visits = search(batch, asked.net, asked.settings)
+    arguments = parser.parse_args()
+    options = SampleOptions(positions=arguments.positions, per_game=None)
+    batch = PositionBatch.concat(list(sample([arguments.archive], options, ReadReport())))
+    net, q, visits = search(batch, arguments.net, arguments.settings)
     off = q - net[:, None]
     rows = np.flatnonzero((np.abs(off) >= THRESHOLD).any(1))
     judged = ask_stockfish([batch[row] for row in rows.tolist()])
@@ -76,7 +76,7 @@ def main() -> None:
     for k, nodes in enumerate(NODES):
         chosen = np.abs(off[rows, k]) >= THRESHOLD
         side, middle = np.sign(off[rows, k]), net[rows] + off[rows, k] / 2
-        right = [((each - middle) * side > 0)[chosen] for each in deep]
+        right = [((deep_q - middle) * side > 0)[chosen] for deep_q in deep]
         change = np.abs(q[:, k] - q[:, -1]).mean()
         print(f"| {nodes:,} | {visits[:, k].mean():.0f} | {chosen.sum()} | {np.all(right, 0).sum()} | {change:.3f} |")
 

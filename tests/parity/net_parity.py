@@ -167,13 +167,13 @@ def settle(path: Path, batch: PositionBatch, ours: Floats, theirs: Floats) -> tu
 def lc0_answers(path: Path, batch: PositionBatch) -> list[tuple[float, dict[str, tuple[float, float]]]]:
     """lc0's Q and, for each legal move (UCI, castling e1g1), its logit and its prior at T = 1."""
     backend = lc0_oracle.backend(path)
-    found = []
+    readings = []
     for begin in range(0, len(batch), BATCH):
         positions = [batch[i] for i in range(begin, min(begin + BATCH, len(batch)))]
         states = [lc0_oracle.game_state(position) for position in positions]
         answers = backend.evaluate(*(state.as_input(backend) for state in states))
-        found += [_answer(state, answer) for state, answer in zip(states, answers, strict=True)]
-    return found
+        readings += [_answer(state, answer) for state, answer in zip(states, answers, strict=True)]
+    return readings
 
 
 def _answer(state: Any, answer: Any) -> tuple[float, dict[str, tuple[float, float]]]:

@@ -72,15 +72,15 @@ class KeptOracle(Oracle):
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """The climb, at once."""
-        found: list[DeepResult] = []
+        results: list[DeepResult] = []
         whole = True
         for nodes in (*rungs, self.whole):
-            found.append(self.results[position.key, nodes])
-            if nodes != self.whole and not go_on(found):
+            results.append(self.results[position.key, nodes])
+            if nodes != self.whole and not go_on(results):
                 whole = False
                 break
         future: Future[ClimbOutcome] = Future()
-        future.set_result(Climb(tuple(found), whole))
+        future.set_result(Climb(tuple(results), whole))
         return future
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
@@ -153,8 +153,8 @@ def scaled(
     store: Store, oracle: KeptOracle, rows: Sequence[tuple[int, int, float, int]], question: Question
 ) -> dict[int, float]:
     """What is held against the whole search of each position, by number: net Q, or what it is worth."""
-    known = [(i, q, oracle.results.get((key % 2**64, oracle.whole))) for i, key, q, _ in rows]
-    whole = [(i, q, result) for i, q, result in known if result is not None]
+    searches = [(i, q, oracle.results.get((key % 2**64, oracle.whole))) for i, key, q, _ in rows]
+    whole = [(i, q, result) for i, q, result in searches if result is not None]
     if question.calibration == "none" or question.alpha is None:
         return {i: q for i, q, _ in whole}
     ids, net_q = [i for i, _, _ in whole], np.array([q for _, q, _ in whole])
@@ -166,10 +166,10 @@ def scaled(
 
 def row(kept: Sequence[Kept]) -> str:
     """The runs of one kind in a line of the table."""
-    found: NDArray[np.float64] = np.array(kept, np.float64)
-    candidates, got, itself = found[:, :3].sum(0)
-    each = ", ".join(f"{run.got} of {run.candidates}" for run in kept)
-    return f"{each} | {got / candidates:.3f} | {itself / candidates:.3f} | 1/{1 / found[:, 3].mean():.1f}"
+    numbers: NDArray[np.float64] = np.array(kept, np.float64)
+    candidates, got, itself = numbers[:, :3].sum(0)
+    counts = ", ".join(f"{run.got} of {run.candidates}" for run in kept)
+    return f"{counts} | {got / candidates:.3f} | {itself / candidates:.3f} | 1/{1 / numbers[:, 3].mean():.1f}"
 
 
 def main() -> None:
@@ -186,16 +186,24 @@ def main() -> None:
         "--without-package", action="store_true", help="as for an oracle that the package does not know"
     )
     parser.add_argument("--features", action="store_true", help="instead, what each kind of feature brings")
-    given = parser.parse_args()
-    if given.features:
-        print_features(given.stores, given.nodes)
+    arguments = parser.parse_args()
+    if arguments.features:
+        print_features(arguments.stores, arguments.nodes)
         return
     with ExitStack() as patched:
-        if given.without_package:
+        if arguments.without_package:
             patched.enter_context(patch.object(ladders, "package_rows", lambda *_: None))
             patched.enter_context(patch.object(EngineKind, "in_package", False))
-        question = Question(threshold=given.threshold, calibration=given.calibration)
-        print_table(given.stores, given.nodes, question, given.alpha, given.recall, given.seeds, given.first)
+        question = Question(threshold=arguments.threshold, calibration=arguments.calibration)
+        print_table(
+            arguments.stores,
+            arguments.nodes,
+            question,
+            arguments.alpha,
+            arguments.recall,
+            arguments.seeds,
+            arguments.first,
+        )
 
 
 def print_features(stores: Sequence[Path], nodes: int | None) -> None:
@@ -220,12 +228,12 @@ def calibration(oracle: KeptOracle, path: Path, alpha: float) -> LadderRows:
             "JOIN net_values n ON n.position_id = p.id AND n.net_id = 1"
         ).fetchall()
     climbs = [[oracle.results.get((row[0] % 2**64, at)) for at in (*rungs, oracle.whole)] for row in rows]
-    known = [i for i, climb in enumerate(climbs) if None not in climb]
-    whole = [[result for result in climbs[i] if result is not None] for i in known]
+    complete = [i for i, climb in enumerate(climbs) if None not in climb]
+    whole = [[result for result in climbs[i] if result is not None] for i in complete]
     q = np.array([ladders.q_of(climb, alpha, "cp") for climb in whole])
     best = np.array([[encode_move(result.best_move or "") for result in climb[:-1]] for climb in whole])
-    net_q, net_best, game = (np.array([rows[i][column] for i in known]) for column in (1, 2, 3))
-    return LadderRows(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(known)), game)
+    net_q, net_best, game = (np.array([rows[i][column] for i in complete]) for column in (1, 2, 3))
+    return LadderRows(rungs, oracle.whole, net_q, net_best, q, best, np.ones(len(complete)), game)
 
 
 def print_table(

@@ -62,9 +62,9 @@ class Remembering(LeafEvaluator):
         for row, name in enumerate(names):
             if name not in self._known:
                 self._known[name] = self._alone(leaves, row)
-        known = [self._known[name] for name in names]
-        q, d, m = (np.array([row[i] for row in known], np.float32) for i in range(3))
-        return Evaluations(q, d, m, np.concatenate([row[3] for row in known]))
+        remembered = [self._known[name] for name in names]
+        q, d, m = (np.array([row[i] for row in remembered], np.float32) for i in range(3))
+        return Evaluations(q, d, m, np.concatenate([row[3] for row in remembered]))
 
     def _alone(self, leaves: Leaves, row: int) -> tuple[np.float32, np.float32, np.float32, np.ndarray]:
         moves = leaves.indices[leaves.offsets[row] : leaves.offsets[row + 1]]
@@ -108,7 +108,7 @@ def courses(positions: list[Position], params: SearchParams, nodes: int, evaluat
     nodes, so a look once a round would skip what searches of fewer nodes say.
     """
     forest = Forest(evaluator, params, trees=len(positions), nodes=nodes)
-    found = [Course() for _ in positions]
+    begun = [Course() for _ in positions]
 
     def one_more(course: object, result: SearchResult) -> int:
         assert isinstance(course, Course)
@@ -117,11 +117,11 @@ def courses(positions: list[Position], params: SearchParams, nodes: int, evaluat
         course.take(result)
         return result.nodes + 1 if result.nodes < nodes else 0
 
-    for position, course in zip(positions, found, strict=True):
+    for position, course in zip(positions, begun, strict=True):
         forest.add(position, 1, course)
     while forest.busy:
         forest.step(one_more)
-    return found
+    return begun
 
 
 def short_mates(path: Path, longest: int) -> Iterator[tuple[Position, int]]:
@@ -172,16 +172,16 @@ def report_case(evaluator: LeafEvaluator, nodes: int) -> None:
 
 def report_mates(evaluator: LeafEvaluator, judge: Judge, mates: list[tuple[Position, int]], nodes: int) -> None:
     """A table over all options; medians are over the mates that all of them prove, so that they can be compared."""
-    found = {
+    by_options = {
         name: courses([position for position, _ in mates], params, nodes, evaluator) for name, params in OPTIONS.items()
     }
     proving = [name for name, params in OPTIONS.items() if params.sticky_endgames]
-    common = [i for i in range(len(mates)) if all(found[name][i].proven < math.inf for name in proving)]
+    common = [i for i in range(len(mates)) if all(by_options[name][i].proven < math.inf for name in proving)]
     print(f"\n{len(mates)} mates, {nodes} nodes at most; {len(common)} are proven with all options but the second\n")
     print(
         "| options | a win is proven | the best move mates in time | median nodes of those proofs |\n|---|---|---|---|"
     )
-    for name, made in found.items():
+    for name, made in by_options.items():
         timely = sum(
             judge.mates(position.fen, course.best[-1][1], within)
             for (position, within), course in zip(mates, made, strict=True)
@@ -200,13 +200,16 @@ def main() -> None:
     parser.add_argument("--case-nodes", type=int, default=10_000)
     parser.add_argument("--net", help="registry name or path; the default net if not given")
     parser.add_argument("--stockfish", default="/usr/games/stockfish")
-    given = parser.parse_args()
-    mates = list(short_mates(given.data / "epd" / "matetrack.epd", given.longest))[: given.limit]
-    with open_net(given.net, device="cpu") as net, chess.engine.SimpleEngine.popen_uci(given.stockfish) as engine:
+    arguments = parser.parse_args()
+    mates = list(short_mates(arguments.data / "epd" / "matetrack.epd", arguments.longest))[: arguments.limit]
+    with (
+        open_net(arguments.net, device="cpu") as net,
+        chess.engine.SimpleEngine.popen_uci(arguments.stockfish) as engine,
+    ):
         evaluator = Remembering(NetEvaluator(net))
-        if given.case_nodes:
-            report_case(evaluator, given.case_nodes)
-        report_mates(evaluator, Judge(engine), mates, given.nodes)
+        if arguments.case_nodes:
+            report_case(evaluator, arguments.case_nodes)
+        report_mates(evaluator, Judge(engine), mates, arguments.nodes)
 
 
 if __name__ == "__main__":

@@ -81,11 +81,11 @@ def jobs(cases: list[Case]) -> list[Job]:
     ends = [c for c in cases if c.category in ("repetition", "mate", "stalemate", "fifty", "ending")]
     some = (table + ends[::3] + [c for c in cases if c not in ends][:: len(TABLE) + 1])[:60]
     few = [c for i, c in enumerate(cases) if i % 10 == 0]
-    found = [("default", nodes, case) for nodes in (100, 800) for case in cases]
-    found += [("plain", nodes, case) for nodes in (100, 800) for case in some]
-    found += [(name, 800, case) for name in list(CONFIGS)[2:4] for case in some[:30]]
-    found += [(name, 800, case) for name in list(CONFIGS)[4:] for case in few]
-    return found + [("default", 3000, case) for case in cases]
+    searches = [("default", nodes, case) for nodes in (100, 800) for case in cases]
+    searches += [("plain", nodes, case) for nodes in (100, 800) for case in some]
+    searches += [(name, 800, case) for name in list(CONFIGS)[2:4] for case in some[:30]]
+    searches += [(name, 800, case) for name in list(CONFIGS)[4:] for case in few]
+    return searches + [("default", 3000, case) for case in cases]
 
 
 @contextmanager
@@ -113,9 +113,9 @@ def search(process: subprocess.Popen[str], position: Position, nodes: int) -> di
             break
         if line.startswith("info depth"):
             info = line
-        elif (found := _LINE.match(line)) and found[1] != "node" and int(found[2]):
-            move = board.parse_uci(found[1]).uci()
-            visits[move], values[move] = int(found[2]), round(float(found[5]) - float(found[4]), 5)
+        elif (match := _LINE.match(line)) and match[1] != "node" and int(match[2]):
+            move = board.parse_uci(match[1]).uci()
+            visits[move], values[move] = int(match[2]), round(float(match[5]) - float(match[4]), 5)
     else:
         raise AssertionError(f"lc0 ended while searching {position.uci}")
     assert sum(visits.values()) == nodes - 1, f"{position.uci}: {sum(visits.values())} visits of {nodes}"
@@ -152,9 +152,9 @@ def run(raw: Path, net: Path) -> None:
 
 def pack(raw: Path, net: Path) -> None:
     """The committed file: each position with its raw value (q, d of the net by lc0's backend) and its searches."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for record in _read(raw):
-        found.setdefault(record.pop("name"), []).append(record)
+        by_name.setdefault(record.pop("name"), []).append(record)
     backend = lc0_oracle.backend(net)
     GOLDENS.parent.mkdir(exist_ok=True)
     # No time stamp: the same searches give the same file.
@@ -168,10 +168,10 @@ def pack(raw: Path, net: Path) -> None:
                 "start_fen": case.position.start_fen,
                 "moves": " ".join(case.position.moves),
                 "net": [answer.q(), answer.d()],
-                "searches": found[case.name],
+                "searches": by_name[case.name],
             }
             out.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-    print(f"{GOLDENS}: {GOLDENS.stat().st_size} bytes, {sum(map(len, found.values()))} searches")
+    print(f"{GOLDENS}: {GOLDENS.stat().st_size} bytes, {sum(map(len, by_name.values()))} searches")
 
 
 def load() -> list[Golden]:

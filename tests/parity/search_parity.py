@@ -86,15 +86,15 @@ def search(
 ) -> list[SearchResult]:
     """Our results for all positions, in order."""
     forest = Forest(evaluator, params_of(config, **more), trees=min(TREES, len(goldens)), nodes=nodes)
-    found = dict(forest.search((g.case.position for g in goldens), nodes))
-    return [found[i] for i in range(len(goldens))]
+    results = dict(forest.search((g.case.position for g in goldens), nodes))
+    return [results[i] for i in range(len(goldens))]
 
 
 def differences(evaluator: LeafEvaluator, goldens: Sequence[Golden], config: str, nodes: int) -> list[Difference]:
     """The positions whose root visits differ from lc0's."""
     results = search(evaluator, goldens, config, nodes, lc0_floats="1")
     compared = (difference(g, config, nodes, r) for g, r in zip(goldens, results, strict=True))
-    return [found for found in compared if found.visits]
+    return [deviation for deviation in compared if deviation.visits]
 
 
 def difference(golden: Golden, config: str, nodes: int, result: SearchResult) -> Difference:
@@ -121,8 +121,8 @@ def sooner_or_later(evaluator: LeafEvaluator, golden: Golden, nodes: int) -> boo
     So it is where a node is proven: its earlier visits are valued anew, root Q jumps, and exact arithmetic comes to
     the proof some visits before or after lc0.
     """
-    for there in (nodes * 9 // 10, nodes * 11 // 10):
-        result = search(evaluator, [golden], "default", there)[0]
+    for visits in (nodes * 9 // 10, nodes * 11 // 10):
+        result = search(evaluator, [golden], "default", visits)[0]
         if abs(result.root_q - golden.root_q("default", nodes)) <= Q_LIMIT:
             return True
     return False

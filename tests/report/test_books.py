@@ -81,8 +81,8 @@ def test_a_dragged_area_is_listed_and_downloads(page: Visit, made: Report, tmp_p
     chosen = frame.set_index("position_id").loc[listed]
     epd = downloaded(page, "epd", tmp_path)
     assert checked(epd).entries == count
-    found = [chess.Board.from_epd(line) for line in epd.read_text().splitlines()]
-    assert [board.fen() for board, _ in found] == [chess.Board(fen).fen() for fen in chosen["fen"]]
+    entries = [chess.Board.from_epd(line) for line in epd.read_text().splitlines()]
+    assert [board.fen() for board, _ in entries] == [chess.Board(fen).fen() for fen in chosen["fen"]]
     pgn = downloaded(page, "pgn", tmp_path)
     assert checked(pgn).entries == count
     reader = io.StringIO(pgn.read_text("utf-8"))

@@ -103,22 +103,22 @@ def test_a_click_on_a_point_opens_its_board(page: Visit, made: Report) -> None:
     page.page.wait_for_function(
         "(id) => document.getElementById('detail-title').textContent.endsWith(` ${id}`)", arg=str(row.position_id)
     )
-    said = page.text("#detail")
-    assert row.fen in said
-    assert f"{row.net_q:+.3f}".replace("-", "−") in said
-    assert f"{row.deep_q:+.3f}".replace("-", "−") in said
-    assert f"game {row.game}, ply {row.ply}" in said
+    detail = page.text("#detail")
+    assert row.fen in detail
+    assert f"{row.net_q:+.3f}".replace("-", "−") in detail
+    assert f"{row.deep_q:+.3f}".replace("-", "−") in detail
+    assert f"game {row.game}, ply {row.ply}" in detail
     board = chess.Board(row.fen)
     drawn = page.evaluate(
         """() => Array.from(document.querySelectorAll("#board use"), (piece) => [
             piece.getAttribute("href"), piece.getAttribute("transform").match(/\\d+/g).map((n) => Number(n) / 45)])"""
     )
-    found = {}
+    men = {}
     for name, (x, y) in drawn:
         colour, _, piece = name[1:].partition("-")
         square = chess.square(int(x), 7 - int(y)) if board.turn else chess.square(7 - int(x), int(y))
-        found[square] = chess.Piece(chess.PIECE_NAMES.index(piece), colour == "white")
-    assert found == board.piece_map()
+        men[square] = chess.Piece(chess.PIECE_NAMES.index(piece), colour == "white")
+    assert men == board.piece_map()
     link = page.page.get_attribute("#detail a", "href")
     assert link == "https://lichess.org/analysis/standard/" + row.fen.replace(" ", "_")
 
@@ -245,12 +245,12 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
         scheme,
     )
     names = ["ink", "paper", "ground", "optimistic", "pessimistic", "accent"]
-    found = page.evaluate(
+    values = page.evaluate(
         """(names) => names.map(
             (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim())""",
         names,
     )
-    colours = dict(zip(names, found, strict=True))
+    colours = dict(zip(names, values, strict=True))
     assert contrast(colours["ink"], colours["paper"]) > 7
     assert contrast(colours["ink"], colours["ground"]) > 7
     for name in ("optimistic", "pessimistic", "accent"):
@@ -260,7 +260,7 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
 def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Path, tmp_path: Path) -> None:
     with Store.open(plotted_db) as store:
         page_module.write(store, tmp_path / "a.html", Question(threshold=THRESHOLD))
-        told = store_figures(store, Question(threshold=THRESHOLD))["scored"]["screening"]
+        screening = store_figures(store, Question(threshold=THRESHOLD))["scored"]["screening"]
     with visit(chromium, tmp_path / "a.html") as page:
         cards = page.evaluate("() => document.getElementById('cards').textContent")
-    assert f"Recall{told['recall_said'].removeprefix('recall ')}, screening at 1/" in cards
+    assert f"Recall{screening['recall_said'].removeprefix('recall ')}, screening at 1/" in cards

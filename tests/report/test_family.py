@@ -35,10 +35,10 @@ def opened(chromium: Browser, db: Path, tmp_path_factory: pytest.TempPathFactory
     path = tmp_path_factory.mktemp("page") / "report.html"
     with Store.open(db) as store:
         page_module.write(store, path, Question(alpha=170.0, expanded="all"))
-    with visit(chromium, path) as found:
-        yield found
-        assert not found.errors
-        assert found.requests == [path.absolute().as_uri()]
+    with visit(chromium, path) as visited:
+        yield visited
+        assert not visited.errors
+        assert visited.requests == [path.absolute().as_uri()]
 
 
 @pytest.fixture(scope="module")
@@ -56,43 +56,43 @@ def show(page: Visit, position: int) -> None:
 
 def drawn(page: Visit) -> dict[int, chess.Piece]:
     """The men on the board, by square; a board with Black below is turned back."""
-    said = page.evaluate(
+    board = page.evaluate(
         """() => ({men: Array.from(document.querySelectorAll("#board use"), (piece) => [
             piece.getAttribute("href"), piece.getAttribute("transform").match(/\\d+/g).map((n) => Number(n) / 45)]),
             turned: document.querySelector("#board .coordinate").textContent === "h"})"""
     )
-    found = {}
-    for name, (x, y) in said["men"]:
+    men = {}
+    for name, (x, y) in board["men"]:
         colour, _, piece = name[1:].partition("-")
-        square = chess.square(7 - int(x), int(y)) if said["turned"] else chess.square(int(x), 7 - int(y))
-        found[square] = chess.Piece(chess.PIECE_NAMES.index(piece), colour == "white")
-    return found
+        square = chess.square(7 - int(x), int(y)) if board["turned"] else chess.square(int(x), 7 - int(y))
+        men[square] = chess.Piece(chess.PIECE_NAMES.index(piece), colour == "white")
+    return men
 
 
 def points(page: Visit) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = page.evaluate(
+    members: list[dict[str, Any]] = page.evaluate(
         """() => Array.from(document.querySelectorAll(".family-box .member"), (point) => ({
             kind: point.classList[1], at: point.classList.contains("at"), label: point.getAttribute("aria-label"),
             place: point.getAttribute("transform").match(/-?[\\d.]+/g).map(Number)}))"""
     )
-    return found
+    return members
 
 
 def test_a_point_for_each_position_where_it_belongs(opened: Visit, leaves: list[Leaf]) -> None:
     show(opened, leaves[0].position_id)
-    found = points(opened)
-    assert [point["kind"] for point in found] == [leaf.mark.replace(" ", "-") for leaf in leaves]
-    for point, leaf in zip(found, leaves, strict=True):
+    members = points(opened)
+    assert [point["kind"] for point in members] == [leaf.mark.replace(" ", "-") for leaf in leaves]
+    for point, leaf in zip(members, leaves, strict=True):
         assert f"position {leaf.position_id}: net {leaf.net_q:+.3f}".replace("-", "−") in point["label"]
         assert leaf.move in point["label"]
     expected = places(leaves)
-    across = {(point["place"][0], place.ply) for point, place in zip(found, expected, strict=True)}
-    down = {(point["place"][1], place.lane) for point, place in zip(found, expected, strict=True)}
+    across = {(point["place"][0], place.ply) for point, place in zip(members, expected, strict=True)}
+    down = {(point["place"][1], place.lane) for point, place in zip(members, expected, strict=True)}
     for pairs in (across, down):  # one number of pixels for each ply, and for each lane, in their order
         ordered = sorted(pairs)
-        assert [there for _, there in ordered] == sorted({there for _, there in pairs})
+        assert [step for _, step in ordered] == sorted({step for _, step in pairs})
         assert len({pixels for pixels, _ in ordered}) == len(ordered)
-    assert [point["at"] for point in found] == [True] + [False] * (len(found) - 1)
+    assert [point["at"] for point in members] == [True] + [False] * (len(members) - 1)
 
 
 def test_a_click_shows_the_board_and_the_line_goes_back(opened: Visit, leaves: list[Leaf]) -> None:
@@ -124,9 +124,9 @@ def test_a_member_that_is_a_candidate_has_the_same_picture(opened: Visit, leaves
     labels = [point["label"] for point in points(opened)]
     member = next(i for i, leaf in enumerate(leaves) if i and leaf.candidate)
     show(opened, leaves[member].position_id)
-    found = points(opened)
-    assert [point["label"] for point in found] == labels
-    assert [i for i, point in enumerate(found) if point["at"]] == [member]
+    members = points(opened)
+    assert [point["label"] for point in members] == labels
+    assert [i for i, point in enumerate(members) if point["at"]] == [member]
 
 
 def test_a_candidate_without_a_family_has_no_picture(opened: Visit, db: Path) -> None:
@@ -148,18 +148,18 @@ def test_the_summary_says_what_was_reached(opened: Visit, db: Path) -> None:
 def test_a_store_that_was_not_expanded_has_no_families(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         frame = store.frame(ASKED)
-        found = families_of(store, frame.attrs, frame, 0.55)
-    assert found["trees"]
-    assert set(found["roots"].values()) == set(found["trees"])
+        families = families_of(store, frame.attrs, frame, 0.55)
+    assert families["trees"]
+    assert set(families["roots"].values()) == set(families["trees"])
     bare = tmp_path / "bare.db"
     shutil.copy(db, bare)
     with Store.open(bare, write=True) as store, store.writing() as connection:
         connection.execute("DELETE FROM expanded")
     with Store.open(bare) as store:
-        asked: list[str] = []
-        store.connection.set_trace_callback(asked.append)
-        assert families_of(store, frame.attrs, frame, 0.55) == {**found, "roots": {}, "trees": {}}
-    assert len([text for text in asked if "FROM expanded" in text]) == 1
+        statements: list[str] = []
+        store.connection.set_trace_callback(statements.append)
+        assert families_of(store, frame.attrs, frame, 0.55) == {**families, "roots": {}, "trees": {}}
+    assert len([text for text in statements if "FROM expanded" in text]) == 1
 
 
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])

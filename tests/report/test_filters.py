@@ -55,7 +55,7 @@ def test_each_other_filter_and_all_together(page: Visit, made: Report) -> None:
     chosen = {
         "side": ("b", frame["side"] == "b"),
         "sign": ("pessimistic", frame["disagreement"] < 0),
-        "label": ("missed-mate", pd.Series(["missed-mate" in each for each in frame["labels"]], frame.index)),
+        "label": ("missed-mate", pd.Series(["missed-mate" in labels for labels in frame["labels"]], frame.index)),
         "family": (family, frame["opening_family"] == family),
         "material": (material, frame["material_family"] == material),
         "verdict": ("unresolved", frame["verdict"] == "unresolved"),

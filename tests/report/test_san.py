@@ -62,10 +62,10 @@ def scripts() -> str:
 
 def spoken(page: Visit, boards: list[chess.Board]) -> list[list[str]]:
     """What the page writes for each legal move of each board."""
-    asked = [[board.fen(), [move.uci() for move in board.legal_moves]] for board in boards]
+    with_moves = [[board.fen(), [move.uci() for move in board.legal_moves]] for board in boards]
     script = "(asked) => {%s\n return asked.map(([fen, moves]) => moves.map((move) => san(parseFen(fen), move))); }"
-    found: list[list[str]] = page.evaluate(script % scripts(), asked)
-    return found
+    texts: list[list[str]] = page.evaluate(script % scripts(), with_moves)
+    return texts
 
 
 def wanted(boards: list[chess.Board]) -> list[list[str]]:
@@ -74,10 +74,10 @@ def wanted(boards: list[chess.Board]) -> list[list[str]]:
 
 def test_hard_moves(page: Visit) -> None:
     boards = [chess.Board(fen) for fen in HARD]
-    found = spoken(page, boards)
-    assert found == wanted(boards)
-    for said, move in zip(found, HARD.values(), strict=True):
-        assert move in said
+    texts = spoken(page, boards)
+    assert texts == wanted(boards)
+    for sans, move in zip(texts, HARD.values(), strict=True):
+        assert move in sans
 
 
 def test_all_moves_of_random_games(page: Visit) -> None:
@@ -108,16 +108,16 @@ def test_moves_of_the_sample_and_its_worst_board_at_once(chromium: Browser, tmp_
         for i, row in enumerate(worst.head(4).itertuples()):
             if i:  # the first is there without a click
                 show_in_list(page, int(str(row.position_id)))
-            said = page.text("#detail").splitlines()
-            assert said[0] == f"Position {row.position_id}"
+            detail = page.text("#detail").splitlines()
+            assert detail[0] == f"Position {row.position_id}"
             board = chess.Board(str(row.fen))
             before = f"{board.fullmove_number}." if board.turn else f"{board.fullmove_number}..."
             played, net, deep = (
                 board.san(chess.Move.from_uci(str(move))) for move in (row.played, row.net_best, row.deep_best)
             )
-            assert f"deep search's best move: {before} {deep}" in said
-            assert f"net's best move: {before} {net}" in said
-            assert f"move played: {before} {played}" in said
+            assert f"deep search's best move: {before} {deep}" in detail
+            assert f"net's best move: {before} {net}" in detail
+            assert f"move played: {before} {played}" in detail
             line = [chess.Move.from_uci(move) for move in str(row.pv).split()]
             assert len(line) > 2
             shown = page.evaluate(

@@ -167,7 +167,7 @@ def test_a_failure_leaves_the_older_file(db: Path, tmp_path: Path, monkeypatch: 
     with Store.open(db) as store, pytest.raises(OSError, match="No space left"):
         page.write(store, path)
     assert path.read_bytes() == older
-    assert [each.name for each in tmp_path.iterdir()] == ["a.html"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.html"]
 
 
 def test_what_is_refused(db: Path, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def make(
 ) -> None:
     """Makes a store of so many scored positions, and a fifth more that were cut, at `path`, where none is yet."""
     dice = np.random.default_rng(seed)
-    names = [str(each) for each in archives] or [str(default_archive())]
+    names = [str(archive) for archive in archives] or [str(default_archive())]
     total = positions + int(positions * CUT_SHARE)
     with (
         Store.open(path, create=True) as store,
@@ -95,11 +95,11 @@ def make(
 
 def _enough(names: Sequence[str], total: int, seed: int, quiet: bool) -> Iterator[PositionBatch]:
     """`total` distinct positions in batches: the archives' own, then random continuations of these."""
-    known: set[int] = set()
+    seen: set[int] = set()
     left, starts = total, []
     for batch in sample(list(names), SampleOptions(per_game=PER_GAME, seed=seed), ReadReport()):
         taken = batch.take(np.arange(min(len(batch), left)))
-        known.update(taken.key.tolist())
+        seen.update(taken.key.tolist())
         left -= len(taken)
         starts.append(taken)
         yield taken
@@ -107,25 +107,25 @@ def _enough(names: Sequence[str], total: int, seed: int, quiet: bool) -> Iterato
             return
     if not quiet:
         print(f"the archives hold {total - left:,} positions; random legal moves give {left:,} more", flush=True)
-    yield from _random_positions(PositionBatch.concat(starts), left, known, random.Random(seed))
+    yield from _random_positions(PositionBatch.concat(starts), left, seen, random.Random(seed))
 
 
 def _random_positions(
-    starts: PositionBatch, wanted: int, known: set[int], dice: random.Random
+    starts: PositionBatch, wanted: int, seen: set[int], dice: random.Random
 ) -> Iterator[PositionBatch]:
-    """Positions after random legal moves from `starts`, none of them in `known`."""
+    """Positions after random legal moves from `starts`, none of them in `seen`."""
     from valuerepair.chess.board import keys, parse_fens
 
     while wanted:
-        found: list[Position] = []
-        while len(found) < _BATCH:
-            found += _continuation(starts[dice.randrange(len(starts))], dice)
-        batch = PositionBatch.from_positions(found)
+        positions: list[Position] = []
+        while len(positions) < _BATCH:
+            positions += _continuation(starts[dice.randrange(len(starts))], dice)
+        batch = PositionBatch.from_positions(positions)
         all_keys = keys(parse_fens(batch.fen))
         fresh: list[int] = []
         for i, key in enumerate(all_keys.tolist()):
-            if key not in known and len(fresh) < wanted:
-                known.add(key)
+            if key not in seen and len(fresh) < wanted:
+                seen.add(key)
                 fresh.append(i)
         batch.key[:] = all_keys
         wanted -= len(fresh)
@@ -133,15 +133,15 @@ def _random_positions(
 
 
 def _continuation(start: Position, dice: random.Random) -> list[Position]:
-    board, moves, found = chess.Board(start.fen), list(start.moves), []
+    board, moves, positions = chess.Board(start.fen), list(start.moves), []
     for ply in range(start.ply + 1, start.ply + 1 + _PLIES_ON):
         move = dice.choice(list(board.legal_moves))
         board.push(move)
         if board.is_game_over():
             break
         moves.append(move.uci())
-        found.append(Position(board.fen(), start.start_fen, tuple(moves), ply, 0, start.history_known, _of(start)))
-    return found
+        positions.append(Position(board.fen(), start.start_fen, tuple(moves), ply, 0, start.history_known, _of(start)))
+    return positions
 
 
 def _of(start: Position) -> Origin:
@@ -152,24 +152,24 @@ def _of(start: Position) -> Origin:
 
 def _know_more(store: Store, net_id: int, oracle_id: int, run: Run, dice: np.random.Generator) -> None:
     """Priors of the candidates, second looks at some, games from some."""
-    found = candidates(store.connection, Question(threshold=THRESHOLD, alpha=ALPHA))
+    frame = candidates(store.connection, Question(threshold=THRESHOLD, alpha=ALPHA))
     rows = []
     for number, net_best, deep_best in zip(
-        found["position_id"].tolist(), found["net_best"], found["deep_best"], strict=True
+        frame["position_id"].tolist(), frame["net_best"], frame["deep_best"], strict=True
     ):
         rows.append(priors.Prior(number, net_best, 0.6, 1))
         if deep_best != net_best:
             rows.append(priors.Prior(number, deep_best, 0.01, 7))
     priors.add(store, net_id, rows)
     second = store.add_oracle(oracle_of(SECOND_NODES))
-    chosen = dice.permutation(len(found))
-    for row in found.iloc[chosen[: int(_LOOKED_AT * len(found))]].to_dict("records"):
+    chosen = dice.permutation(len(frame))
+    for row in frame.iloc[chosen[: int(_LOOKED_AT * len(frame))]].to_dict("records"):
         cp, mate = (None if row[name] != row[name] else int(row[name]) for name in ("cp", "mate"))
         looks = DeepResult(cp, mate, None, None, 30, 40, SECOND_NODES, 9_000, row["deep_best"], ())
         store.add_deep(row["position_id"], second, looks, run, SECOND)
         after = DeepResult(120 if cp is None else 60 - cp, None, None, None, 30, 40, SECOND_NODES, 9_000, None, ())
         store.add_deep(row["position_id"], second, after, run, AFTER + row["net_best"])
-    played = found.iloc[chosen[-min(_PLAYED, len(found)) :]]
+    played = frame.iloc[chosen[-min(_PLAYED, len(frame)) :]]
     add_plays(store, run, _plays(played["key"].tolist(), played["fen"].tolist(), dice))
 
 
@@ -187,9 +187,9 @@ def main() -> None:
     parser.add_argument("--archive", action="append", type=Path, default=[], metavar="FILE")
     parser.add_argument("--positions", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    make(given.output, given.positions, given.archive, given.seed)
-    print(f"{given.output}: {given.output.stat().st_size:,} bytes")
+    arguments = parser.parse_args()
+    make(arguments.output, arguments.positions, arguments.archive, arguments.seed)
+    print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

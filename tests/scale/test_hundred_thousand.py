@@ -46,11 +46,11 @@ def differences(path: Path) -> Any:
         "CROSS JOIN net_values n ON n.net_id = nets.id AND n.position_id = v.position_id "
         "CROSS JOIN positions p ON p.id = v.position_id ORDER BY p.id"
     )
-    found = []
+    judged = []
     for net_q, cp, mate, *facts in rows:
         deep = (1.0 if mate > 0 else -1.0) if cp is None else float(np.tanh(cp / (2 * ALPHA)))
-        found.append((net_q - deep, *facts))
-    return found
+        judged.append((net_q - deep, *facts))
+    return judged
 
 
 def test_stats_say_what_sql_says(stats: Any, differences: Any) -> None:
