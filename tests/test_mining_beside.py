@@ -51,9 +51,9 @@ def net(maia_file: str) -> Net:
 def batch_of(*fens: str) -> PositionBatch:
     boards = [chess.Board(fen) for fen in fens]
     keys = [chess.polyglot.zobrist_hash(board) for board in boards]
-    known = zip(fens, boards, keys, strict=True)
+    boards_and_keys = zip(fens, boards, keys, strict=True)
     return PositionBatch.from_positions(
-        [Position(fen, fen, (), board.ply(), key, history_known=False) for fen, board, key in known]
+        [Position(fen, fen, (), board.ply(), key, history_known=False) for fen, board, key in boards_and_keys]
     )
 
 
@@ -112,16 +112,16 @@ def test_the_four_moves_of_the_policy_are_drawn_evenly(net: Net) -> None:
 def test_where_there_are_few_moves_none_is_the_policy_s_third(net: Net) -> None:
     fens = [MATE_IN_ONE, ONE_MOVE, "7k/8/8/8/8/8/5q2/7K w - - 0 1"]
     assert [chess.Board(fen).legal_moves.count() for fen in fens][1:] == [1, 0]
-    found, rows, lost = beside(batch_of(*fens), {"policy": 1.0}, 0, LinesOfNet(net))
+    reached, rows, lost = beside(batch_of(*fens), {"policy": 1.0}, 0, LinesOfNet(net))
     assert rows.tolist() == [0]
-    assert found[0].origin.kind == "policy"
+    assert reached[0].origin.kind == "policy"
     assert lost["fewer than three legal moves (policy)"] == 2
 
 
 def nodes_of(net: Net, positions: PositionBatch) -> list[dict[tuple[str, ...], float]]:
     """Of each position the nodes below the root that a search of `NODES` nodes evaluated, by their lines, and the
     net's Q of each for the side to move there: by the search for people to look at."""
-    found = []
+    node_values = []
     for searched in search_positions(net, SearchParams(), positions, nodes=NODES, tree_nodes=NODES):
         lines = dict[tuple[str, ...], float]()
         if searched.tree is not None:
@@ -132,8 +132,8 @@ def nodes_of(net: Net, positions: PositionBatch) -> list[dict[tuple[str, ...], f
                     at = searched.tree.nodes[at.parent]
                 if line and not np.isnan(node.net_q):
                     lines[tuple(line[::-1])] = -node.net_q
-        found.append(lines)
-    return found
+        node_values.append(lines)
+    return node_values
 
 
 def test_searches_lead_to_nodes_of_these_and_the_net_says_the_same_there(net: Net, tmp_path: Path) -> None:
@@ -141,18 +141,18 @@ def test_searches_lead_to_nodes_of_these_and_the_net_says_the_same_there(net: Ne
     nodes = nodes_of(net, positions)
     reached = list[PositionBatch]()
     for seed in range(4):
-        found, rows, _ = beside(positions, {"search": 1.0}, seed, LinesOfNet(net))
-        reached.append(found)
+        beside_searched, rows, _ = beside(positions, {"search": 1.0}, seed, LinesOfNet(net))
+        reached.append(beside_searched)
         for place, row in enumerate(rows.tolist()):
             begin = len(positions[row].moves)
-            line = found[place].moves[begin:]
-            assert found[place].moves[:begin] == positions[row].moves
+            line = beside_searched[place].moves[begin:]
+            assert beside_searched[place].moves[:begin] == positions[row].moves
             assert line in nodes[row]
             board = chess.Board(positions[row].fen)
             for move in line:
                 board.push_uci(move)
-            assert board.fen(en_passant="fen").split()[:2] == found[place].fen.split()[:2]
-            assert nodes[row][line] == pytest.approx(float(net.evaluate(found.take([place])).q[0]), abs=2e-4)
+            assert board.fen(en_passant="fen").split()[:2] == beside_searched[place].fen.split()[:2]
+            assert nodes[row][line] == pytest.approx(float(net.evaluate(beside_searched.take([place])).q[0]), abs=2e-4)
     assert len({tuple(batch.key.tolist()) for batch in reached}) == 4
 
 
@@ -204,9 +204,9 @@ class PolicyKeyNet(KeyNet):
         moves = [[*chess.Board(fen).legal_moves] for fen in batch.fen]
         from valuerepair.chess.positions import cuts_of, encode_moves
 
-        flat = encode_moves([move.uci() for each in moves for move in each])
-        p = np.concatenate([np.linspace(1, 0, len(each), dtype=np.float32) for each in moves])
-        return flat, cuts_of([len(each) for each in moves]), p
+        flat = encode_moves([move.uci() for legal in moves for move in legal])
+        p = np.concatenate([np.linspace(1, 0, len(legal), dtype=np.float32) for legal in moves])
+        return flat, cuts_of([len(legal) for legal in moves]), p
 
     def search_lines(self, batch: PositionBatch, draws: np.ndarray):  # type: ignore[no-untyped-def]
         moves, offsets, _ = self.priors(batch)
@@ -229,14 +229,17 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_store_knows_the_kind_of_each_and_the_archive_s_frame_has_games_only(archive: Path, tmp_path: Path) -> None:
-    found = mined(archive, tmp_path / "a.db", MIXED)
-    assert {(kind, stage) for kind, stage, _ in found} == {("game", "full"), *((kind, "expanded") for kind in BESIDE)}
+    mined_kinds = mined(archive, tmp_path / "a.db", MIXED)
+    assert {(kind, stage) for kind, stage, _ in mined_kinds} == {
+        ("game", "full"),
+        *((kind, "expanded") for kind in BESIDE),
+    }
     mine_by_key(archive, tmp_path / "plain.db", net=PolicyKeyNet())
     with Store.open(tmp_path / "a.db") as store, Store.open(tmp_path / "plain.db") as plain:
         games, every, without = store.frame(), store.frame(Question(expanded="searched")), plain.frame()
         assert [check.name for check in integrity_checks(store) if check.wrong] == []
     assert {*games["kind"]} == {"game"}
-    assert Counter(every["kind"]) == {kind: count for kind, _, count in found}
+    assert Counter(every["kind"]) == {kind: count for kind, _, count in mined_kinds}
     assert every["step"].isna().all()
     assert (every["root_id"] == every["position_id"]).all()
     # What is drawn from games is part of what is drawn without the others, value by value.
@@ -307,16 +310,16 @@ def test_what_stands_in_a_game_is_of_the_game_whenever_it_comes(archive: Path, t
 def test_an_engine_s_own_evaluation_has_no_policy_to_go_by(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^--aside: the kinds policy and search need the policy of a net"):
         mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(aside=0.5)))
-    found = mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(aside="aside:0.5")))
-    assert list(found.beside) == ["aside"]
+    summary = mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(aside="aside:0.5")))
+    assert list(summary.beside) == ["aside"]
 
 
 def test_the_old_spelling_is_refused_in_one_line(archive: Path, tmp_path: Path) -> None:
     for words in (["--aside", "--positions", "9"], ["--positions", "9", "--aside"]):
-        said = here("mine", str(archive), *words, cwd=tmp_path)
-        assert said.returncode == 2
-        assert "--aside" in said.stderr.splitlines()[-1]
-        assert "Traceback" not in said.stderr
+        done = here("mine", str(archive), *words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "--aside" in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.usefixtures("stockfish")
@@ -324,8 +327,8 @@ def test_with_a_ladder_positions_beside_the_games_are_searched_in_full(
     archive: Path, tmp_path: Path, maia_file: str
 ) -> None:
     words = ["--positions", "120", "--aside", "0.5", "--deep", "stockfish:nodes=400", "--screen", "50,150"]
-    said = here("mine", str(archive), *words, "--net", maia_file, "--db", "a.db", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
+    done = here("mine", str(archive), *words, "--net", maia_file, "--db", "a.db", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         query = "SELECT DISTINCT p.kind, v.stage FROM positions p JOIN deep_values v ON v.position_id = p.id"
         stages = connection.execute(query).fetchall()
@@ -360,19 +363,19 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rates_alpha_and_calibration_are_those_of_the_games_alone(mixed: Path, tmp_path: Path) -> None:
     """All figures, as if nothing lay beside; but for the lines that are of these."""
-    found = []
+    figures = []
     for path in (mixed, without(mixed, tmp_path / "games.db")):
         with Store.open(path) as store:
             for question in (Question(), Question(calibration="fitted"), Question(expanded="searched")):
                 scored = store_figures(store, question)["scored"]
-                found.append((path == mixed, scored.pop("beside"), scored))
+                figures.append((path == mixed, scored.pop("beside"), scored))
             pair = store.pick()
             fits = {name: (fit.alpha, fit.n) for name, fit in alpha_table(store, Question()).fits.items()}
-            found.append((path == mixed, fits, [store.alpha(*pair), store.training_scale(*pair, Question())]))
-    ours, alone = ([each[2] for each in found if each[0] is of] for of in (True, False))
+            figures.append((path == mixed, fits, [store.alpha(*pair), store.training_scale(*pair, Question())]))
+    ours, alone = ([figure[2] for figure in figures if figure[0] is of] for of in (True, False))
     assert ours == alone
-    assert [each[1] for each in found if not each[0]][:3] == [[], [], []]
-    assert found[3][1] == found[7][1]
+    assert [figure[1] for figure in figures if not figure[0]][:3] == [[], [], []]
+    assert figures[3][1] == figures[7][1]
 
 
 def test_stats_count_each_kind_beside_the_games(mixed: Path) -> None:
@@ -419,14 +422,14 @@ def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
     """`vr export` has the games' positions unless it is asked for others; `vr show` says how one came about."""
     for words, kinds in (([], {"game"}), (["--expanded", "searched"], {"game", *BESIDE})):
         out = tmp_path / f"{len(words)}.csv"
-        said = here("export", "--db", str(mixed), "--format", "csv", "-o", str(out), *words, cwd=tmp_path)
-        assert said.returncode == 0, said.stderr
+        done = here("export", "--db", str(mixed), "--format", "csv", "-o", str(out), *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
         with out.open() as file:
             assert {row["kind"] for row in csv.DictReader(file)} == kinds
     with Store.open(mixed) as store:
         (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE kind = 'aside'").fetchone()
-    said = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
-    assert "reached   beside the game, by a random legal move (aside)" in said.stdout.splitlines()
+    done = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
+    assert "reached   beside the game, by a random legal move (aside)" in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -445,7 +448,7 @@ def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(tmp_path: Pat
         rows = store.connection.execute(query).fetchall()
         failed = {stage for (stage,) in store.connection.execute("SELECT DISTINCT stage FROM failures")}
     drawn = [chess.Board(), *(after(board, move) for move in board.legal_moves)]
-    keys = np.array([chess.polyglot.zobrist_hash(each) for each in drawn], np.uint64)
+    keys = np.array([chess.polyglot.zobrist_hash(position) for position in drawn], np.uint64)
     stays = keys[drawn_kinds(keys, {"aside": 0.5}, seed) == len(BESIDE)].view(np.int64).tolist()
     assert {key for key, kind, _ in rows if kind == "game"} == {*stays}
     assert {(kind, stage) for _, kind, stage in rows if stage} <= {("game", "full"), ("aside", "expanded")}

@@ -43,7 +43,7 @@ def test_what_comes_next_is_asked_of_what_was_just_mined(mined: Path, net: Path,
     """Not of the other searches in the store, of which there are more."""
     db, archive = tmp_path / "a.db", net.parents[1] / "pgn" / "lichess-blitz.pgn"
     shutil.copy(mined / "valuerepair.db", db)
-    asked = (
+    options = (
         "--net",
         net,
         "--deep",
@@ -55,7 +55,7 @@ def test_what_comes_next_is_asked_of_what_was_just_mined(mined: Path, net: Path,
         "--threshold",
         "0.2",
     )
-    done = here("mine", archive, *asked, "--db", db, cwd=tmp_path)
+    done = here("mine", archive, *options, "--db", db, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     begin, *command = done.stdout.splitlines()[-1].split()
     assert (begin, *command[:4]) == ("next:", "vr", "books", "--db", str(db))
@@ -65,11 +65,11 @@ def test_what_comes_next_is_asked_of_what_was_just_mined(mined: Path, net: Path,
 
 
 def test_mining_a_real_archive(mined: Path) -> None:
-    said = (mined / "said").read_text().splitlines()
-    assert "positions: 60 sampled of 66,292" in said
-    assert any(line.startswith("scored: 60 of 60, 0 failed") for line in said)
-    assert any(line.startswith("deep Q from: alpha 170 (default 170: fewer than 300") for line in said)
-    assert said[-1].startswith(("next: vr books --threshold 0.55", "no candidates at 0.55"))
+    printed = (mined / "said").read_text().splitlines()
+    assert "positions: 60 sampled of 66,292" in printed
+    assert any(line.startswith("scored: 60 of 60, 0 failed") for line in printed)
+    assert any(line.startswith("deep Q from: alpha 170 (default 170: fewer than 300") for line in printed)
+    assert printed[-1].startswith(("next: vr books --threshold 0.55", "no candidates at 0.55"))
     with Store.open(mined / "valuerepair.db") as store:
         frame = store.frame()
         ((command, state),) = store.connection.execute("SELECT command, state FROM runs").fetchall()
@@ -223,16 +223,16 @@ def test_killed_with_a_real_engine_and_resumed_it_ends_as_if_never_killed(
 ) -> None:
     archive = shared_data / "pgn" / "iccf-scca.pgn"
     options = ["--per-game", "4", "--net", str(net), "--deep", "stockfish:nodes=20000"]
-    dice, found = random.Random(8), [0]
-    while len(found) < 7:
+    dice, counts = random.Random(8), [0]
+    while len(counts) < 7:
         command = [sys.executable, "-m", "valuerepair", "mine", str(archive), "--db", "killed.db", *options]
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
-        wait_for(running, tmp_path / "killed.db", found[-1] + dice.randrange(1, 30))
+        wait_for(running, tmp_path / "killed.db", counts[-1] + dice.randrange(1, 30))
         running.kill()
         running.wait()
-        found.append(rows(tmp_path / "killed.db"))
-    assert found == sorted(found)
-    assert 0 < found[3] < 290
+        counts.append(rows(tmp_path / "killed.db"))
+    assert counts == sorted(counts)
+    assert 0 < counts[3] < 290
     for db in ("killed.db", "whole.db"):
         assert here("mine", archive, "--db", db, *options, cwd=tmp_path).returncode == 0
     assert dump(tmp_path / "killed.db") == dump(tmp_path / "whole.db")

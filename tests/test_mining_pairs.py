@@ -44,8 +44,8 @@ def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], p
     assert pairs.open == 0
     assert len(tally) == len(expected) == 4
     scale = RunScale(Alpha(100.0, "given"))
-    found, wanted = (each.rates(scale, lambda ids: ids)["game"] for each in (tally, expected))
-    np.testing.assert_allclose(astuple(found), astuple(wanted))
+    rates, wanted = (pair_tally.rates(scale, lambda ids: ids)["game"] for pair_tally in (tally, expected))
+    np.testing.assert_allclose(astuple(rates), astuple(wanted))
     assert tally.found(scale) == expected.found(scale) == wanted.count
 
 
@@ -72,11 +72,11 @@ def test_positions_that_come_together_are_stored_as_one_after_the_other(tmp_path
             admitted = []
             for part in (batch.take(rows), PositionBatch.from_positions(bare)):
                 for begin in range(0, len(part), size):
-                    found = store.add_positions(part.take(np.arange(begin, min(begin + size, len(part)))), run)
-                    admitted += [(number, p) for number, p in zip(found.ids.tolist(), found.batch, strict=True)]
+                    added = store.add_positions(part.take(np.arange(begin, min(begin + size, len(part)))), run)
+                    admitted += [(number, p) for number, p in zip(added.ids.tolist(), added.batch, strict=True)]
             stores.append((admitted, store.connection.execute("SELECT * FROM positions ORDER BY id").fetchall()))
-            assert not found.fresh.any()
-            assert found.batch.history_known.all()
+            assert not added.fresh.any()
+            assert added.batch.history_known.all()
     assert stores[0] == stores[1]
     assert len(stores[0][1]) == len(set(batch.key[rows].tolist()))
 

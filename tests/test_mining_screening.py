@@ -95,8 +95,8 @@ class Climbed:
 
 
 def climbed(archive: Path, db: Path) -> Climbed:
-    oracle, said = ClimbingOracle(), list[str]()
-    return Climbed(db, oracle, said, climb_by_key(archive, db, OPTIONS, oracle, said))
+    oracle, remarks = ClimbingOracle(), list[str]()
+    return Climbed(db, oracle, remarks, climb_by_key(archive, db, OPTIONS, oracle, remarks))
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +114,13 @@ def whole_fixed(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Clim
 
 def keys(db: Path, where: str) -> set[int]:
     connection = sqlite3.connect(db)
-    found = connection.execute(f"SELECT key FROM positions WHERE id IN (SELECT position_id FROM {where})").fetchall()
+    key_rows = connection.execute(f"SELECT key FROM positions WHERE id IN (SELECT position_id FROM {where})").fetchall()
     connection.close()
-    return {key % 2**64 for (key,) in found}
+    return {key % 2**64 for (key,) in key_rows}
 
 
 def test_every_position_is_scored_or_cut_or_has_failed(whole: Climbed) -> None:
-    db, oracle, said, summary = whole.db, whole.oracle, whole.said, whole.summary
+    db, oracle, remarks, summary = whole.db, whole.oracle, whole.said, whole.summary
     assert summary.state == "finished"
     assert summary.scored + summary.cut + summary.failed == summary.sampled > 330
     full, cut = keys(db, "deep_values WHERE stage = 'full'"), keys(db, "screened WHERE NOT searched")
@@ -134,7 +134,7 @@ def test_every_position_is_scored_or_cut_or_has_failed(whole: Climbed) -> None:
     assert full == {key for key, (top,) in oracle.tops.items() if top == NODES and key not in failed}
     assert any(f"{summary.cut} cut by screening" in line for line in summary.lines())
     # One line for the ladder, at the end; -v has its fits.
-    (of_ladder,) = (line for line in [*said, *summary.lines()] if line.startswith("screening: "))
+    (of_ladder,) = (line for line in [*remarks, *summary.lines()] if line.startswith("screening: "))
     assert of_ladder.startswith("screening: 1/")
     assert "recall" in of_ladder
     # Nothing leaves before it was searched, nor where the last search is over the threshold.
@@ -250,19 +250,19 @@ def test_another_ladder_says_so_and_judges_again(
     first = whole_fixed.copied(db)
     with Store.open(db) as store:
         last = max(facts.id for facts in screens(store, 1, 1))
-    said, oracle = list[str](), ClimbingOracle()
-    second = climb_by_key(archive, db, changed(OPTIONS, **changes), oracle, said)
-    lines = [line for line in said if "the store's ladder is for" in line]
+    remarks, oracle = list[str](), ClimbingOracle()
+    second = climb_by_key(archive, db, changed(OPTIONS, **changes), oracle, remarks)
+    lines = [line for line in remarks if "the store's ladder is for" in line]
     assert len(lines) == 1
     assert told in lines[0]
     assert lines[0].endswith("it fits a new one; positions that the old one cut will be judged again")
     assert 0 < len(oracle.tops) <= first.cut
     assert second.scored + second.cut + second.failed == second.sampled == first.sampled
     with Store.open(db) as store:
-        found = passages(store, 1, 1)
-        newest = max(p.screen_id or 0 for p in found)
-        assert all((p.screen_id or 0) > last for p in found if not p.searched)
-        again = [p for p in found if (p.screen_id or 0) == newest and p.cut_at is not None]
+        passed = passages(store, 1, 1)
+        newest = max(p.screen_id or 0 for p in passed)
+        assert all((p.screen_id or 0) > last for p in passed if not p.searched)
+        again = [p for p in passed if (p.screen_id or 0) == newest and p.cut_at is not None]
         assert any(p.searched for p in again) or len(again) < 40
 
 
@@ -271,13 +271,13 @@ def test_what_was_cut_by_another_alpha_than_the_saved_one_is_judged_again(
     archive: Path, db: Path, fixed: None, factor: float, anew: bool
 ) -> None:
     """As after ``vr stats --save-alpha results``: a ladder for flatter Q has cut what is a candidate now."""
-    auto, oracle, said = changed(OPTIONS, alpha=None), ClimbingOracle(), list[str]()
+    auto, oracle, remarks = changed(OPTIONS, alpha=None), ClimbingOracle(), list[str]()
     first = climb_by_key(archive, db, auto)
     with Store.open(db, write=True) as store:
         alpha = factor * screens(store, 1, 1)[0].alpha
         store.set_alpha(1, 1, AlphaFit(alpha, alpha, alpha, "results", 400, 0.1))
-    second = climb_by_key(archive, db, auto, oracle, said)
-    lines = [line for line in said if "the store's ladder is for" in line]
+    second = climb_by_key(archive, db, auto, oracle, remarks)
+    lines = [line for line in remarks if "the store's ladder is for" in line]
     assert (bool(oracle.tops), len(lines)) == (anew, int(anew))
     if anew:
         assert f"this run is for threshold 0.5, alpha {alpha:g}" in lines[0]
@@ -307,9 +307,10 @@ def test_what_was_cut_and_searched_since_counts_as_cut(archive: Path, db: Path, 
     assert (before["searched_since"], before["found"]) == (0, after["found"])
     assert after["recall"] == after["found"] / (after["found"] + len(missed))
     assert after["saving"] == pytest.approx(before["saving"], rel=0.05)
-    said = f"recall {100 * after['recall']:.1f} %, by searching all cut positions"
-    assert f"{said}: {len(searched)} were cut and searched since: {len(missed)} of them are candidates" in one_line(
-        after
+    recall_words = f"recall {100 * after['recall']:.1f} %, by searching all cut positions"
+    assert (
+        f"{recall_words}: {len(searched)} were cut and searched since: {len(missed)} of them are candidates"
+        in one_line(after)
     )
 
 
@@ -326,8 +327,8 @@ def beyond_scale(
 
 @pytest.fixture(scope="module")
 def steep_run(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Climbed:
-    oracle, said, db = ClimbingOracle(), list[str](), tmp_path_factory.mktemp("steep") / "a.db"
-    return Climbed(db, oracle, said, climb_by_key(archive, db, BEYOND, oracle, said, SteepNet()))
+    oracle, remarks, db = ClimbingOracle(), list[str](), tmp_path_factory.mktemp("steep") / "a.db"
+    return Climbed(db, oracle, remarks, climb_by_key(archive, db, BEYOND, oracle, remarks, SteepNet()))
 
 
 def test_a_ladder_for_candidates_beyond_scale_finds_them(archive: Path, steep_run: Climbed, tmp_path: Path) -> None:
@@ -355,23 +356,23 @@ def test_the_curve_is_kept_with_the_screen_and_is_that_of_its_rows(steep_run: Cl
         # What it judged by: each position by the curve that its game had no part in.
         calibration = read_ladder_rows(store, 1, 1, RUNGS, NODES, replace(BEYOND.question, alpha=ALPHA))
         frame = store.frame(replace(BEYOND.question, alpha=ALPHA)).set_index("position_id")
-        found = climbed_rows(store, 1, 1, RUNGS)
-        assert calibration.net_q == pytest.approx(frame.loc[found.ids, "calibrated_q"].to_numpy(), abs=0.1)
+        ladder_rows = climbed_rows(store, 1, 1, RUNGS)
+        assert calibration.net_q == pytest.approx(frame.loc[ladder_rows.ids, "calibrated_q"].to_numpy(), abs=0.1)
         assert store.connection.execute("SELECT count(*) FROM calibrations").fetchone() == (0,)
 
 
 def test_what_the_run_and_the_store_count_beyond_scale_is_the_same(steep_run: Climbed) -> None:
     with Store.open(steep_run.db) as store:
         frame = store.frame(BEYOND.question)
-        found = store_figures(store, BEYOND.question)["scored"]["screening"]
+        screening = store_figures(store, BEYOND.question)["scored"]["screening"]
         plain = store_figures(store, OPTIONS.question)["scored"]["screening"]
     summary = steep_run.summary
-    assert summary.candidates.count == (frame["disagreement"].abs() >= THRESHOLD).sum() == found["found"]
-    assert plain["found"] > 1.5 * found["found"]
-    assert {screen["calibration"] for screen in found["screens"]} == {"fitted"}
+    assert summary.candidates.count == (frame["disagreement"].abs() >= THRESHOLD).sum() == screening["found"]
+    assert plain["found"] > 1.5 * screening["found"]
+    assert {screen["calibration"] for screen in screening["screens"]} == {"fitted"}
     assert any(line.startswith("net Q calibrated: fitted on") and "steeper" in line for line in summary.lines())
-    asked = f"--threshold {THRESHOLD:g} --alpha {ALPHA:g} --calibration fitted"
-    assert summary.lines()[-1] == f"next: vr books --db {steep_run.db} {asked}"
+    options = f"--threshold {THRESHOLD:g} --alpha {ALPHA:g} --calibration fitted"
+    assert summary.lines()[-1] == f"next: vr books --db {steep_run.db} {options}"
     assert any(line.startswith("screening: 1/") and "recall" in line for line in summary.lines())
 
 
@@ -464,17 +465,19 @@ def test_weighted_rates_are_unbiased_and_recall_is_within_its_interval(
         db = tmp_path / f"{seed}.db"
         sample = SampleOptions(per_game=4, seed=seed)
         climb_by_key(archive, db, replace(OPTIONS, sample=sample), ClimbingOracle(fails=False))
-        for threshold, found in off.items():
-            found.append(_off(db, threshold))
+        for threshold, differences in off.items():
+            differences.append(_off(db, threshold))
         with Store.open(db) as store:
             frame = store.frame(Question(alpha=ALPHA))
-            said = figures(store, 1, 1, frame, 0.2)
-        assert said is not None
+            section = figures(store, 1, 1, frame, 0.2)
+        assert section is not None
         every = keys(db, "screened")
         true = sum(abs(q_of_net(key) - np.tanh(_cp(key) / (2 * ALPHA))) >= 0.2 for key in every)
-        held.append(said["recall_low"] <= said["found"] / true <= said["recall_high"])
-    for found in off.values():
-        assert abs(np.mean(found)) < 3 * max(float(np.std(found, ddof=1)), 0.002) / np.sqrt(len(found))
+        held.append(section["recall_low"] <= section["found"] / true <= section["recall_high"])
+    for differences in off.values():
+        assert abs(np.mean(differences)) < 3 * max(float(np.std(differences, ddof=1)), 0.002) / np.sqrt(
+            len(differences)
+        )
     assert np.mean(held) >= 0.85
 
 
@@ -482,7 +485,7 @@ def test_weighted_rates_are_unbiased_and_recall_is_within_its_interval(
 
 
 def vr(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
 
 
 @pytest.mark.parametrize(
@@ -543,12 +546,12 @@ def test_a_real_run_is_screened_and_vr_stats_says_so(db: Path, net: Path, stockf
     assert done.exception is None, done.stderr
     assert "screening: begins with the package's own positions; expected: 1/" in done.stderr
     assert re.search(r"screening: fitted on \d+ positions searched in full \(\d+ candidates at 0.3", done.stderr)
-    said = vr("stats", "--db", db, "--threshold", "0.3").stdout
-    assert "screening of 150 positions" in said
+    printed = vr("stats", "--db", db, "--threshold", "0.3").stdout
+    assert "screening of 150 positions" in printed
     scored = json.loads(vr("stats", "--db", db, "--threshold", "0.3", "--json").stdout)["scored"]
-    told = scored["screening"]
-    assert told["positions"] == 150
-    assert told["cut"] == sum(left["positions"] for left in told["left_at"]) == 150 - scored["positions"]
+    screening = scored["screening"]
+    assert screening["positions"] == 150
+    assert screening["cut"] == sum(left["positions"] for left in screening["left_at"]) == 150 - scored["positions"]
     with Store.open(db) as store:
         stages = {stage for (stage,) in store.connection.execute("SELECT DISTINCT stage FROM deep_values")}
         whole = store.frame()["nodes"]

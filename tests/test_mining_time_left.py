@@ -53,13 +53,13 @@ def test_what_searches_still_cost_is_the_estimate_of_kaplan_and_meier(seed: int)
 def costs(dice: np.random.Generator, positions: int, *, learning: int, kept: float) -> list[tuple[int, bool]]:
     """What each position costs, and whether it is cut: the first ones are searched in full, then a share, and most
     others end at a rung."""
-    found = []
+    costs_and_cuts = []
     for number in range(positions):
         whole = number < learning or dice.random() < kept
-        found.append(
+        costs_and_cuts.append(
             (WHOLE, False) if whole else (int(dice.choice(RUNGS, p=(0.5, 0.2, 0.1, 0.1, 0.05, 0.03, 0.02))), True)
         )
-    return found
+    return costs_and_cuts
 
 
 @dataclass
@@ -113,8 +113,8 @@ def by_trees(positions: Sequence[tuple[int, bool]], trees: int, *, cuts: bool) -
 def judged(looks: Iterable[Look]) -> tuple[float, float]:
     """The share of the run in which a time was said, and of those looks the share within a factor of two (or 5 s)."""
     every = list(looks)
-    said = [look for look in every if look.said is not None]
-    near = [max(look.said or 0, 5) / max(look.left, 5) for look in said]
+    estimated = [look for look in every if look.said is not None]
+    near = [max(look.said or 0, 5) / max(look.left, 5) for look in estimated]
     spoken = sum(b.at - a.at for a, b in pairwise(every) if a.said is not None) / every[-1].at
     return spoken, float(np.mean([0.5 <= ratio <= 2 for ratio in near]))
 
@@ -122,9 +122,9 @@ def judged(looks: Iterable[Look]) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("positions", "engines"), [(200, 2), (300, 2), (1000, 16), (3000, 64)])
 def test_the_time_left_of_engines(positions: int, engines: int, seed: int) -> None:
-    found = costs(np.random.default_rng(seed), positions, learning=64, kept=0.25)
-    looks = by_engines(found, engines, cuts=True)
-    first_cut = next(number for number, (_, cut) in enumerate(found) if cut)
+    searches = costs(np.random.default_rng(seed), positions, learning=64, kept=0.25)
+    looks = by_engines(searches, engines, cuts=True)
+    first_cut = next(number for number, (_, cut) in enumerate(searches) if cut)
     assert all(look.said is None for look in looks[:first_cut])
     spoken, near = judged(looks)
     assert spoken > 0.25
@@ -132,9 +132,9 @@ def test_the_time_left_of_engines(positions: int, engines: int, seed: int) -> No
 
 
 def test_the_time_left_where_nothing_is_cut() -> None:
-    found = [(WHOLE, False)] * 100
-    assert judged(by_engines(found, 4, cuts=False))[1] == 1
-    spoken, near = judged(by_trees(found, 32, cuts=False))
+    searches = [(WHOLE, False)] * 100
+    assert judged(by_engines(searches, 4, cuts=False))[1] == 1
+    spoken, near = judged(by_trees(searches, 32, cuts=False))
     assert spoken > 0.98
     assert near == 1
 
@@ -142,8 +142,8 @@ def test_the_time_left_where_nothing_is_cut() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("positions", "trees", "learning"), [(300, 512, 0), (600, 128, 0), (3000, 512, 64)])
 def test_the_time_left_of_trees(positions: int, trees: int, learning: int, seed: int) -> None:
-    found = costs(np.random.default_rng(seed), positions, learning=learning, kept=0.25)
-    spoken, near = judged(by_trees(found, trees, cuts=True))
+    searches = costs(np.random.default_rng(seed), positions, learning=learning, kept=0.25)
+    spoken, near = judged(by_trees(searches, trees, cuts=True))
     assert spoken > 0.8
     assert near > 0.9
 
@@ -159,10 +159,10 @@ def test_what_the_estimate_is_worth(monkeypatch: pytest.MonkeyPatch, positions: 
     def by_mean(ended: Sequence[int], under_way: Sequence[int], whole: int | None) -> PieceSizes:
         return ByMean(np.array(ended, np.float64), np.ones(len(ended)), np.array([]))
 
-    found = costs(np.random.default_rng(0), positions, learning=learning, kept=0.25)
-    assert judged(by_trees(found, trees, cuts=True))[1] > 0.9
+    searches = costs(np.random.default_rng(0), positions, learning=learning, kept=0.25)
+    assert judged(by_trees(searches, trees, cuts=True))[1] > 0.9
     monkeypatch.setattr("valuerepair.runs.progress.search_sizes", by_mean)
-    assert judged(by_trees(found, trees, cuts=True))[1] < 0.8
+    assert judged(by_trees(searches, trees, cuts=True))[1] < 0.8
 
 
 class Shown(Progress):

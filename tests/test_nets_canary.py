@@ -109,7 +109,7 @@ def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(
 
     half, single = settings("f16"), settings("f32")
     assert (half["trt_fp16_enable"], single["trt_fp16_enable"]) == ("1", "0")
-    folders = {found["trt_engine_cache_path"] for found in (half, single)}
+    folders = {options["trt_engine_cache_path"] for options in (half, single)}
     assert len(folders) == 2
     assert all(Path(folder).is_relative_to(tmp_path / "tensorrt") for folder in folders)
     assert all(f"ort{onnxruntime.__version__}" in folder and "ab" * 32 in folder for folder in folders)
@@ -126,9 +126,9 @@ def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference:
     """The file that CUDA and TensorRT get at f16, run by the CPU, which rounds each layer's output to float16 too."""
     file = read_net_file(net_file)
     half = Session(to_onnx(file, half=True), file.sha256, Device(CPU, "f16"), variant="-f16")
-    found = canary.apart(half, reference.session, 1)
-    assert 1e-5 < found.q <= canary.BOUNDS["f16"].q
-    assert found.prior <= canary.BOUNDS["f16"].prior
+    difference = canary.apart(half, reference.session, 1)
+    assert 1e-5 < difference.q <= canary.BOUNDS["f16"].q
+    assert difference.prior <= canary.BOUNDS["f16"].prior
     assert to_onnx(file).name == f"{file.sha256}-{VERSION}.onnx"
     identity = replace(reference.identity, variant="-f16")
     options = mcts_oracle.identity_of(Net(identity, half), SearchParams(), 100).options
@@ -179,15 +179,15 @@ class NoiseSession:
         chance = np.random.default_rng(1)
         answers = []
         for name, honest in zip(wanted, self._inner.run(wanted, fed), strict=True):
-            found = {
+            answer = {
                 "noise": honest + chance.normal(0, 0.5, honest.shape),
                 "one answer": np.broadcast_to(honest[:1], honest.shape),
                 "not a number": np.where(np.arange(len(honest))[:, None] == 3, np.nan, honest),
                 "honest": honest,
             }[self._kind]
             if "wdl" in name and self._kind == "noise":
-                found = np.abs(found) / np.abs(found).sum(1, keepdims=True)
-            answers.append(np.asarray(found, np.float32))
+                answer = np.abs(answer) / np.abs(answer).sum(1, keepdims=True)
+            answers.append(np.asarray(answer, np.float32))
         return answers
 
 
@@ -255,7 +255,7 @@ def test_how_far_q_may_be_from_the_cpus(off: float, refused: bool, monkeypatch: 
             wdl = np.tile(np.array([0.5, 0.5 - self.loss, self.loss], np.float32), (len(planes), 1))
             return RawOutputs(np.zeros((len(planes), 1858), np.float32), wdl, None, None)
 
-    monkeypatch.setattr(canary, "Session", lambda *given: Fixed(0.25))
+    monkeypatch.setattr(canary, "Session", lambda *arguments: Fixed(0.25))
     session: Any = Fixed(0.25 + off)
     if not refused:
         canary.check(session, Path("net.onnx"), 1)

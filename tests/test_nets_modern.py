@@ -55,9 +55,9 @@ def lc0_answers(path: Path, positions: list[Position], input_format: int, option
 
     backend = Backend(Weights(str(path)), "eigen", options)
     planes = encode(PositionBatch.from_positions(positions), input_format=input_format)
-    found = backend.evaluate(*(lc0_oracle.as_input(positions[0], backend, encoded) for encoded in planes))
-    logits = np.array([answer.p_raw(*range(1858)) for answer in found])
-    return np.array([a.q() for a in found]), logits, np.array([a.m() for a in found])
+    answers = backend.evaluate(*(lc0_oracle.as_input(positions[0], backend, encoded) for encoded in planes))
+    logits = np.array([answer.p_raw(*range(1858)) for answer in answers])
+    return np.array([a.q() for a in answers]), logits, np.array([a.m() for a in answers])
 
 
 def opened(path: Path, **options: Any) -> Net:
@@ -87,14 +87,14 @@ def test_priors_and_value_are_those_of_lc0s_own_search(kind: Kind, path: Path) -
     """Input and policy of canonical formats go through lc0's own symmetries here, which its binding does not know."""
     shuffled = [lc0_oracle.shuffled(start, plies, 3) for start in lc0_oracle.STARTS[:2] for plies in (0, 3, 8, 21)]
     pawnless = [lc0_oracle.shuffled("8/8/4k3/8/8/4K3/8/QBN2b2 w - - 0 1", plies, plies) for plies in (0, 5, 8, 9)]
-    asked = shuffled + pawnless
+    batch_positions = shuffled + pawnless
     if kind.input_format != 1:  # a symmetry is at work
         turned = PositionBatch.from_positions(pawnless)
         classical, own = (encode(turned, input_format=number) for number in (1, kind.input_format))
         assert (classical != own)[:, :12].any()
     with opened(path) as net:
-        values, (moves, offsets, priors) = net.evaluate_with_priors(PositionBatch.from_positions(asked))
-    answers = lc0_oracle.root_lines(lc0_oracle.binary(), path, asked)
+        values, (moves, offsets, priors) = net.evaluate_with_priors(PositionBatch.from_positions(batch_positions))
+    answers = lc0_oracle.root_lines(lc0_oracle.binary(), path, batch_positions)
     for i, (theirs, v) in enumerate(answers):
         row = slice(offsets[i], offsets[i + 1])
         castling = {"e1g1": "e1h1", "e1c1": "e1a1", "e8g8": "e8h8", "e8c8": "e8a8"} if i < len(shuffled) else {}
@@ -108,11 +108,11 @@ def test_priors_and_value_are_those_of_lc0s_own_search(kind: Kind, path: Path) -
 @pytest.mark.parametrize("name", SEVERAL)
 def test_heads_are_chosen_by_name(name: str, tmp_path: Path, positions: list[Position]) -> None:
     kind = BY_NAME[name]
-    path, asked = random_nets.write(kind, tmp_path / f"{name}.pb.gz"), positions[:40]
-    batch, seen = PositionBatch.from_positions(asked), {}
+    path, some = random_nets.write(kind, tmp_path / f"{name}.pb.gz"), positions[:40]
+    batch, seen = PositionBatch.from_positions(some), {}
     for value, policy in (("winner", "vanilla"), ("q", "vanilla"), ("st", "soft"), ("winner", "optimistic")):
         options = f"value_head={value},policy_head={policy}"
-        theirs, logits, _ = lc0_answers(path, asked, kind.input_format, options)
+        theirs, logits, _ = lc0_answers(path, some, kind.input_format, options)
         with opened(path, value_head=value, policy_head=policy) as net:
             assert np.abs(net.evaluate(batch).q - theirs).max() <= 1e-5
             raw = net.session.run(encode(batch, input_format=kind.input_format))
@@ -124,8 +124,8 @@ def test_heads_are_chosen_by_name(name: str, tmp_path: Path, positions: list[Pos
     assert np.abs(seen[digest][0] - seen[digest + "-q"][0]).max() > 0.05
     with pytest.raises(UsageError) as error:
         opened(path, policy_head="opponent")
-    there = "has no such policy head; it has vanilla, optimistic, soft"
-    assert str(error.value) == f"--heads opponent: {path} {there}"
+    message = "has no such policy head; it has vanilla, optimistic, soft"
+    assert str(error.value) == f"--heads opponent: {path} {message}"
 
 
 def test_mining_and_the_own_search_with_another_head(tmp_path: Path) -> None:
@@ -199,15 +199,17 @@ def test_what_is_not_mended_is_refused_with_both_values(
     path = random_nets.write(BY_NAME[name], tmp_path / "net.pb.gz")
     with pytest.raises(ValueRepairError, match=r"net\.pb\.gz: lc0 converts it to another net: Q of .* is ") as error:
         opened(path)
-    found = str(error.value)
-    fen = found.split("Q of ")[1].split(" is ")[0]
-    ours, theirs = (float(found.split(a)[1].split(b)[0]) for a, b in ((" is ", " as ONNX"), ("and ", " in lc0's own")))
+    message = str(error.value)
+    fen = message.split("Q of ")[1].split(" is ")[0]
+    ours, theirs = (
+        float(message.split(a)[1].split(b)[0]) for a, b in ((" is ", " as ONNX"), ("and ", " in lc0's own"))
+    )
     batch = canary.positions()
     planes = encode(batch, input_format=BY_NAME[name].input_format)
     at = list(batch.fen).index(fen)
     assert theirs == pytest.approx(lc0_q(path, planes)[at], abs=1e-4)
     assert abs(ours - theirs) > 1e-3
-    assert "\n" not in found
+    assert "\n" not in message
     assert list((tmp_path / "cache" / "onnx").iterdir()) == []
 
 
@@ -228,7 +230,7 @@ def test_without_lc0s_backend_it_is_said_that_nothing_was_checked(
     opened(path).close()
     opened(path).close()
     line = f"net.pb.gz: its conversion is not checked: lc0's backend cannot compute it ({reason})"
-    assert [each for each in said if "checked" in each] == [line]
+    assert [remark for remark in said if "checked" in remark] == [line]
 
 
 def test_a_process_that_cannot_be_begun_is_said(
@@ -240,4 +242,4 @@ def test_a_process_that_cannot_be_begun_is_said(
     monkeypatch.setattr("valuerepair.nets.conversion.sys.executable", str(tmp_path / "nothing"))
     opened(random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz")).close()
     line = "net.pb.gz: its conversion is not checked: lc0's backend cannot be run (No such file or directory)"
-    assert [each for each in said if "checked" in each] == [line]
+    assert [remark for remark in said if "checked" in remark] == [line]

@@ -22,11 +22,15 @@ PROMOTIONS = "n1n5/PPPk4/8/8/8/8/4Kppp/5N1N b - - 0 1"
 def positions(shared_data: Path) -> PositionBatch:
     """Games with their history, made positions that repeat, castle and promote, and bare FENs."""
     archives = [("lichess-blitz.pgn", 40), ("iccf-scca.pgn", 20)]
-    found = [p for name, games in archives for p in lc0_oracle.archive_positions(shared_data / "pgn" / name, games, 7)]
-    bare = [Position(p.fen, p.fen, ply=p.ply, history_known=False) for p in found[::5]]
+    of_games = [
+        p for name, games in archives for p in lc0_oracle.archive_positions(shared_data / "pgn" / name, games, 7)
+    ]
+    bare = [Position(p.fen, p.fen, ply=p.ply, history_known=False) for p in of_games[::5]]
     suite = (shared_data / "epd" / "ferdy_perft_enpassant_1.epd").read_text().splitlines()[::40]
     promoting = [lc0_oracle.shuffled(PROMOTIONS, plies, seed) for plies in (0, 1, 2, 3) for seed in range(4)]
-    return PositionBatch.from_positions([*found, *lc0_oracle.varied(), *bare, *promoting, *read_lines(suite, "suite")])
+    return PositionBatch.from_positions(
+        [*of_games, *lc0_oracle.varied(), *bare, *promoting, *read_lines(suite, "suite")]
+    )
 
 
 @pytest.mark.parametrize("net", ["maia-1900", "maia-1100", "meangirl-8"])

@@ -36,11 +36,11 @@ def test_samples_of_the_index() -> None:
     boards = board.parse_fens([STARTPOS_FEN, "r3k2r/4P3/8/8/8/8/8/R3K2R w KQ - 0 1", "4k2r/8/8/8/8/8/8/4K3 b k - 0 1"])
     moves, offsets = board.legal_moves(boards)
     indices = policy.policy_indices(boards, moves, offsets)
-    known = [dict(zip(decode_moves(moves[a:b]), indices[a:b].tolist(), strict=True)) for a, b in pairwise(offsets)]
-    assert (known[0]["e2e4"], known[0]["d2d4"], known[0]["g1f3"]) == (322, 293, 159)
-    assert (known[1]["e1g1"], known[1]["e1c1"]) == (103, 97)  # king takes rook
-    assert known[1]["e1f1"] == 101
-    assert known[2]["e8g8"] == 103
+    index_of = [dict(zip(decode_moves(moves[a:b]), indices[a:b].tolist(), strict=True)) for a, b in pairwise(offsets)]
+    assert (index_of[0]["e2e4"], index_of[0]["d2d4"], index_of[0]["g1f3"]) == (322, 293, 159)
+    assert (index_of[1]["e1g1"], index_of[1]["e1c1"]) == (103, 97)  # king takes rook
+    assert index_of[1]["e1f1"] == 101
+    assert index_of[2]["e8g8"] == 103
 
 
 def test_legal_moves_and_indices_equal_lc0s(maia: Any) -> None:

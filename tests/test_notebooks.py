@@ -138,8 +138,10 @@ def test_a_run_says_what_is_saved(name: str, run: Callable[[str], Any]) -> None:
     then, now = (said(notebook) for notebook in (saved, fresh))
     assert NUMBER.sub("#", now) == NUMBER.sub("#", then)
     pairs = zip(NUMBER.findall(now), NUMBER.findall(then), strict=True)
-    for here, there in ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs):
-        assert here == pytest.approx(there, rel=0.02, abs=0.02)  # another processor may round a net's value otherwise
+    for saved_number, fresh_number in ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs):
+        assert saved_number == pytest.approx(
+            fresh_number, rel=0.02, abs=0.02
+        )  # another processor may round a net's value otherwise
     assert len(by_type(fresh, "image/png")) == len(by_type(saved, "image/png"))
     assert [svg.count("<svg") for svg in by_type(fresh, "image/svg+xml")] == [
         svg.count("<svg") for svg in by_type(saved, "image/svg+xml")
@@ -214,8 +216,8 @@ def test_blind_spots(run: Callable[[str], Any]) -> None:
     notebook, facts = run("03-blind-spots"), read_facts(SAMPLE)
     text, off = said(notebook), np.abs(facts.off) >= THRESHOLD
     assert numbers(text, r"(\d+) candidates of (\d+) rows") == [off.sum(), len(off)]
-    for column, group in [(facts.phase, each) for each in ("opening", "middlegame", "endgame")] + [
-        (facts.side, each) for each in ("w", "b")
+    for column, group in [(facts.phase, phase) for phase in ("opening", "middlegame", "endgame")] + [
+        (facts.side, side) for side in ("w", "b")
     ]:
         members = column == group
         weight = facts.weight[members].sum()
@@ -228,8 +230,8 @@ def test_blind_spots(run: Callable[[str], Any]) -> None:
     assert numbers(text, r"optimistic +(\d+)") == [(facts.off >= THRESHOLD).sum()]
     assert numbers(text, r"pessimistic +(\d+)") == [(facts.off <= -THRESHOLD).sum()]
     assert numbers(text, r"mates +(\d+)") == [(off & (facts.mate > 0) & (facts.q < 0.5)).sum()]
-    known = priors(SAMPLE)
-    blind = Counter(blindness(*known[number]) for number, flag in zip(facts.ids, off, strict=True) if flag)
+    policies = priors(SAMPLE)
+    blind = Counter(blindness(*policies[number]) for number, flag in zip(facts.ids, off, strict=True) if flag)
     for word, count in blind.items():
         assert numbers(text, rf"(?m)^{word} +(\d+)$") == [count]
     assert sum(numbers(text, r"(?m)^search right +(\d+)$")) == off.sum()  # every second look agreed
@@ -253,15 +255,15 @@ def test_search_options(run: Callable[[str], Any], tmp_path: Path) -> None:
     order = np.argsort(-np.abs(facts.off))
     chosen = [i for i in order if np.abs(facts.off[i]) >= THRESHOLD]
     mates = [i for i in chosen if facts.mate[i] == facts.mate[i]][:2]
-    asked = [i for i in chosen if i not in mates][: 8 - len(mates)] + mates
-    assert distance == pytest.approx(np.abs(facts.off[asked]).mean(), abs=5e-4)
-    lines = positions_of([facts.ids[i] for i in asked])
+    searched = [i for i in chosen if i not in mates][: 8 - len(mates)] + mates
+    assert distance == pytest.approx(np.abs(facts.off[searched]).mean(), abs=5e-4)
+    lines = positions_of([facts.ids[i] for i in searched])
     (tmp_path / "asked.txt").write_text("\n".join(lines))
     for nodes in (10, 60):
         words = ["search", str(tmp_path / "asked.txt"), "--nodes", str(nodes), "--json", "-q"]
         rows = [json.loads(line) for line in CliRunner().invoke(cli, words, catch_exceptions=False).stdout.splitlines()]
-        found = np.abs(np.array([row["q"] for row in rows]) - facts.deep[asked])
-        assert curve[str(nodes)] == pytest.approx(found.mean(), abs=0.002)
+        distances = np.abs(np.array([row["q"] for row in rows]) - facts.deep[searched])
+        assert curve[str(nodes)] == pytest.approx(distances.mean(), abs=0.002)
 
 
 def positions_of(ids: list[int]) -> list[str]:
@@ -283,10 +285,10 @@ def test_before_and_after(run: Callable[[str], Any]) -> None:
         facts = read_facts(SAMPLE, name)
         assert facts.ids == first.ids
         wrong = np.abs(facts.off) >= THRESHOLD
-        found = numbers(text, rf"(?m)^{name}: (\d+) candidates, ([\d.]+) %, mean .* ([\d.]+)$")
+        printed = numbers(text, rf"(?m)^{name}: (\d+) candidates, ([\d.]+) %, mean .* ([\d.]+)$")
         mean = float(np.average(np.abs(facts.off), weights=first.weight))
         share_of_all = 100 * float(np.average(wrong, weights=first.weight))
-        assert found == [wrong.sum(), pytest.approx(share_of_all, abs=0.02), pytest.approx(mean, abs=2e-4)]
+        assert printed == [wrong.sum(), pytest.approx(share_of_all, abs=0.02), pytest.approx(mean, abs=2e-4)]
         if name == "maia-1900":
             continue
         share, _, _, change, low, high = numbers(

@@ -34,12 +34,12 @@ _recorded = st.none() | st.builds(
 
 @st.composite
 def _origins(draw: st.DrawFn) -> list[Origin]:
-    found = []
+    origins = []
     for _ in range(draw(st.integers(0, 6))):
         game, recorded = draw(st.sampled_from(_GAMES)), draw(_recorded)
         played = draw(st.sampled_from([None, "e2e4", "g1f3"]))
-        found.append(Origin(game.source, game.number, game.offset, game.headers, played, game.result, recorded))
-    return found
+        origins.append(Origin(game.source, game.number, game.offset, game.headers, played, game.result, recorded))
+    return origins
 
 
 def _q_columns(n: int, seed: int) -> QColumns:
@@ -67,9 +67,9 @@ def test_columns_give_the_records_they_were_made_of(
 
 @given(_origins())
 def test_origins_have_the_scores_of_their_evaluations(origins: list[Origin]) -> None:
-    known = Origins.of(origins)
-    assert known.scores("cp") == [origin.eval_cp for origin in origins]
-    assert known.scores("mate") == [origin.eval_mate for origin in origins]
+    columns = Origins.of(origins)
+    assert columns.scores("cp") == [origin.eval_cp for origin in origins]
+    assert columns.scores("mate") == [origin.eval_mate for origin in origins]
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 99))
@@ -118,12 +118,16 @@ def _same_at_once(positions: list[Position], columns: Origins) -> None:
     for kind in (CHUNKS, EVAL):
         source = RecordedSource.of(RecordedOptions(kind))
         batch = replace(PositionBatch.from_positions(positions), origin=columns)
-        known = [(i, position.origin.recorded) for i, position in enumerate(positions)]
-        scored = [(i, result_of(recorded)) for i, recorded in known if recorded is not None and recorded.kind == kind]
-        rows, found = source.deep_values(batch)
+        recorded_values = [(i, position.origin.recorded) for i, position in enumerate(positions)]
+        scored = [
+            (i, result_of(recorded))
+            for i, recorded in recorded_values
+            if recorded is not None and recorded.kind == kind
+        ]
+        rows, values = source.deep_values(batch)
         assert rows.tolist() == [i for i, _ in scored]
         expected = DeepColumns.of([outcome for _, outcome in scored])
-        assert [list(column) for column in found] == [list(column) for column in expected]
+        assert [list(column) for column in values] == [list(column) for column in expected]
     at_once = net_values(batch)
     apart = net_values(PositionBatch.from_positions(positions))
     np.testing.assert_array_equal(at_once.wdl, apart.wdl)

@@ -239,9 +239,9 @@ def test_a_device_is_written_to_and_stays_one(
     content = Path(name).read_bytes()
     Path(name).unlink()
     os.mkfifo(name)
-    with reader(Path(name)) as found:
+    with reader(Path(name)) as read:
         assert vr(call, capsys)[0] == 0
-    assert found() == content
+    assert read() == content
     assert stat.S_ISFIFO(os.stat(name).st_mode)
 
 
@@ -327,8 +327,8 @@ def test_a_full_pipe_that_does_not_wait_is_an_error(monkeypatch: pytest.MonkeyPa
             partial.write_bytes(MUCH)
     finally:
         os.dup2(before, 1)
-        for each in (before, reading, writing):
-            os.close(each)
+        for descriptor in (before, reading, writing):
+            os.close(descriptor)
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout"])

@@ -35,14 +35,14 @@ def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Fig
     share = share or {"difference": -0.001, "low": -0.0041, "high": 0.0036}
     high, low = share["high"], share["low"]
     finding = "cannot tell" if high is None or low is None else "fewer" if high < 0 else "not shown"
-    found = {
+    figures = {
         "by_kind": [row(kind, change) for kind, change in kinds.items()],
         "judge": {"beside": any(kind != "game" for kind in kinds)},
         "recalibrated": {
             "share": share, "finding": finding, "first": {"candidates": {"rate": 0.04}}, "sentence": "B is as A",
         },
     }  # fmt: skip
-    return NetComparison(part, first, NEW, found)
+    return NetComparison(part, first, NEW, figures)
 
 
 def match(low: float | None, value: float, high: float | None) -> dict[str, Any]:
@@ -59,11 +59,11 @@ ALL: Mapping[str, Figures] = dict.fromkeys(("game", *BESIDE), BETTER)
 
 
 def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
-    found = outcome(judged("games", ALL), judged("families", ALL))
-    assert found.better_judge.shown
-    assert found.better_judge.line.startswith("better judge: shown; ")
-    assert found.owed_to_candidates is None
-    assert len(found.claims) == 2
+    report = outcome(judged("games", ALL), judged("families", ALL))
+    assert report.better_judge.shown
+    assert report.better_judge.line.startswith("better judge: shown; ")
+    assert report.owed_to_candidates is None
+    assert len(report.claims) == 2
 
 
 @pytest.mark.parametrize("part", ["games", "families"])
@@ -78,22 +78,22 @@ def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
 )
 def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str, change: Figures, figures: str) -> None:
     one = {**ALL, kind: change}
-    found = outcome(*(judged(each, one if each == part else ALL) for each in ("games", "families"))).better_judge
-    assert not found.shown
-    assert found.line.startswith("better judge: not shown; ")
-    assert found.why.count("95 %") + found.why.count("too few games") == 1
-    assert found.why.startswith("the squared error is not shown to be smaller on ")
-    assert figures in found.why
+    verdict = outcome(*(judged(name, one if name == part else ALL) for name in ("games", "families"))).better_judge
+    assert not verdict.shown
+    assert verdict.line.startswith("better judge: not shown; ")
+    assert verdict.why.count("95 %") + verdict.why.count("too few games") == 1
+    assert verdict.why.startswith("the squared error is not shown to be smaller on ")
+    assert figures in verdict.why
     words = {"game": "in games", "aside": "random legal move", "policy": "policy's", "search": "in searches"}
-    assert words[kind] in found.why
-    assert ("families" in found.why) == (part == "families")
+    assert words[kind] in verdict.why
+    assert ("families" in verdict.why) == (part == "families")
 
 
 def test_better_on_games_alone_is_not_better() -> None:
     """Training on positions of games alone made a net a better judge of games, and a worse one beside them."""
-    found = outcome(judged("games", {"game": BETTER}), judged("families", {"game": BETTER})).better_judge
-    assert not found.shown
-    assert "no position was judged" in found.why
+    verdict = outcome(judged("games", {"game": BETTER}), judged("families", {"game": BETTER})).better_judge
+    assert not verdict.shown
+    assert "no position was judged" in verdict.why
 
 
 def test_the_deeper_judge_can_only_take_it_back() -> None:
@@ -101,10 +101,10 @@ def test_the_deeper_judge_can_only_take_it_back() -> None:
     pairs = [judged(part, ALL) for part in ("games", "families")]
     for change, shown in ((UNCLEAR, True), (BETTER, True), (WORSE, False)):
         again = {"judge": "deep", "judged": 9, "positions": 99, "comparisons": [{"by_kind": [row("aside", change)]}]}
-        found = replace(outcome(*pairs), rejudged=again)
-        assert found.better_judge.shown is shown
-        assert ("by the deeper judge: after a random legal move (+0.0068" in found.better_judge.why) is not shown
-        assert any("by deep, which judged 9 of 99" in line for line in found.lines())
+        report = replace(outcome(*pairs), rejudged=again)
+        assert report.better_judge.shown is shown
+        assert ("by the deeper judge: after a random legal move (+0.0068" in report.better_judge.why) is not shown
+        assert any("by deep, which judged 9 of 99" in line for line in report.lines())
 
 
 @pytest.mark.parametrize(
@@ -112,23 +112,23 @@ def test_the_deeper_judge_can_only_take_it_back() -> None:
     [(60, 124, True), (0.1, 9, True), (-13, 65, False), (-72, -33, False), (None, None, False)],
 )
 def test_a_better_player_wins_with_the_whole_interval(low: float | None, high: float | None, shown: bool) -> None:
-    found = outcome(judged("games", ALL), elo=match(low, 26, high)).better_player
-    assert found.shown is shown
-    assert found.line.startswith(
+    verdict = outcome(judged("games", ALL), elo=match(low, 26, high)).better_player
+    assert verdict.shown is shown
+    assert verdict.line.startswith(
         f"better player: {'shown' if shown else 'not shown'}; at equal breadth Elo +26 (95 %: "
     )
 
 
 def test_how_broadly_both_searched_stands_beside_the_result() -> None:
-    found = match(60, 91, 124)
-    assert outcome(judged("games", ALL), elo=found).better_player.line == (
+    elo = match(60, 91, 124)
+    assert outcome(judged("games", ALL), elo=elo).better_player.line == (
         "better player: shown; at equal breadth Elo +91 (95 %: +60 to +124), 390 games, +200 =90 -100; "
         "effective root moves 3.43, the opponent's 3.47"
     )
-    found["advised"] = {"player": "repaired", "q_scale": 0.81}
-    said = outcome(judged("games", ALL), elo=found).better_player.line
-    assert said.startswith("better player: shown; not quite at equal breadth Elo +91 ")
-    assert said.endswith("; its searches suggest q_scale=0.81 for repaired")
+    elo["advised"] = {"player": "repaired", "q_scale": 0.81}
+    line = outcome(judged("games", ALL), elo=elo).better_player.line
+    assert line.startswith("better player: shown; not quite at equal breadth Elo +91 ")
+    assert line.endswith("; its searches suggest q_scale=0.81 for repaired")
 
 
 def test_what_is_owed_to_candidates_is_said_with_the_power_of_the_test() -> None:
@@ -154,19 +154,19 @@ def test_the_power_is_the_share_of_such_tests_that_would_show_it(width: float) -
     share = {"difference": 0.0, "low": -width / 2, "high": width / 2}
     error = width / 2 / 1.959964
     drawn = rng.normal(-BEST_KNOWN * rate, error, 200_000)
-    found = power_of({"share": share, "first": {"candidates": {"rate": rate}}})
-    assert found == pytest.approx(np.mean(drawn + width / 2 < 0), abs=0.004)
+    power = power_of({"share": share, "first": {"candidates": {"rate": rate}}})
+    assert power == pytest.approx(np.mean(drawn + width / 2 < 0), abs=0.004)
 
 
 def test_both_thresholds_and_every_kind_stand_in_the_last_lines() -> None:
-    found = outcome(judged("games", ALL), judged("families", ALL))
-    said = found.lines()
-    heads = [line for line in said if "candidates at 0.3" in line]
+    report = outcome(judged("games", ALL), judged("families", ALL))
+    lines = report.lines()
+    heads = [line for line in lines if "candidates at 0.3" in line]
     assert len(heads) == 2
     assert all("candidates at 0.55" in line for line in heads)
     for words in ("in games", "after a random legal move", "after the policy's 3rd to 6th move", "in searches"):
-        assert sum(line.startswith(words) for line in said) == 2
-    (line,) = {line for line in said if line.startswith("in searches")}
+        assert sum(line.startswith(words) for line in lines) == 2
+    (line,) = {line for line in lines if line.startswith("in searches")}
     assert "0.0662   0.0573   -0.0089, 95 %: -0.0113 to -0.0066  -1.00 points (-2.00 to +0.25)" in line
-    assert "time: 59:00; planned: 1:00:00" in said
-    assert json.loads(json.dumps(found.as_json()))["better_judge"]["shown"] is True
+    assert "time: 59:00; planned: 1:00:00" in lines
+    assert json.loads(json.dumps(report.as_json()))["better_judge"]["shown"] is True

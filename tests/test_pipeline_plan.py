@@ -55,8 +55,8 @@ MACHINES = st.builds(
 )
 
 
-def by_name(found: Plan) -> dict[str, Stage]:
-    return {stage.name: stage for stage in found.stages}
+def by_name(planned: Plan) -> dict[str, Stage]:
+    return {stage.name: stage for stage in planned.stages}
 
 
 def options(stage: Stage) -> dict[str, str]:
@@ -65,9 +65,9 @@ def options(stage: Stage) -> dict[str, str]:
 
 
 def test_an_hour_on_two_cores_is_a_real_repair_of_nearly_an_hour() -> None:
-    found = plan(SETTINGS, MEASURED, FOLDER)
-    sizes = found.settings.sizes
-    assert 0.8 * 3600 < found.seconds <= 3600
+    planned = plan(SETTINGS, MEASURED, FOLDER)
+    sizes = planned.settings.sizes
+    assert 0.8 * 3600 < planned.seconds <= 3600
     assert sizes.positions is not None
     assert sizes.positions >= 24_000
     assert sizes.steps is not None
@@ -81,10 +81,10 @@ def test_an_hour_on_two_cores_is_a_real_repair_of_nearly_an_hour() -> None:
 def test_the_budget_is_kept_with_normal_games(only: Only, machine: Rates, minutes: int) -> None:
     train = TrainSettings(share=0.05, only=only)
     try:
-        found = plan(replace(SETTINGS, normal=("chunks",), train=train, budget=f"{minutes}m"), machine, FOLDER)
+        planned = plan(replace(SETTINGS, normal=("chunks",), train=train, budget=f"{minutes}m"), machine, FOLDER)
     except UsageError:
         assume(False)
-    assert found.seconds <= 60 * minutes * 1.001
+    assert planned.seconds <= 60 * minutes * 1.001
 
 
 @pytest.mark.parametrize("only", ["all", "value"])
@@ -94,15 +94,15 @@ def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(
 ) -> None:
     settings = replace(SETTINGS, budget=f"{minutes}m", train=TrainSettings(only=only))
     try:
-        found = plan(settings, machine, FOLDER)
+        planned = plan(settings, machine, FOLDER)
     except UsageError:
         assume(False)
-    sizes = found.settings.sizes
-    assert found.seconds <= 60 * minutes * 1.001
+    sizes = planned.settings.sizes
+    assert planned.seconds <= 60 * minutes * 1.001
     assert sizes.positions is not None
     assert sizes.positions <= machine.positions
     # What the stages are said to take is what their sizes are at these rates, and little besides.
-    stages = by_name(found)
+    stages = by_name(planned)
     assert sizes.games is not None
     assert sizes.games % 2 == 0
     games = sizes.games * 120 / machine.moves
@@ -113,7 +113,7 @@ def test_the_budget_is_kept_and_sizes_are_what_its_stages_are_said_to_take(
     assert stages["mine"].seconds == pytest.approx(searched, abs=2 * machine.start)
     assert sizes.steps is not None
     assert stages["repaired"].seconds >= sizes.steps * 256 / machine.train
-    assert found.seconds == pytest.approx(sum(stage.seconds for stage in found.stages))
+    assert planned.seconds == pytest.approx(sum(stage.seconds for stage in planned.stages))
 
 
 @given(machine=MACHINES, minutes=st.integers(30, 3000))
@@ -144,18 +144,18 @@ def test_what_is_said_to_be_the_least_is_enough(machine: Rates, sizes: Sizes) ->
 def test_a_size_that_is_given_is_taken_and_the_others_fit_around_it(name: str) -> None:
     usual = plan(SETTINGS, MEASURED, FOLDER).settings.sizes
     half = getattr(usual, name) // 4 * 2
-    found = plan(replace(SETTINGS, sizes=Sizes(**{name: half})), MEASURED, FOLDER)
-    assert getattr(found.settings.sizes, name) == half
-    assert found.seconds <= 3600
-    again = plan(found.settings, MEASURED, FOLDER)
-    assert again == found
+    planned = plan(replace(SETTINGS, sizes=Sizes(**{name: half})), MEASURED, FOLDER)
+    assert getattr(planned.settings.sizes, name) == half
+    assert planned.seconds <= 3600
+    again = plan(planned.settings, MEASURED, FOLDER)
+    assert again == planned
 
 
 def test_sizes_that_stand_need_no_budget() -> None:
     sizes = Sizes(positions=10**6, steps=10**5, rejudge=0, games=10**4)
-    found = plan(replace(SETTINGS, sizes=sizes, budget="1m"), MEASURED, FOLDER)
-    assert found.settings.sizes == sizes
-    assert found.seconds > 10**4
+    planned = plan(replace(SETTINGS, sizes=sizes, budget="1m"), MEASURED, FOLDER)
+    assert planned.settings.sizes == sizes
+    assert planned.seconds > 10**4
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -177,42 +177,42 @@ def test_every_command_is_understood(settings: Settings, tmp_path: Path, monkeyp
     """Parsed as on the command line; those that say which positions count, agree on it."""
     monkeypatch.chdir(tmp_path)
     FOLDER.mkdir()
-    found = plan(settings, MEASURED, FOLDER, cluster="tcp://host:8786")
+    planned = plan(settings, MEASURED, FOLDER, cluster="tcp://host:8786")
     nets = set()
-    for stage in found.stages:
+    for stage in planned.stages:
         words = [*stage.words, *stage.elsewhere]
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None
         context = command.make_context(words[0], words[1:])
         if stage.name != "copy":
             assert {"alpha", "threshold", "seed", "db", "split"} & set(context.params), stage.name
-        said = options(stage)
-        assert said.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
-        assert said.get("--seed", str(settings.seed)) == str(settings.seed)
+        chosen = options(stage)
+        assert chosen.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
+        assert chosen.get("--seed", str(settings.seed)) == str(settings.seed)
         if stage.name in ("mine", "split", "expand", "books", "games", "families-control", "rejudge") or (
             "--store" in stage.words
         ):
-            assert said.get("--alpha") == (f"{settings.alpha:g}" if settings.by_centipawns else None)
-        nets.add(said.get("--net"))
+            assert chosen.get("--alpha") == (f"{settings.alpha:g}" if settings.by_centipawns else None)
+        nets.add(chosen.get("--net"))
         # The file that gets the output is in the folder, and so is all that can be removed.
         assert not Path(stage.output).is_absolute()
     assert "old.pb.gz" in nets or "old,er.pb.gz" in nets
 
 
 def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
-    found = plan(SETTINGS, MEASURED, FOLDER)
-    assert [stage.name for stage in found.stages] == [
+    planned = plan(SETTINGS, MEASURED, FOLDER)
+    assert [stage.name for stage in planned.stages] == [
         "mine", "split", "books", "repaired", "games", "families", "rejudge", "scale-old",
         "match-old",
     ]  # fmt: skip
-    assert not any("control" in word for stage in found.stages for word in stage.words)
-    found = plan(replace(SETTINGS, control=True), MEASURED, FOLDER)
-    assert [stage.name for stage in found.stages] == [
+    assert not any("control" in word for stage in planned.stages for word in stage.words)
+    planned = plan(replace(SETTINGS, control=True), MEASURED, FOLDER)
+    assert [stage.name for stage in planned.stages] == [
         "mine", "split", "books", "repaired", "control",
         "games", "games-control", "families", "families-control", "rejudge", "scale-old", "scale-control", "match-old",
         "match-control",
     ]  # fmt: skip
-    stages = by_name(found)
+    stages = by_name(planned)
     assert stages["repaired"].seconds == stages["control"].seconds
     repaired, control = stages["repaired"].words, stages["control"].words
     place = control.index("--share")
@@ -220,8 +220,8 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     differ = [(a, b) for a, b in zip(repaired, without, strict=True) if a != b]
     assert differ == [("out/repaired.pb.gz", "out/control.pb.gz")]
     assert options(stages["control"])["--share"] == "0"
-    asked = plan(replace(SETTINGS, control=True, train=TrainSettings(share=0.05)), MEASURED, FOLDER)
-    assert options(by_name(asked)["repaired"])["--share"] == "0.05"
+    with_share = plan(replace(SETTINGS, control=True, train=TrainSettings(share=0.05)), MEASURED, FOLDER)
+    assert options(by_name(with_share)["repaired"])["--share"] == "0.05"
     for name in ("books", "repaired", "control", "games", "families"):
         assert options(stages[name])["--split"] == "out/split.json"
     assert {options(stages[name])["--part"] for name in ("games", "games-control")} == {"games"}
@@ -243,18 +243,18 @@ def test_a_quick_match_of_fewer_nodes_tells_the_scale_of_each_match(nodes: int, 
 
 
 def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:
-    mined, given = (plan(VARIANTS[name], MEASURED, FOLDER) for name in ("stockfish", "a store"))
-    assert [stage.name for stage in given.stages] == ["copy", *(stage.name for stage in mined.stages[1:])]
-    assert given.stages[0].words == ("store", "merge", "valuerepair.db", "-o", "out/store.db")
-    assert not any("valuerepair.db" in stage.words for stage in given.stages[1:])
-    assert given.settings.sizes.positions == MEASURED.positions
-    assert given.seconds <= 3600
-    assert (given.settings.sizes.games or 0) > (mined.settings.sizes.games or 0)
+    mined, of_store = (plan(VARIANTS[name], MEASURED, FOLDER) for name in ("stockfish", "a store"))
+    assert [stage.name for stage in of_store.stages] == ["copy", *(stage.name for stage in mined.stages[1:])]
+    assert of_store.stages[0].words == ("store", "merge", "valuerepair.db", "-o", "out/store.db")
+    assert not any("valuerepair.db" in stage.words for stage in of_store.stages[1:])
+    assert of_store.settings.sizes.positions == MEASURED.positions
+    assert of_store.seconds <= 3600
+    assert (of_store.settings.sizes.games or 0) > (mined.settings.sizes.games or 0)
 
 
 def test_with_normal_games_the_book_is_played_and_the_control_has_them_alone() -> None:
-    found = plan(replace(VARIANTS["normal games"], control=True), MEASURED, FOLDER)
-    stages = by_name(found)
+    planned = plan(replace(VARIANTS["normal games"], control=True), MEASURED, FOLDER)
+    stages = by_name(planned)
     assert list(stages)[:7] == ["mine", "split", "expand", "books", "selfplay", "mix", "repaired"]
     assert stages["mix"].words.count("--normal") == 2
     assert options(stages["mix"])["--share"] == "0.3"
@@ -284,10 +284,10 @@ def test_positions_are_mined_beside_the_games_and_learned() -> None:
 
 def test_the_deeper_judge_is_asked_about_what_is_held_out_alone() -> None:
     (stage,) = (stage for stage in plan(SETTINGS, MEASURED, FOLDER).stages if "stockfish:nodes=1000000" in stage.words)
-    said = options(stage)
-    assert said["--split"] == "out/split.json"
-    assert said["--rejudge"] == SETTINGS.test_deep
-    assert stage.seconds == pytest.approx(int(said["--rejudge-positions"]) * 1e6 / MEASURED.nodes, rel=0.2)
+    chosen = options(stage)
+    assert chosen["--split"] == "out/split.json"
+    assert chosen["--rejudge"] == SETTINGS.test_deep
+    assert stage.seconds == pytest.approx(int(chosen["--rejudge-positions"]) * 1e6 / MEASURED.nodes, rel=0.2)
     # Where there is no time for as many as it needs, nothing is judged again.
     assert FEWEST_REJUDGED == FEWEST
     small = plan(replace(SETTINGS, budget="10m"), MEASURED, FOLDER)
@@ -304,8 +304,8 @@ def test_steps_follow_from_what_there_is_to_learn() -> None:
     """At most six times: of games that are played, or of the positions of the store, of which some are held out."""
     fast = replace(MEASURED, train=1e6)
     for positions in (2000, 20_000):
-        asked = replace(VARIANTS["normal games"], sizes=Sizes(positions=positions))
-        sizes = plan(asked, fast, FOLDER).settings.sizes
+        settings = replace(VARIANTS["normal games"], sizes=Sizes(positions=positions))
+        sizes = plan(settings, fast, FOLDER).settings.sizes
         assert sizes.steps == pytest.approx(6 * 90 * (sizes.book or 0) / 0.3 / 256, rel=0.1)
     store = plan(SETTINGS, replace(fast, positions=10_000), FOLDER).settings.sizes
     assert store.steps == pytest.approx(6 * 0.6 * 10_000 / 256, rel=0.1)
@@ -348,7 +348,7 @@ def test_some_files_stand_for_all(tmp_path: Path) -> None:
 
 def test_a_cluster_mines_and_nothing_else() -> None:
     address = "tcp://host:8786"
-    with_it, without = (plan(SETTINGS, MEASURED, FOLDER, cluster=each) for each in (address, None))
+    with_it, without = (plan(SETTINGS, MEASURED, FOLDER, cluster=cluster) for cluster in (address, None))
     assert [stage.name for stage in with_it.stages if address in stage.elsewhere] == ["mine"]
     assert by_name(with_it)["mine"].elsewhere == ("--cluster", address)
     # It is no other work: where it runs does not belong to what is run.
@@ -379,8 +379,8 @@ def test_the_start_of_engines_is_no_part_of_their_speed(monkeypatch: pytest.Monk
             return DeepResult(cp=0, nodes=20_000)
 
     monkeypatch.setattr("time.monotonic", lambda: clock)
-    found = measuring._judge(SlowStart(), [object()], 0.5)  # type: ignore[arg-type]  # a stand-in
-    assert found == pytest.approx({"searches": 100, "nodes": 2_000_000})
+    speed = measuring._judge(SlowStart(), [object()], 0.5)  # type: ignore[arg-type]  # a stand-in
+    assert speed == pytest.approx({"searches": 100, "nodes": 2_000_000})
 
 
 def test_rates_are_kept_for_the_same_and_measured_for_another(
@@ -390,8 +390,8 @@ def test_rates_are_kept_for_the_same_and_measured_for_another(
     monkeypatch.setattr("os.getloadavg", lambda: (0.1, 9.0, 9.0))
     measured = []
 
-    def measure(asked: Mapping[str, Any]) -> Rates:
-        measured.append(asked)
+    def measure(conditions: Mapping[str, Any]) -> Rates:
+        measured.append(conditions)
         return MEASURED
 
     monkeypatch.setattr("valuerepair.pipeline.rates._measured_apart", measure)
@@ -439,8 +439,8 @@ def test_what_is_wrong_is_one_line(
     monkeypatch.chdir(tmp_path)
     Path("games.pgn").write_text("1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 8. c3 *\n")
     Path("short.pgn").write_text("1. e4 e5 *\n")
-    found, out, err = vr(["repair", *words.split(), "-q"], capfd)
-    assert (found, out) == (code, "")
+    status, out, err = vr(["repair", *words.split(), "-q"], capfd)
+    assert (status, out) == (code, "")
     assert said in err
     assert err.count("\n") == 1
     assert {path.name for path in tmp_path.rglob("*")} == {"games.pgn", "short.pgn"}

@@ -100,22 +100,22 @@ class Commands:
 
     def _digest(self, words: list[str]) -> str:
         """Of the words and of all that the stages before have made."""
-        found = hashlib.sha256(" ".join(words).replace(str(self.folder), "").encode())
+        digest = hashlib.sha256(" ".join(words).replace(str(self.folder), "").encode())
         for path in sorted(self.folder.iterdir()):
             kept = path.name == "split.json" or path.name.endswith((".pb.gz", ".pgn"))
             if kept and path.name not in (NOTES, toml.FILE) and str(path) not in words:
-                found.update(path.name.encode() + path.read_bytes())
-        return found.hexdigest()
+                digest.update(path.name.encode() + path.read_bytes())
+        return digest.hexdigest()
 
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
-    found = Commands()
-    found.folder = tmp_path
-    monkeypatch.setattr(running, "_to_its_end", found)
-    monkeypatch.setattr(running, "rates", lambda *given, **named: MEASURED)
+    stand_in = Commands()
+    stand_in.folder = tmp_path
+    monkeypatch.setattr(running, "_to_its_end", stand_in)
+    monkeypatch.setattr(running, "rates", lambda *arguments, **named: MEASURED)
     monkeypatch.setattr(running, "digest_of", lambda net: DIGEST_OF(net) if Path(net).exists() else OLD)
-    return found
+    return stand_in
 
 
 def of(settings: Settings, folder: Path) -> Repair:
@@ -128,9 +128,9 @@ def of(settings: Settings, folder: Path) -> Repair:
 def made(folder: Path) -> dict[str, str]:
     """All that a repair leaves, but what it took, and when."""
     files = [path for path in folder.iterdir() if path.name not in (NOTES, toml.FILE, LOCK)]
-    found = {path.name: path.read_text("utf-8") if path.is_file() else "" for path in files}
+    content = {path.name: path.read_text("utf-8") if path.is_file() else "" for path in files}
     notes = json.loads((folder / NOTES).read_text("utf-8"))["stages"]
-    return found | {f"done {each['name']}": each["identity"] for each in notes if each["done"]}
+    return content | {f"done {stage['name']}": stage["identity"] for stage in notes if stage["done"]}
 
 
 def variants() -> list[Settings]:
@@ -211,9 +211,9 @@ def test_what_was_changed_is_run_again_with_all_after_it(
 ) -> None:
     run(of(SETTINGS, tmp_path), quiet=True)
     commands.run.clear()
-    found = of(settings, tmp_path)
-    assert found.begin() == STAGES - again
-    run(found, quiet=True)
+    repair = of(settings, tmp_path)
+    assert repair.begin() == STAGES - again
+    run(repair, quiet=True)
     assert len(commands.run) == again
 
 
@@ -370,13 +370,13 @@ def test_a_plan_to_look_at_is_the_shortest_where_the_budget_is_too_small(tmp_pat
 
 
 def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) -> None:
-    found = of(SETTINGS, tmp_path)
+    repair = of(SETTINGS, tmp_path)
     with claimed(tmp_path / LOCK) as lock:
         os.pwrite(lock, b"4711   ", 0)
         with pytest.raises(ValueRepairError, match=r"another vr repair is already running \(process 4711\)"):
-            run(found, quiet=True)
+            run(repair, quiet=True)
         os.ftruncate(lock, 0)
-    run(found, quiet=True)
+    run(repair, quiet=True)
     assert not (tmp_path / LOCK).exists()
 
 
@@ -389,14 +389,14 @@ def test_notes_that_are_none_are_one_line(content: str, tmp_path: Path, commands
 
 
 def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> None:
-    given: dict[str, Any] = {"archives": ("games.pgn",), "net": "old.pb.gz", "deep": "stockfish:nodes=100"}
-    found = planned(tmp_path / "new", read_settings(tmp_path / "new", given), quiet=True)
-    assert "in all" in found.lines()[-1]
+    settings: dict[str, Any] = {"archives": ("games.pgn",), "net": "old.pb.gz", "deep": "stockfish:nodes=100"}
+    repair = planned(tmp_path / "new", read_settings(tmp_path / "new", settings), quiet=True)
+    assert "in all" in repair.lines()[-1]
     assert not (tmp_path / "new").exists()
-    run_it = found.plan.settings
+    run_it = repair.plan.settings
     commands.folder = tmp_path / "new"
     commands.folder.mkdir()  # where rates.json was written
-    run(found, quiet=True)
+    run(repair, quiet=True)
     # What was worked out by the budget stands there now.
     assert toml.read(tmp_path / "new" / toml.FILE) == run_it
     assert None not in [getattr(run_it.sizes, name) for name in ("positions", "steps", "rejudge", "games")]
@@ -405,12 +405,12 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
     """A quick match of the same nets tells the numbers: before it none stands there. The Q of the steeper net is
     multiplied by less than 1, whichever that is."""
-    found = of(SETTINGS, tmp_path)
-    matches = [stage for stage in found.plan.stages if stage.scaled_by]
-    assert all("q_scale=Q_SCALE" in found.command(stage) for stage in matches)
-    run(found, quiet=True)
+    repair = of(SETTINGS, tmp_path)
+    matches = [stage for stage in repair.plan.stages if stage.scaled_by]
+    assert all("q_scale=Q_SCALE" in repair.command(stage) for stage in matches)
+    run(repair, quiet=True)
     commands_of = {
-        each["name"]: each["command"] for each in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"]
+        stage["name"]: stage["command"] for stage in json.loads((tmp_path / NOTES).read_text("utf-8"))["stages"]
     }
     old, control = (commands_of[stage.name] for stage in matches)
     sides = f"net={tmp_path}/repaired.pb.gz,nodes=100,q_scale={{}} net={{}},nodes=100,q_scale={{}} "
