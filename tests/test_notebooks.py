@@ -138,10 +138,8 @@ def test_a_run_says_what_is_saved(name: str, run: Callable[[str], Any]) -> None:
     then, now = (said(notebook) for notebook in (saved, fresh))
     assert NUMBER.sub("#", now) == NUMBER.sub("#", then)
     pairs = zip(NUMBER.findall(now), NUMBER.findall(then), strict=True)
-    for saved_number, fresh_number in ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs):
-        assert saved_number == pytest.approx(
-            fresh_number, rel=0.02, abs=0.02
-        )  # another processor may round a net's value otherwise
+    for old, new in ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs):
+        assert old == pytest.approx(new, rel=0.02, abs=0.02)  # another processor may round a net's value otherwise
     assert len(by_type(fresh, "image/png")) == len(by_type(saved, "image/png"))
     assert [svg.count("<svg") for svg in by_type(fresh, "image/svg+xml")] == [
         svg.count("<svg") for svg in by_type(saved, "image/svg+xml")

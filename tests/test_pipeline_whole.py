@@ -122,8 +122,8 @@ def read(path: Path) -> Any:
 
 
 def notes(folder: Path) -> list[Any]:
-    found: list[Any] = read(folder / "stages.json")["stages"]
-    return found
+    stages: list[Any] = read(folder / "stages.json")["stages"]
+    return stages
 
 
 # -- what comes of it -------------------------------------------------------------------------------------------------
@@ -132,25 +132,25 @@ def notes(folder: Path) -> list[Any]:
 def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, RepairOutcome]) -> None:
     folder, outcome = whole
     stages = planned(folder, read_settings(folder, {}), quiet=True).plan.stages
-    assert [each["name"] for each in notes(folder)] == [stage.name for stage in stages]
-    assert all(each["done"] for each in notes(folder))
-    for each, took in zip(notes(folder), TOOK, strict=True):
-        assert took <= each["seconds"] <= took + 1, each["name"]
+    assert [note["name"] for note in notes(folder)] == [stage.name for stage in stages]
+    assert all(note["done"] for note in notes(folder))
+    for stage_note, took in zip(notes(folder), TOOK, strict=True):
+        assert took <= stage_note["seconds"] <= took + 1, stage_note["name"]
     assert outcome.control is not None
     for net in (outcome.repaired, outcome.control):
         assert vr.evaluate("startpos", str(net))["q"].notna().all()
     assert outcome.repaired.read_bytes() != outcome.control.read_bytes()
-    assert outcome.took == sum(each["seconds"] for each in notes(folder))
-    assert outcome.planned == sum(each["expected"] for each in notes(folder))
+    assert outcome.took == sum(note["seconds"] for note in notes(folder))
+    assert outcome.planned == sum(note["expected"] for note in notes(folder))
 
 
-def measured_here(asked: Mapping[str, Any]) -> Rates:
+def measured_here(conditions: Mapping[str, Any]) -> Rates:
     """The rates of this machine, measured for a fraction of a second in the process of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_JUDGE_S", "_NET_S", "_TRAIN_S"):
             patch.setattr(measuring, name, 0.1)
-        found = measuring._measure(asked)
-    return Rates(start=found.pop("opened"), **{name: value for name, value in found.items() if name != "worked"})
+        measured = measuring._measure(conditions)
+    return Rates(start=measured.pop("opened"), **{name: value for name, value in measured.items() if name != "worked"})
 
 
 def test_a_repair_from_a_store_leaves_that_store_alone(
@@ -167,9 +167,9 @@ def test_a_repair_from_a_store_leaves_that_store_alone(
     repair = planned(folder, read_settings(folder, {}), quiet=True)
     run(replace(repair, plan=replace(repair.plan, stages=repair.plan.stages[:3])), quiet=True)
     assert store.read_bytes() == before
-    assert [each["name"] for each in notes(folder) if each["done"]] == ["copy", "split", "books"]
+    assert [note["name"] for note in notes(folder) if note["done"]] == ["copy", "split", "books"]
     with vr.open_store(folder / "store.db") as own, vr.open_store(store) as other:
-        counts = [each.connection.execute("SELECT count(*) FROM positions").fetchone()[0] for each in (own, other)]
+        counts = [one.connection.execute("SELECT count(*) FROM positions").fetchone()[0] for one in (own, other)]
         kinds = "SELECT count(DISTINCT id), count(DISTINCT kind) FROM positions JOIN deep_values ON position_id = id"
         judged = other.connection.execute(kinds).fetchone()
     assert counts[0] == counts[1]
@@ -207,7 +207,7 @@ def test_matches_have_the_scale_of_q_of_a_quick_match_of_the_same_nets(whole: tu
     """The squares of each side's Q stand in the tags of its games: over all openings they have this ratio."""
     folder, _ = whole
     for name, opponent in (("old", "tiny"), ("control", "control")):
-        (command,) = (each["command"] for each in notes(folder) if each["name"] == f"match-{name}")
+        (command,) = (note["command"] for note in notes(folder) if note["name"] == f"match-{name}")
         scale = read(folder / f"scale-{name}.json")["q_scale"]["value"]
         assert f"repaired.pb.gz,nodes=4,q_scale={min(scale, 1):.3f} " in command
         assert f"{opponent}.pb.gz,nodes=4,q_scale={min(1 / scale, 1):.3f} --games" in command
@@ -240,17 +240,17 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
     """
     with sqlite3.connect(folder / "store.db") as connection:
         values = connection.execute(query).fetchall()
-    judged = {(each.part, each.first, each.second): each for each in outcome.judged}
+    judged = {(comparison.part, comparison.first, comparison.second): comparison for comparison in outcome.judged}
     assert len(judged) == 6
     for part in ("games", "families"):
-        found = read(folder / f"{part}.json")
-        names = [net["name"] for net in found["nets"]]
+        printed = read(folder / f"{part}.json")
+        names = [net["name"] for net in printed["nets"]]
         assert names == ["tiny", "repaired", "control"]
         rows = judged[part, "the old net", "the repaired net"].rows
         held = [kind for which, number, _, kind in values if which == "tiny" and part_of[number] == part]
         assert {row["kind"]: row["positions"] for row in rows} == Counter(held)
         assert set(held) == {"game", "aside", "policy", "search"}
-        for net, name in zip(found["nets"], names, strict=True):
+        for net, name in zip(printed["nets"], names, strict=True):
             off = [
                 abs(value) for which, number, value, kind in values
                 if which == name and part_of[number] == part and kind == "game"
@@ -267,9 +267,9 @@ def test_no_game_that_judges_was_trained_on(whole: tuple[Path, RepairOutcome]) -
     folder, _ = whole
     split = vr.read_split(folder / "split.json")
     with vr.open_store(folder / "store.db") as store:
-        found = store.connection.execute("SELECT id, game_id FROM positions ORDER BY id").fetchall()
-        parts = split.parts(store, np.array([row[0] for row in found]))
-    train = {game for (_, game), part in zip(found, parts, strict=True) if PARTS[part] == "train"}
+        positions = store.connection.execute("SELECT id, game_id FROM positions ORDER BY id").fetchall()
+        parts = split.parts(store, np.array([row[0] for row in positions]))
+    train = {game for (_, game), part in zip(positions, parts, strict=True) if PARTS[part] == "train"}
     for net in NETS:
         curve = read(folder / net.replace(".pb.gz", ".training.json"))
         assert curve["games"]["all"] == len(train)
@@ -280,7 +280,7 @@ def test_no_game_that_judges_was_trained_on(whole: tuple[Path, RepairOutcome]) -
 
 def test_a_command_can_be_run_alone_and_says_the_same(whole: tuple[Path, RepairOutcome]) -> None:
     folder, _ = whole
-    (command,) = (each["command"] for each in notes(folder) if each["name"] == "families-control")
+    (command,) = (note["command"] for note in notes(folder) if note["name"] == "families-control")
     words, to, path = command.rpartition(" > ")
     assert (to, path) == (" > ", str(folder / "families-control.json"))
     done = in_a_process(*shlex.split(words)[1:], cwd=folder)
@@ -295,11 +295,11 @@ def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, RepairOu
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == outcome.lines()
     assert (folder / "stages.json").read_bytes() == before
-    said = here("repair", "-o", folder, "--plan", cwd=folder).stdout
-    assert said.count("done, ") == 14
+    printed = here("repair", "-o", folder, "--plan", cwd=folder).stdout
+    assert printed.count("done, ") == 14
     done = here("repair", "-o", folder, "--plan", "--json", cwd=folder)
     planned_now = json.loads(done.stdout)
-    assert (planned_now["seconds"], {each["done"] for each in planned_now["stages"]}) == (0, {True})
+    assert (planned_now["seconds"], {note["done"] for note in planned_now["stages"]}) == (0, {True})
     done = here("repair", "-o", folder, "--json", cwd=folder)
     assert json.loads(done.stdout) == json.loads(json.dumps(outcome.as_json()))
 
@@ -330,14 +330,14 @@ def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[
     reader = Reader(page)
     assert reader.open == []
     assert len(reader.refers) == 5
-    assert all(each.startswith("data:image/svg+xml;base64,") for each in reader.refers)
+    assert all(address.startswith("data:image/svg+xml;base64,") for address in reader.refers)
     assert not re.search(r"https?://|@import|url\(|<script", page)
     for claim in outcome.claims:
         assert claim.line in reader.text
-    for each in outcome.judged:
-        assert each.sentence in reader.text
-    for each in notes(folder):
-        assert each["command"] in reader.text
+    for comparison in outcome.judged:
+        assert comparison.sentence in reader.text
+    for stage_note in notes(folder):
+        assert stage_note["command"] in reader.text
     # What is claimed comes first, then the controls of it, then the rest.
     places = [
         reader.text.index(words)
@@ -350,9 +350,9 @@ def test_what_was_planned_by_these_rates_is_added_up_from_what_is_planned(whole:
     folder, _ = whole
     rates = Rates(**read(folder / "rates.json")["rates"])
     assert 24_000 < rates.positions < 26_993  # what vr mine finds in it: 26,992 less openings and repetitions
-    found = plan(read_settings(folder, {}), rates, folder)
-    expected = {each["name"]: each["expected"] for each in notes(folder)}
-    assert expected == pytest.approx({stage.name: stage.seconds for stage in found.stages})
+    again = plan(read_settings(folder, {}), rates, folder)
+    expected = {note["name"]: note["expected"] for note in notes(folder)}
+    assert expected == pytest.approx({stage.name: stage.seconds for stage in again.stages})
 
 
 def test_another_match_leaves_what_comes_before(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_another_match_leaves_what_comes_before(whole: tuple[Path, RepairOutcome
     settings = read_settings(folder, {})
     toml.write(replace(settings, sizes=replace(settings.sizes, games=2)), folder / toml.FILE)
     outcome = vr.repair(output=folder)
-    assert [found["games"] for found in outcome.matches.values()] == [2, 2]
+    assert [match["games"] for match in outcome.matches.values()] == [2, 2]
     assert notes(folder)[:-4] == notes(whole[0])[:-4]
 
 
@@ -377,9 +377,9 @@ def test_with_normal_games_the_book_is_played_and_mixed_in(begun: Path, whole: t
     play = replace(settings.play, book_nodes=2)
     toml.write(replace(settings, normal=(str(normal),), sizes=sizes, train=share, play=play), begun / toml.FILE)
     outcome = vr.repair(output=begun)
-    names = [each["name"] for each in notes(begun)]
+    names = [note["name"] for note in notes(begun)]
     assert names[2:8] == ["expand", "books", "selfplay", "mix", "repaired", "control"]
-    assert [each["name"] for each in notes(begun) if each["done"]] == names
+    assert [note["name"] for note in notes(begun) if note["done"]] == names
     played = len(list((begun / "repair-chunks").rglob("*.gz")))
     assert 0 < played <= 12
     assert read(begun / "mixture" / "manifest.json")["share"]["asked"] == 0.2
@@ -415,8 +415,8 @@ def kill(process: subprocess.Popen[str]) -> None:
     """All of it at once, as when the machine stops."""
     family = psutil.Process(process.pid).children(recursive=True)
     process.kill()
-    for each in family:
-        each.kill()
+    for child in family:
+        child.kill()
     process.wait()
     psutil.wait_procs(family)
 
@@ -445,13 +445,13 @@ def begun(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> Path:
 def test_killed_in_every_stage_it_comes_to_the_same(
     begun: Path, whole: tuple[Path, RepairOutcome], wait: float
 ) -> None:
-    for each in notes(whole[0]):
+    for stage_note in notes(whole[0]):
         process = start(begun)
-        wait_for(process, each["name"])
+        wait_for(process, stage_note["name"])
         time.sleep(wait)
         kill(process)
     vr.repair(output=begun)
-    assert [each["name"] for each in notes(begun) if each["done"]] == [each["name"] for each in notes(whole[0])]
+    assert [note["name"] for note in notes(begun) if note["done"]] == [note["name"] for note in notes(whole[0])]
     assert dict(results(begun)) == dict(results(whole[0]))
 
 
@@ -487,6 +487,6 @@ def test_a_stage_that_outlives_its_parent_keeps_others_out(begun: Path) -> None:
     process.wait()
     done = in_a_process("repair", "-o", begun, cwd=begun)
     assert done.returncode == 1
-    said = f"another vr repair is already running (process {process.pid}, its stage {stages[0].pid})"
-    assert said in done.stderr.splitlines()[-1]
+    complaint = f"another vr repair is already running (process {process.pid}, its stage {stages[0].pid})"
+    assert complaint in done.stderr.splitlines()[-1]
     stages[0].kill()

@@ -74,8 +74,8 @@ def test_repeated_games() -> None:
         game(4, 1, "0-1", [*twenty, "x"]),  # another opening: none
     ]
     row = row_of(games)
-    found = [row[f"repeats_{depth}"] for depth in (10, 20, 40, "whole")]
-    assert found == pytest.approx([1, 2 / 3, 1 / 3, 1 / 3])
+    repeats = [row[f"repeats_{depth}"] for depth in (10, 20, 40, "whole")]
+    assert repeats == pytest.approx([1, 2 / 3, 1 / 3, 1 / 3])
     assert row_of(games[-1:])["repeats_whole"] is None
 
 
@@ -95,8 +95,8 @@ def test_a_setting_counts() -> None:
 def test_no_interval_is_without_width(result: str) -> None:
     """Eight games that all end alike, in which nothing is interesting: Wilson's of 0 of 8."""
     games = [game(i, i, result, ["e4"], [0.1]) for i in range(8)]
-    row, told = row_of(games), figures(games)
-    assert (row["ratio_low"], row["ratio_high"]) == (told["decisive_ratio_low"], told["decisive_ratio_high"])
+    row, counted = row_of(games), figures(games)
+    assert (row["ratio_low"], row["ratio_high"]) == (counted["decisive_ratio_low"], counted["decisive_ratio_high"])
     assert ratio_of(games)[1] < ratio_of(games)[2]
     assert (row["interesting_low"], row["interesting"]) == (0, 0)
     assert row["interesting_high"] == pytest.approx(1000 * proportion_confint(0, 8, method="wilson")[1])
@@ -152,8 +152,8 @@ def test_intervals_of_the_ratio_hold_the_truth() -> None:
     (2.0, 0.5, True), (4.0, 1.0, True), (math.sqrt(8), 0.75, True), (1.0, 0.0, True), (0.5, 0.0, False), (9, 1, False),
 ])  # fmt: skip
 def test_temperature_of_equal_ratio(target: float, tau: float, inside: bool) -> None:
-    found, within = equal_ratio_temperature(target, [(1, 4.0), (0, 1.0), (0.5, 2.0)])
-    assert found == pytest.approx(tau)
+    temperature, within = equal_ratio_temperature(target, [(1, 4.0), (0, 1.0), (0.5, 2.0)])
+    assert temperature == pytest.approx(tau)
     assert within == inside
 
 

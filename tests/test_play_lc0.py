@@ -107,7 +107,7 @@ def test_thoughts_are_the_records_values(lc0: str, maia: Path, book: Path, tmp_p
     settings = Lc0Settings(maia, visits=4, parallel=4, resign=15, lc0=lc0)
     games = list(play_with_lc0(read_openings(book), settings, numbers=[7, 9, 11, 20], chunks=tmp_path / "chunks"))
     assert {game.number: game.opening for game in games} == {7: 0, 9: 1, 11: 2, 20: 3}
-    for game in filter(lambda each: each.thoughts, games):
+    for game in filter(lambda played: played.thoughts, games):
         own = records(tmp_path / "chunks" / f"game_{game.number:06d}.gz")
         assert [t.nodes for t in game.thoughts] == own["visits"].tolist()
         np.testing.assert_allclose([t.q or 0.0 for t in game.thoughts], own["best_q"])
@@ -135,11 +135,11 @@ def test_without_chunks_nothing_is_left(
 
 def test_options_of_the_real_lc0(lc0: str, maia: Path) -> None:
     settings = Lc0Settings(maia, lc0=lc0, extra=("cpuct=1.5", "no-two-fold-draws"))
-    given = arguments(settings, 5)
-    assert given[1:3] == ["selfplay", "--training"]
-    assert {"--games=5", "--parallelism=5", "--minibatch-size=1", "--temperature=0", "--noise-epsilon=0"} < set(given)
-    assert {"--history-fill-new=fen_only", "--openings-mode=sequential", "--resign-percentage=0"} < set(given)
-    assert given[-2:] == ["--cpuct=1.5", "--no-two-fold-draws"]
+    words = arguments(settings, 5)
+    assert words[1:3] == ["selfplay", "--training"]
+    assert {"--games=5", "--parallelism=5", "--minibatch-size=1", "--temperature=0", "--noise-epsilon=0"} < set(words)
+    assert {"--history-fill-new=fen_only", "--openings-mode=sequential", "--resign-percentage=0"} < set(words)
+    assert words[-2:] == ["--cpuct=1.5", "--no-two-fold-draws"]
     with pytest.raises(UsageError, match="lc0 option nosuch: this lc0 has none of that name"):
         arguments(Lc0Settings(maia, lc0=lc0, extra=("nosuch=1",)), 5)
 
@@ -165,8 +165,8 @@ def test_the_same_search_plays_the_same_moves(lc0: str, maia: Path, book: Path) 
         forest = Forest(evaluator, params, trees=8, nodes=30)
         played = [len(game.book) + i for i in range(len(game.thoughts))]
         positions = [positions_of(game.moves, game.start_fen)[i] for i in played]
-        found = {i: result.best_move for i, result in forest.search(positions, 30)}
-    agreed = sum(found[i] == thought.move for i, thought in enumerate(game.thoughts))
+        best_moves = {i: result.best_move for i, result in forest.search(positions, 30)}
+    agreed = sum(best_moves[i] == thought.move for i, thought in enumerate(game.thoughts))
     assert agreed >= len(game.thoughts) - 1  # sums in another order may turn a tie
 
 

@@ -101,9 +101,9 @@ def test_the_archive_reader_takes_games_and_evaluations(tmp_path: Path) -> None:
     records = [random_game(seed, seed, BLACK if seed % 2 else None) for seed in range(6)]
     (tmp_path / "games.pgn").write_text("".join(game_text(record, TAGS) for record in records))
     options = SampleOptions(per_game=None, min_ply=0)
-    found = [row for batch in sample([str(tmp_path / "games.pgn")], options, ReadReport()) for row in batch]
-    assert {position.origin.game for position in found} == set(range(1, 7))
-    for position in found:
+    positions = [row for batch in sample([str(tmp_path / "games.pgn")], options, ReadReport()) for row in batch]
+    assert {position.origin.game for position in positions} == set(range(1, 7))
+    for position in positions:
         record = records[position.origin.game - 1]
         assert record.moves[: len(position.moves)] == position.moves
         after = len(position.moves) - len(record.book) - 1
@@ -111,7 +111,7 @@ def test_the_archive_reader_takes_games_and_evaluations(tmp_path: Path) -> None:
             cp = record.thoughts[after].cp
             assert cp is not None
             assert position.origin.eval_cp == -cp
-    assert any(position.origin.eval_cp is not None for position in found)
+    assert any(position.origin.eval_cp is not None for position in positions)
 
 
 def test_games_are_appended_whole_and_a_cut_one_is_dropped(tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_reports_count_what_was_written() -> None:
     for game, record in zip(games, records, strict=True):
         assert (game.number, game.opening, game.result, game.ending) == (record.number, 4, record.result, record.ending)
         assert game.plies == len(record.thoughts)
-    told = figures(games)
-    assert told["repeated"]["whole"] == 0.5
-    assert told["repeated"]["10"] == 0.5
-    assert told["games"] == 8
-    assert "50.0 % whole" in "\n".join(lines(told))
+    counted = figures(games)
+    assert counted["repeated"]["whole"] == 0.5
+    assert counted["repeated"]["10"] == 0.5
+    assert counted["games"] == 8
+    assert "50.0 % whole" in "\n".join(lines(counted))
 
 
 @pytest.mark.parametrize("start", [INITIAL, BLACK])
@@ -194,19 +194,19 @@ def test_repeated_games_are_those_that_some_earlier_game_begins_like(start: Open
     short = replace(long, thoughts=long.thoughts[:12])
     shorter = replace(long, thoughts=long.thoughts[:9])
     records = [long, other, short, long, other, other, random_game(5, start=start, plies=30), shorter]
-    told = figures(list(read_back(*records)))["repeated"]
+    repeated = figures(list(read_back(*records)))["repeated"]
     for name, depth in (("10", 10), ("20", 20), ("40", 40), ("80", 80), ("whole", 450)):
         lines_of = [tuple(thought.move for thought in record.thoughts[:depth]) for record in records]
         again = sum(any(line == before for before in lines_of[:i]) for i, line in enumerate(lines_of))
-        assert told[name] == pytest.approx(again / len(records))
-    assert told["10"] == pytest.approx(4 / 8)
-    assert told["whole"] == pytest.approx(3 / 8)
+        assert repeated[name] == pytest.approx(again / len(records))
+    assert repeated["10"] == pytest.approx(4 / 8)
+    assert repeated["whole"] == pytest.approx(3 / 8)
 
 
 def test_z_in_the_store_is_that_of_the_side_to_move_where_the_book_ends() -> None:
     white, black = chess.STARTING_FEN, "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
-    found = [[made(result).play(1, fen).z for result in ("1-0", "1/2-1/2", "0-1", "*")] for fen in (white, black)]
-    assert found == [[1, 0, -1, None], [-1, 0, 1, None]]
+    results = [[made(result).play(1, fen).z for result in ("1-0", "1/2-1/2", "0-1", "*")] for fen in (white, black)]
+    assert results == [[1, 0, -1, None], [-1, 0, 1, None]]
 
 
 def made(result: str, would_resign: tuple[int, str] | None = None, ending: str = "checkmate") -> PlayedGame:
@@ -215,14 +215,14 @@ def made(result: str, would_resign: tuple[int, str] | None = None, ending: str =
 
 def test_the_ratio_and_the_rate_of_wrong_resignations() -> None:
     due = [made("1-0", (40, "white")), made("1/2-1/2", (40, "black")), *[made("1-0", (40, "black"))] * 6]
-    told = figures([*due, made("*", (3, "white")), *[made("0-1", None, "resigned")] * 5])
-    assert told["resign"]["due"] == 8
-    assert (told["resign"]["won"], told["resign"]["drawn"], told["resign"]["taken"]) == (1, 1, 5)
-    assert told["resign"]["rate"] == 0.25
-    assert told["resign"]["low"] < 0.25 < told["resign"]["high"]
-    assert (told["wins"], told["draws"], told["losses"], told["undecided"]) == (7, 1, 5, 1)
-    assert told["decisive_ratio"] == 12
-    assert told["decisive_ratio_low"] < 12 < told["decisive_ratio_high"]
+    counted = figures([*due, made("*", (3, "white")), *[made("0-1", None, "resigned")] * 5])
+    assert counted["resign"]["due"] == 8
+    assert (counted["resign"]["won"], counted["resign"]["drawn"], counted["resign"]["taken"]) == (1, 1, 5)
+    assert counted["resign"]["rate"] == 0.25
+    assert counted["resign"]["low"] < 0.25 < counted["resign"]["high"]
+    assert (counted["wins"], counted["draws"], counted["losses"], counted["undecided"]) == (7, 1, 5, 1)
+    assert counted["decisive_ratio"] == 12
+    assert counted["decisive_ratio_low"] < 12 < counted["decisive_ratio_high"]
     none = figures([made("1-0")])
     assert none["resign"] is None
     assert none["decisive_ratio"] is None

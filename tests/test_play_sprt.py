@@ -134,18 +134,18 @@ def test_whatever_never_came_the_chances_are_chances() -> None:
     for counts in itertools.product((0, 1, 10, 60), repeat=5):
         if sum(count > 0 for count in counts) < 2:
             continue
-        found = [count / sum(counts) for count in counts]
+        shares = [count / sum(counts) for count in counts]
         came = [share for share, count in zip(SHARES, counts, strict=True) if count]
         for mean in (0.3, 0.5, 0.507, 0.6, 0.8):
             if not came[0] < mean < came[-1]:
                 with pytest.raises(ValueError, match="no such distribution"):
-                    with_mean(SHARES, found, mean)
+                    with_mean(SHARES, shares, mean)
                 continue
-            chances = with_mean(SHARES, found, mean)
+            chances = with_mean(SHARES, shares, mean)
             assert min(chances) >= 0
             assert [chance > 0 for chance in chances] == [count > 0 for count in counts]
             assert (sum(chances), np.dot(chances, SHARES)) == pytest.approx((1, mean), abs=1e-9)
-        even = [(count + reverse) / 2 for count, reverse in zip(found, found[::-1], strict=True)]
+        even = [(count + reverse) / 2 for count, reverse in zip(shares, shares[::-1], strict=True)]
         for normalized in (-40.0, 0.0, 5.0, 80.0):
             chances = Sprt(0, 5).at(normalized, even)
             share = np.dot(chances, SHARES)
@@ -156,11 +156,11 @@ def test_whatever_never_came_the_chances_are_chances() -> None:
 
 def test_the_chances_with_a_mean_are_the_most_likely_ones() -> None:
     """Against a general optimiser; one outcome never came, and is not in it."""
-    found = np.array([0.05, 0.25, 0.55, 0.15])
+    observed = np.array([0.05, 0.25, 0.55, 0.15])
     shares = np.array(SHARES[:4])
     best = minimize(
-        lambda chances: -float(found @ np.log(chances)),
-        found,
+        lambda chances: -float(observed @ np.log(chances)),
+        observed,
         bounds=[(1e-9, 1)] * 4,
         constraints=[
             {"type": "eq", "fun": lambda chances: chances.sum() - 1},
@@ -168,7 +168,7 @@ def test_the_chances_with_a_mean_are_the_most_likely_ones() -> None:
         ],
         options={"ftol": 1e-15},
     )
-    assert with_mean(SHARES, [*found.tolist(), 0.0], 0.52) == pytest.approx([*best.x, 0.0], abs=1e-5)
+    assert with_mean(SHARES, [*observed.tolist(), 0.0], 0.52) == pytest.approx([*best.x, 0.0], abs=1e-5)
 
 
 def test_a_test_of_differences_that_cannot_be_is_refused() -> None:
@@ -183,8 +183,8 @@ def test_error_rates_in_simulated_matches(elo: float) -> None:
     win = share_of(elo) - 0.2
     for _ in range(150):
         games = rng.multinomial(5, (win, 0.4, 0.6 - win), size=120).cumsum(axis=0)
-        found = next((v for w, d, x in games if (v := test.verdict(MatchScore(int(w), int(d), int(x))))), "")
-        ended += bool(found)
-        wrong += found == ("H0" if elo else "H1")
+        verdict = next((v for w, d, x in games if (v := test.verdict(MatchScore(int(w), int(d), int(x))))), "")
+        ended += bool(verdict)
+        wrong += verdict == ("H0" if elo else "H1")
     assert ended > 120
     assert wrong / ended < 0.16

@@ -90,7 +90,7 @@ def followed(line: str, folder: Path) -> list[str]:
         lines.append(line)
         done = shell(line, folder)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
-        nexts = [each for each in done.stdout.splitlines() if each.startswith("next:")]
+        nexts = [printed_line for printed_line in done.stdout.splitlines() if printed_line.startswith("next:")]
         if not nexts:
             return lines
         assert nexts == done.stdout.splitlines()[-1:]
@@ -132,13 +132,13 @@ def test_what_is_printed_after_a_split_names_it(loop: tuple[Path, dict[str, list
 def held_out(folder: Path, parts_of: Sequence[str] = PARTS[1:]) -> set[int]:
     """The keys of the positions of the store that are in these parts, by default in any other than train."""
     with Store.open(folder / "valuerepair.db") as store:
-        known = known_split(store)
-        assert known is not None
+        split = known_split(store)
+        assert split is not None
         rows = store.connection.execute("SELECT id, key FROM positions ORDER BY id").fetchall()
         parts = read_split(folder / "split.json").parts(store, np.array([number for number, _ in rows], np.int64))
-    found = {key for (_, key), part in zip(rows, parts.tolist(), strict=True) if PARTS[part] in parts_of}
-    assert len(found) > 20
-    return found
+    held = {key for (_, key), part in zip(rows, parts.tolist(), strict=True) if PARTS[part] in parts_of}
+    assert len(held) > 20
+    return held
 
 
 def keys_of(boards: Iterable[chess.Board]) -> set[int]:
@@ -181,14 +181,14 @@ def test_nothing_that_is_held_out_is_in_a_book_or_a_chunk(loop: tuple[Path, dict
     assert not {int(np.uint64(record.key).view(np.int64)) for record in records} & held_out(folder, JUDGED)
     assert not of_held_families(records, read_split(folder / "split.json"))
     # What is counted is able to find something: without the split the same book has positions that are held out.
-    asked = ("books", "--threshold", "0.05", "-o", "all-of-it", "--limit", "300")
-    done = here(*asked, cwd=folder)
+    command = ("books", "--threshold", "0.05", "-o", "all-of-it", "--limit", "300")
+    done = here(*command, cwd=folder)
     leaked = keys_of(of_book(folder / "all-of-it" / "book.pgn")) & held
     assert leaked
-    said = re.search(r"^([\d,]+) of these ([\d,]+) positions are not for training by split.json", done.stderr, re.M)
-    assert said is not None
-    assert int(said[1].replace(",", "")) >= len(leaked)
-    assert not re.search("not for training", here(*asked, "--split", "split.json", cwd=folder).stderr)
+    leak = re.search(r"^([\d,]+) of these ([\d,]+) positions are not for training by split.json", done.stderr, re.M)
+    assert leak is not None
+    assert int(leak[1].replace(",", "")) >= len(leaked)
+    assert not re.search("not for training", here(*command, "--split", "split.json", cwd=folder).stderr)
 
 
 def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
@@ -197,15 +197,15 @@ def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
     pytest.importorskip("jax")
     pytest.importorskip("optax")
     folder, _ = loop
-    asked = ("train", "--store", "valuerepair.db", "--net", NET_NAME, "--threshold", "0.1")
-    done = here(*asked, "--split", "split.json", "-o", "trained.pb.gz", cwd=folder)
+    command = ("train", "--store", "valuerepair.db", "--net", NET_NAME, "--threshold", "0.1")
+    done = here(*command, "--split", "split.json", "-o", "trained.pb.gz", cwd=folder)
     line = printed(done)
     assert "not for training" not in done.stderr
     assert line.split()[1] == "remeasure"
     assert followed(line, folder) == [line]
-    found = shell(f"{line} --json", folder)
-    assert found.returncode == 0, found.stderr
-    without = here(*asked, "-o", "careless.pb.gz", cwd=folder)
+    again = shell(f"{line} --json", folder)
+    assert again.returncode == 0, again.stderr
+    without = here(*command, "-o", "careless.pb.gz", cwd=folder)
     assert without.returncode == 0
     assert "not for training by split.json; --split split.json leaves them out" in without.stderr
     assert "next:" not in without.stdout
@@ -213,8 +213,8 @@ def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
 
 def test_a_folder_and_a_store_with_blanks(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "of mine")
-    asked = (*MINE, "--positions", "60", "--db", "my store.db")
-    books = printed(here(*asked, cwd=folder))
+    command = (*MINE, "--positions", "60", "--db", "my store.db")
+    books = printed(here(*command, cwd=folder))
     assert "--db 'my store.db'" in books
     lines = followed(f"{books} -o 'a book'", folder)
     assert [line.split()[1] for line in lines] == ["books", "selfplay", "stats"]
@@ -224,9 +224,9 @@ def test_a_folder_and_a_store_with_blanks(tmp_path: Path) -> None:
 def test_an_engine_as_net_leads_to_positions_for_its_trainer(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "engine")
     engine = f"uci:{sys.executable},arg=-I,arg={fake_engine},arg=play"
-    asked = ("mine", "games.pgn.zst", "--net", engine, "--deep", f"{engine},nodes=50", "--positions", "40")
+    command = ("mine", "games.pgn.zst", "--net", engine, "--deep", f"{engine},nodes=50", "--positions", "40")
     differ = ("--threshold", "0.05", "--alpha", "60")  # both give the same score, and the net's is by 170
-    done = here(*asked, "--screen", "off", *differ, cwd=folder)
+    done = here(*command, "--screen", "off", *differ, cwd=folder)
     lines = followed(printed(done), folder)
     assert [line.split()[1] for line in lines] == ["books", "export"]
     assert (folder / "candidates.plain").stat().st_size > 0
@@ -249,9 +249,9 @@ def test_a_net_is_found_again_where_it_lay_and_only_if_it_is_the_same(
     # Store and net moved together, and a net trained anew in its old place.
     moved = folder.rename(tmp_path / "there")
     with Store.open(moved / "valuerepair.db") as store:
-        found = find_file(store, NET, key)
-        assert found is not None
-        assert Path(found) == moved / NET_NAME
+        net_path = find_file(store, NET, key)
+        assert net_path is not None
+        assert Path(net_path) == moved / NET_NAME
     folder.mkdir()
     (moved / NET_NAME).rename(folder / NET_NAME)
     kind = replace(random_nets.BY_NAME["se-dense-policy"], blocks=2, moves_left=False)

@@ -26,12 +26,12 @@ def test_integrals_are_those_of_a_simulation(share: float | None) -> None:
     drawn = rate if share is None else share
     weight = np.where(wrong, drawn / rate, (1 - drawn) / (1 - rate))
     correction = (weight * labels).sum(1) / weight.sum(1)
-    found, kinds = learned(error, spread, share), means.reshape(3000, 500)[:, 0]
-    assert found.amplitude == pytest.approx(correction @ kinds / (kinds @ kinds), rel=0.02)
+    best, kinds = learned(error, spread, share), means.reshape(3000, 500)[:, 0]
+    assert best.amplitude == pytest.approx(correction @ kinds / (kinds @ kinds), rel=0.02)
     # What is learned of 500 labels has noise of its own, which a net that learns from many kinds has not.
     smooth = np.polynomial.Polynomial.fit(kinds, correction, 5)(kinds)
     fresh = kinds[:, None] + dice.normal(0, spread, (3000, 500))
-    assert found.rate == pytest.approx((np.abs(fresh - smooth[:, None]) >= 0.3).mean(), rel=0.01)
+    assert best.rate == pytest.approx((np.abs(fresh - smooth[:, None]) >= 0.3).mean(), rel=0.01)
 
 
 def test_two_rates_give_back_both_numbers() -> None:
@@ -51,5 +51,5 @@ def test_what_an_hour_can_show_of_the_best_effect_known() -> None:
     half = (row["relative_high"] - row["relative_low"]) / 2
     for times, expected in ((1, 0.85), (10, 0.16)):
         wide = half * np.sqrt(times)
-        found = {"share": {"low": -wide, "high": wide}, "first": {"candidates": {"rate": 1.0}}}
-        assert power_of(found) == pytest.approx(expected, abs=0.01)
+        figures = {"share": {"low": -wide, "high": wide}, "first": {"candidates": {"rate": 1.0}}}
+        assert power_of(figures) == pytest.approx(expected, abs=0.01)

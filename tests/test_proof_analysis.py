@@ -62,10 +62,10 @@ def judged(q: Floats, curves: Curves = AS_IT_IS, old: int = 0) -> Judged:
     return Judged(q, np.ones(len(q), np.bool_), np.zeros(len(q)), curves, old)
 
 
-def arm(found: Measured, at: Sequence[int], column: int, name: str, seed: int = 0) -> Arm:
+def arm(measured: Measured, at: Sequence[int], column: int, name: str, seed: int = 0) -> Arm:
     rows = list(at)
-    return Arm(found.values[rows, column], found.drawn[:, rows, column],
-               drawn_seeds(name, len(rows), len(found.drawn), seed))  # fmt: skip
+    return Arm(measured.values[rows, column], measured.drawn[:, rows, column],
+               drawn_seeds(name, len(rows), len(measured.drawn), seed))  # fmt: skip
 
 
 # -- scale ------------------------------------------------------------------------------------------------------------
@@ -77,12 +77,12 @@ def test_scale_alone_is_no_repair(k: float) -> None:
     (game, deep_q), (drawn_by, their_deep) = positions(rng, 2000), positions(rng, 2000)
     q, theirs, ones = blurred(rng, deep_q, game), blurred(rng, their_deep, drawn_by), np.ones(10_000)
     nets = [
-        judged(steep(q, each), fit_curves(steep(theirs, each), their_deep, ones, drawn_by, draws=50))
-        for each in (1.0, k)
+        judged(steep(q, factor), fit_curves(steep(theirs, factor), their_deep, ones, drawn_by, draws=50))
+        for factor in (1.0, k)
     ]
-    found = measure(nets, HeldOut(deep_q, ones, game), draws=500)
+    measured = measure(nets, HeldOut(deep_q, ones, game), draws=500)
     raw, after = (
-        estimate(relative, arm(found, [1], column, "steep"), arm(found, [0], column, "plain"))
+        estimate(relative, arm(measured, [1], column, "steep"), arm(measured, [0], column, "plain"))
         for column in (RAW_RATE, primary())
     )
     assert raw.clear
@@ -109,16 +109,16 @@ def planted(
             luck = np.where(rng.random(len(game)) < 0.7, common, rng.random(len(game)))
             nets.append(judged(np.where(luck < rate, 0.4, 0.1)))
     held = HeldOut(np.zeros(len(game)), np.ones(len(game)), game)
-    found = measure(nets, held, seed=int(rng.integers(2**31)), draws=draws)
+    measured = measure(nets, held, seed=int(rng.integers(2**31)), draws=draws)
     seed = int(rng.integers(2**31))
-    control = arm(found, range(seeds), RAW_RATE, "control", seed)
-    return arm(found, range(seeds, 2 * seeds), RAW_RATE, "repaired", seed), control
+    control = arm(measured, range(seeds), RAW_RATE, "control", seed)
+    return arm(measured, range(seeds, 2 * seeds), RAW_RATE, "repaired", seed), control
 
 
 def test_a_planted_effect_is_found() -> None:
-    found = estimate(relative, *planted(np.random.default_rng(2), 6000, 0.8, 0.01))
-    assert found.low < -0.2 < found.high < -0.1
-    assert found.difference == pytest.approx(-0.2, abs=0.05)
+    interval = estimate(relative, *planted(np.random.default_rng(2), 6000, 0.8, 0.01))
+    assert interval.low < -0.2 < interval.high < -0.1
+    assert interval.difference == pytest.approx(-0.2, abs=0.05)
 
 
 # Where seeds differ by luck with single positions only, these are counted twice, and the interval is on the safe side.
@@ -126,8 +126,8 @@ def test_a_planted_effect_is_found() -> None:
 @pytest.mark.parametrize(("of_seeds", "most"), [(0.0, 1.0), (0.06, 0.985), (0.3, 0.98)])
 def test_intervals_hold_the_truth_as_often_as_they_say(of_seeds: float, most: float) -> None:
     rng, trials = np.random.default_rng(3), 250
-    found = [estimate(relative, *planted(rng, 200, 0.8, of_seeds, draws=200)) for _ in range(trials)]
-    held = sum(each.low <= -0.2 <= each.high for each in found) / trials
+    intervals = [estimate(relative, *planted(rng, 200, 0.8, of_seeds, draws=200)) for _ in range(trials)]
+    held = sum(interval.low <= -0.2 <= interval.high for interval in intervals) / trials
     assert 0.92 <= held <= most
 
 
@@ -165,8 +165,8 @@ def slow_measures(q: Floats, old: Floats, deep_q: Floats, times: Sequence[int]) 
             count["before" + at] += n * before
             count["still" + at] += n * (wrong and before)
             count["newly" + at] += n * (wrong and not before)
-    found = {name: count[name] / count["n"] for name in ("rate", "rate_55", "newly", "newly_55", "mean_dq")}
-    return {**found, **{f"still{at}": count[f"still{at}"] / count[f"before{at}"] for at in ("", "_55")}}
+    measures = {name: count[name] / count["n"] for name in ("rate", "rate_55", "newly", "newly_55", "mean_dq")}
+    return {**measures, **{f"still{at}": count[f"still{at}"] / count[f"before{at}"] for at in ("", "_55")}}
 
 
 def by_name(values: Floats, scale: str) -> dict[str, float]:
@@ -186,7 +186,7 @@ def test_a_slow_bootstrap_finds_the_same() -> None:
     shuffled = rng.permutation(len(game))  # the order of rows must not matter
     held = HeldOut(deep_q[shuffled], ones, game[shuffled])
     curves = [fit_curves(b, their_deep, theirs, drawn_by) for _, b in nets]
-    found = measure([judged(a[shuffled], curve) for (a, _), curve in zip(nets, curves, strict=True)], held)
+    measured = measure([judged(a[shuffled], curve) for (a, _), curve in zip(nets, curves, strict=True)], held)
 
     def recalibrated(a: Floats, b: Floats, rows: Ids) -> Floats:
         """By a curve of these rows of the validation positions, some of them several times."""
@@ -196,27 +196,27 @@ def test_a_slow_bootstrap_finds_the_same() -> None:
     every = np.arange(len(drawn_by))
     after = [recalibrated(a, b, every) for a, b in nets]
     for i, (a, _) in enumerate(nets):
-        assert by_name(found.values[i], "raw") == pytest.approx(slow_measures(a, nets[0][0], deep_q, [1] * len(a)))
-        assert by_name(found.values[i], "recalibrated") == pytest.approx(
+        assert by_name(measured.values[i], "raw") == pytest.approx(slow_measures(a, nets[0][0], deep_q, [1] * len(a)))
+        assert by_name(measured.values[i], "recalibrated") == pytest.approx(
             slow_measures(after[i], after[0], deep_q, [1] * len(a))
         )
     # Nets 2 and 3 are seeds of an arm, 0 and 1 of its control.
     toss = random.Random(6)
-    rates = [slow_measures(each, after[0], deep_q, [1] * len(each))["rate"] for each in after]
+    rates = [slow_measures(errors, after[0], deep_q, [1] * len(errors))["rate"] for errors in after]
     slow = []
     for _ in range(160):
         picked = np.bincount(toss.choices(range(150), k=150), minlength=150)
         rows = np.repeat(every, picked[drawn_by])
         times = np.bincount(toss.choices(range(120), k=120), minlength=120)[game].tolist()
         drawn = [recalibrated(a, b, rows) for a, b in nets]
-        now = [slow_measures(each, drawn[0], deep_q, times)["rate"] for each in drawn]
+        now = [slow_measures(errors, drawn[0], deep_q, times)["rate"] for errors in drawn]
         means = []
         for of in ([2, 3], [0, 1]):
             spread = np.mean([rates[i] for i in toss.choices(of, k=len(of))]) - np.mean([rates[i] for i in of])
             means.append(np.mean([now[i] for i in of]) + spread * (len(of) / (len(of) - 1)) ** 0.5)
         slow.append(means[0] / means[1] - 1)
-    pair = arm(found, [2, 3], primary(), "repaired"), arm(found, [0, 1], primary(), "control")
-    fast = relative(*(each.drawn.mean(1) + each.by_seeds for each in pair))
+    pair = arm(measured, [2, 3], primary(), "repaired"), arm(measured, [0, 1], primary(), "control")
+    fast = relative(*(one_arm.drawn.mean(1) + one_arm.by_seeds for one_arm in pair))
     assert fast.std() == pytest.approx(np.std(slow), rel=0.15)
     assert fast.mean() == pytest.approx(np.mean(slow), abs=4 * np.std(slow) / len(slow) ** 0.5)
     interval = estimate(relative, *pair)
@@ -240,10 +240,10 @@ def test_weights_count_as_copies_do() -> None:
 def test_what_nothing_is_of_has_no_interval() -> None:
     game = np.repeat(np.arange(40), 2)
     held = HeldOut(np.zeros(80), np.ones(80), game)
-    found = measure([judged(np.full(80, 0.1)), judged(np.full(80, 0.4))], held)
+    measured = measure([judged(np.full(80, 0.1)), judged(np.full(80, 0.4))], held)
     still = COLUMNS.index(Column("still", "raw", PRIMARY_THRESHOLD))
-    assert str(estimate(same, arm(found, [0], still, "a"))) == str(Interval(np.nan, np.nan, np.nan))
-    pair = arm(found, [1], RAW_RATE, "b"), arm(found, [0], RAW_RATE, "a")
+    assert str(estimate(same, arm(measured, [0], still, "a"))) == str(Interval(np.nan, np.nan, np.nan))
+    pair = arm(measured, [1], RAW_RATE, "b"), arm(measured, [0], RAW_RATE, "a")
     assert estimate(difference, *pair) == Interval(1.0, 1.0, 1.0)
     assert np.isnan(estimate(relative, *pair).difference)
     assert analysis.validation_rate(np.full(640, 0.1), np.zeros(640), np.ones(640), np.repeat(np.arange(80), 8)) == 0
@@ -252,13 +252,13 @@ def test_what_nothing_is_of_has_no_interval() -> None:
 def test_drawn_curves_are_met_by_drawn_games_in_turn() -> None:
     """As `measure` does it: each curve by as many draws; the value is that of the whole curve."""
     rng, n, curves = np.random.default_rng(4), 300, 20
-    game, each = rng.integers(0, 90, n), rng.uniform(0, 1, (3, 1 + curves, n))
+    game, values = rng.integers(0, 90, n), rng.uniform(0, 1, (3, 1 + curves, n))
     drawn = Drawn(game, draws=200)
-    arm = drawn.arm("5", each)
-    assert arm.values == pytest.approx(each[:, 0].mean(1))
+    arm = drawn.arm("5", values)
+    assert arm.values == pytest.approx(values[:, 0].mean(1))
     for d, seed in ((0, 0), (9, 1), (10, 2), (199, 0)):
-        expected = np.average(each[seed, 1 + d // 10], weights=drawn.times[d])
+        expected = np.average(values[seed, 1 + d // 10], weights=drawn.times[d])
         assert arm.drawn[d, seed] == pytest.approx(expected)
-    plain = drawn.arm("5", each[:, 0])
-    assert plain.drawn[37, 1] == pytest.approx(np.average(each[1, 0], weights=drawn.times[37]))
+    plain = drawn.arm("5", values[:, 0])
+    assert plain.drawn[37, 1] == pytest.approx(np.average(values[1, 0], weights=drawn.times[37]))
     assert arm.more.shape == plain.more.shape == (200, 3)

@@ -71,8 +71,8 @@ def test_nodes_are_counted_once_along_a_ladder() -> None:
     climbed = {(oracle, position) for oracle, position, stage, _ in rows if stage.isdigit()}
     full = {(oracle, position): nodes for oracle, position, stage, nodes in rows if stage == "full"}
     assert all(cost[at] == full[at] for at in climbed & set(full))
-    found = spent(SAMPLE)
-    assert (found.nodes, found.positions) == (sum(cost.values()), len(cost))
+    cost_of_labels = spent(SAMPLE)
+    assert (cost_of_labels.nodes, cost_of_labels.positions) == (sum(cost.values()), len(cost))
 
 
 def test_games_are_divided_whole(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_games_are_divided_whole(tmp_path: Path) -> None:
     for path, part, count in zip((train, test), parts, counts, strict=True):
         assert part.count(b"[Event ") == count
         with path.open() as file:
-            found = [chess.pgn.read_game(file) for _ in range(count + 1)]
-        assert [game is None for game in found] == [False] * count + [True]
-        assert not any(game.errors for game in found if game)
+            read_games = [chess.pgn.read_game(file) for _ in range(count + 1)]
+        assert [game is None for game in read_games] == [False] * count + [True]
+        assert not any(game.errors for game in read_games if game)
     assert 0.08 < counts[1] / sum(counts) < 0.12
 
 
@@ -94,18 +94,18 @@ def test_the_error_is_what_least_squares_of_other_games_leave() -> None:
     dice = np.random.default_rng(4)
     game, q = np.repeat(np.arange(100), 5), dice.uniform(-1, 1, 500)
     deep_q = 0.7 * q + dice.normal(0, 0.1, 500)
-    found, fold = squared_errors(q, deep_q, game), fold_of(game)
-    for each in np.unique(fold):
-        there = fold == each
-        scale = np.linalg.lstsq(q[~there, None], deep_q[~there])[0][0]
-        np.testing.assert_allclose(found[there], (scale * q[there] - deep_q[there]) ** 2)
-    np.testing.assert_allclose(squared_errors(3 * q, deep_q, game), found)
+    errors, fold = squared_errors(q, deep_q, game), fold_of(game)
+    for part in np.unique(fold):
+        in_part = fold == part
+        scale = np.linalg.lstsq(q[~in_part, None], deep_q[~in_part])[0][0]
+        np.testing.assert_allclose(errors[in_part], (scale * q[in_part] - deep_q[in_part]) ** 2)
+    np.testing.assert_allclose(squared_errors(3 * q, deep_q, game), errors)
 
 
 @pytest.mark.parametrize("better", [0.0, 0.05])
 def test_a_comparison_holds_the_truth(better: float) -> None:
     """Nets of one arm differ by their seeds, and positions of one game are alike."""
-    dice, held, told, repeats = np.random.default_rng(9), 0, 0, 60
+    dice, held, shown, repeats = np.random.default_rng(9), 0, 0, 60
     game = np.repeat(np.arange(150), 4)
     for _ in range(repeats):
         shared = 1 + 0.5 * dice.normal(size=150)[game] + 0.3 * dice.normal(size=600)
@@ -114,12 +114,14 @@ def test_a_comparison_holds_the_truth(better: float) -> None:
             level * shared + dice.normal(0, 0.03, (4, 1)) + 0.1 * dice.normal(size=(4, 600))
             for level in (1 - better, 1.0)
         ]
-        ladder, flat = (drawn.arm(name, each) for name, each in zip(("ladder 0.7", "1000 1"), errors, strict=True))
-        found = estimate(relative, ladder, flat)
-        held += found.low <= -better <= found.high
-        told += found.high < 0
+        ladder, flat = (
+            drawn.arm(name, errors_of_arm) for name, errors_of_arm in zip(("ladder 0.7", "1000 1"), errors, strict=True)
+        )
+        interval = estimate(relative, ladder, flat)
+        held += interval.low <= -better <= interval.high
+        shown += interval.high < 0
     assert held / repeats >= 0.9
-    assert told / repeats <= 0.1 or better
+    assert shown / repeats <= 0.1 or better
 
 
 def test_the_table_has_costs_and_comparisons(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ FENS = (
 
 
 def frame(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    said = {"net_q": rng.uniform(-1, 1, n), "net_d": rng.uniform(0, 0.6, n), "net_entropy": rng.uniform(0, 3, n)}
-    made: pd.DataFrame = pd.DataFrame({**said, "ply": rng.integers(0, 150, n), "fen": rng.choice(FENS, n)})
+    columns = {"net_q": rng.uniform(-1, 1, n), "net_d": rng.uniform(0, 0.6, n), "net_entropy": rng.uniform(0, 3, n)}
+    made: pd.DataFrame = pd.DataFrame({**columns, "ply": rng.integers(0, 150, n), "fen": rng.choice(FENS, n)})
     return made
 
 
@@ -45,16 +45,16 @@ def test_material_is_that_of_the_side_to_move() -> None:
 
 def test_positions_are_candidates_as_often_as_is_said() -> None:
     rng, n = np.random.default_rng(1), 20_000
-    there = frame(n, rng)
-    true = 1 / (1 + np.exp(4 - 2 * there["net_entropy"] * there["net_q"].abs() - (there["fen"] == FENS[0])))
+    positions = frame(n, rng)
+    true = 1 / (1 + np.exp(4 - 2 * positions["net_entropy"] * positions["net_q"].abs() - (positions["fen"] == FENS[0])))
     candidate = rng.random(n) < true.to_numpy()
-    found = chances(seen(there), candidate, rng.integers(0, 2000, n))
-    for part in np.array_split(np.argsort(found), 10):
+    chance = chances(seen(positions), candidate, rng.integers(0, 2000, n))
+    for part in np.array_split(np.argsort(chance), 10):
         assert candidate[part].mean() == pytest.approx(
-            found[part].mean(), abs=4 * np.sqrt(found[part].mean() / len(part))
+            chance[part].mean(), abs=4 * np.sqrt(chance[part].mean() / len(part))
         )
-    assert ranked(found, candidate) == pytest.approx(ranked(true.to_numpy(), candidate), abs=0.01)
-    nothing = chances(seen(there), rng.random(n) < 0.05, np.arange(n))
+    assert ranked(chance, candidate) == pytest.approx(ranked(true.to_numpy(), candidate), abs=0.01)
+    nothing = chances(seen(positions), rng.random(n) < 0.05, np.arange(n))
     assert ranked(nothing, rng.random(n) < 0.05) == pytest.approx(0.5, abs=0.03)
 
 
@@ -63,13 +63,13 @@ def test_weights_are_of_the_part_to_train_on(tmp_path: Path) -> None:
     with Store.open(SAMPLE) as store:
         chosen = choose_split(store, seed=1)
         write_split(split, chosen)
-        there = store.frame(Question(), text=False)
-        net, ids = there.attrs["net"]["name"], there["position_id"].to_numpy(np.int64)
+        positions = store.frame(Question(), text=False)
+        net, ids = positions.attrs["net"]["name"], positions["position_id"].to_numpy(np.int64)
         train = set(ids[np.array(PARTS)[chosen.parts(store, ids)] == "train"].tolist())
     words = ["--db", SAMPLE, "--split", split, "--net", net, "-o", output]
     done = CliRunner().invoke(command, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == 0
-    found = pd.read_parquet(output)
-    assert set(found["position_id"]) <= train
-    assert len(found) > len(train) / 2
-    assert 0 < found["weight"].min() < 0.5 < 1.5 < found["weight"].max() <= MOST
+    table = pd.read_parquet(output)
+    assert set(table["position_id"]) <= train
+    assert len(table) > len(train) / 2
+    assert 0 < table["weight"].min() < 0.5 < 1.5 < table["weight"].max() <= MOST

@@ -28,10 +28,10 @@ def test_the_longer_look_is_the_engine_s(tmp_path: Path) -> None:
         rows = store.connection.execute("SELECT id, fen FROM positions ORDER BY id").fetchall()[:6]
     ids = np.array([row[0] for row in rows], np.int64)
     with open_oracle("stockfish:nodes=3000", net_path=None) as oracle:
-        found = look(oracle, db, ids, 170.0, tmp_path / "kept")
+        looked = look(oracle, db, ids, 170.0, tmp_path / "kept")
         again = look(oracle, tmp_path / "gone.db", ids, 340.0, tmp_path / "kept")
     with chess.engine.SimpleEngine.popen_uci(str(engine)) as alone:
-        for (_, fen), q, wider in zip(rows, found, again, strict=True):
+        for (_, fen), q, wider in zip(rows, looked, again, strict=True):
             alone.configure({"Hash": 16, "Clear Hash": None})
             score = alone.analyse(chess.Board(fen), chess.engine.Limit(nodes=3000), game=object())["score"].relative
             if mate := score.mate():
@@ -47,7 +47,7 @@ def test_what_is_left_is_counted_by_each_look() -> None:
     game = rng.integers(0, 200, n)
     first, longer = rng.uniform(0.3, 1, n), rng.uniform(0, 1, n)
     control = [rng.uniform(0, 1, (2, 1, n)) for _ in range(2)]
-    better = [np.maximum(each - 0.15, 0) for each in control]
+    better = [np.maximum(errors - 0.15, 0) for errors in control]
     off: Any = {
         "original": (first[None, None], longer[None, None]),
         "control": tuple(control),

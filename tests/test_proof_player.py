@@ -52,12 +52,12 @@ def there(tmp_path: Path) -> Player:
     """All that commands want to find."""
     (tmp_path / "data" / "pgn").mkdir(parents=True)
     (tmp_path / "data" / "pgn" / "otb-masters.pgn.zst").touch()
-    found = Player(tmp_path / "data", tmp_path / "out", 0.5)
-    for folder in (found.out / "nets", found.out / "tried-old", found.out / "tried-new"):
+    player_folders = Player(tmp_path / "data", tmp_path / "out", 0.5)
+    for folder in (player_folders.out / "nets", player_folders.out / "tried-old", player_folders.out / "tried-new"):
         folder.mkdir(parents=True)
     for name in ("openings-level.db", f"{PLAYER}.db"):
-        (found.out / name).touch()
-    return found
+        (player_folders.out / name).touch()
+    return player_folders
 
 
 def said(scales: list[float]) -> str:
@@ -81,19 +81,19 @@ def test_steps_follow_from_what_was_found(there: Player) -> None:
         with open(there.out / f"tried-{side}" / "table.csv", "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerows([("setting", "points"), *((name, points + shift) for points, name in TABLE)])
-    found = {step.name: list(step.command) for step in steps(there)}
-    assert found["match-mixture-half-100"][1].endswith("mixture-half.pb.gz,nodes=100,q_scale=0.800")
+    commands = {step.name: list(step.command) for step in steps(there)}
+    assert commands["match-mixture-half-100"][1].endswith("mixture-half.pb.gz,nodes=100,q_scale=0.800")
     for nodes in MATCHES:
-        assert found[f"match-{PLAYER}-{nodes}"][1:3] == [
+        assert commands[f"match-{PLAYER}-{nodes}"][1:3] == [
             f"net={there.net(PLAYER)},nodes={nodes},q_scale=0.600",
             f"net=maia-1900,nodes={nodes},q_scale=1.000",
         ]
     narrow = ",cpuct=1.047,fpu_value=0.198"  # lc0's defaults, 1.745 and 0.33, times 0.6
     for name, of_new in (("narrow", ""), ("both-narrow", narrow)):
-        assert found[f"match-{PLAYER}-{name}"][1:3] == [
+        assert commands[f"match-{PLAYER}-{name}"][1:3] == [
             f"net={there.net(PLAYER)},nodes=100{of_new}", f"net=maia-1900,nodes=100{narrow}"
         ]  # fmt: skip
-    new, old = found[f"match-{PLAYER}-best"][1:3]
+    new, old = commands[f"match-{PLAYER}-best"][1:3]
     assert (new.split(",")[2:], old.split(",")[2:]) == ([], ["cpuct=0.87", "fpu_value=0.17"])
     assert best_of(there.out / "tried-old") == ",cpuct=0.87,fpu_value=0.17"
     programs = {
@@ -131,12 +131,12 @@ def test_a_flatter_net_learns_what_the_first_one_learned_by_another_alpha(there:
 
 def test_a_deeper_net_learns_as_readmes_hour_has_it(there: Player) -> None:
     there.judged(DEEPER).write_text(said([0.8]))
-    found = {step.name: list(step.command) for phase in there.deepened(there.out) for step in phase}
-    mined, trained = found[f"mine-{DEEPER}"], found[f"{DEEPER}.pb.gz"]
+    commands = {step.name: list(step.command) for phase in there.deepened(there.out) for step in phase}
+    mined, trained = commands[f"mine-{DEEPER}"], commands[f"{DEEPER}.pb.gz"]
     assert mined[mined.index("--deep") + 1] == f"stockfish:nodes={STOCKFISH_NODES}"
     assert mined[mined.index("--aside") + 1] == ASIDE
     assert trained[trained.index("--alpha") + 1] == "170"
-    assert found[f"match-{DEEPER}-100"][1] == f"net={there.net(DEEPER)},nodes=100,q_scale=0.800"
+    assert commands[f"match-{DEEPER}-100"][1] == f"net={there.net(DEEPER)},nodes=100,q_scale=0.800"
 
 
 def test_q_is_as_steep_in_the_positions_of_the_match(there: Player) -> None:
@@ -145,12 +145,12 @@ def test_q_is_as_steep_in_the_positions_of_the_match(there: Player) -> None:
     repair = {stage.name: stage for stage in plan(SETTINGS, MEASURED, there.out).stages}["scale-old"].words
     for quick, new, old in ((0.9, "0.900", "1.000"), (1.28, "1.000", "0.781")):
         (there.out / f"match-{DEEPER}-scale.json").write_text(json.dumps({"q_scale": {"value": quick}}))
-        found = {step.name: list(step.command) for phase in there.deepened(there.out) for step in phase}
-        words = found[f"match-{DEEPER}-scale"]
+        commands = {step.name: list(step.command) for phase in there.deepened(there.out) for step in phase}
+        words = commands[f"match-{DEEPER}-scale"]
         assert [side.rpartition(",")[2] for side in words[1:3]] == [side.rpartition(",")[2] for side in repair[1:3]]
         assert repair[repair.index("--games") + 1] == str(SCALE_GAMES)
         for nodes in MATCHES:
-            assert found[f"match-{DEEPER}-{nodes}-played"][1:3] == [
+            assert commands[f"match-{DEEPER}-{nodes}-played"][1:3] == [
                 f"net={there.net(DEEPER)},nodes={nodes},q_scale={new}", f"net=maia-1900,nodes={nodes},q_scale={old}"
             ]  # fmt: skip
 
@@ -179,11 +179,11 @@ def test_a_net_of_own_games_differs_from_it_by_the_games(there: Player) -> None:
 
 def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:
     there.judged(AGAIN).write_text(said([0.6]))
-    found = {step.name: list(step.command) for phase in there.second_round(there.out) for step in phase}
+    commands = {step.name: list(step.command) for phase in there.second_round(there.out) for step in phase}
     base = str(there.net(PLAYER))
     for name in (f"mine-{AGAIN}", f"{AGAIN}.pb.gz", f"judge-{AGAIN}"):
-        assert found[name][found[name].index("--net") + 1] == base
-    assert found[f"match-{AGAIN}-100"][2] == f"net={base},nodes=100,q_scale=1.000"
+        assert commands[name][commands[name].index("--net") + 1] == base
+    assert commands[f"match-{AGAIN}-100"][2] == f"net={base},nodes=100,q_scale=1.000"
 
 
 @pytest.mark.slow

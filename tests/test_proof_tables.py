@@ -61,8 +61,8 @@ class Made:
         return self.root / "docs" / "proof"
 
     def table(self, name: str) -> list[dict[Any, Any]]:
-        found = pd.read_csv(self.proof / f"{name}.csv", dtype={"arm": str, "against": str})
-        rows: list[dict[Any, Any]] = found.to_dict("records")
+        content = pd.read_csv(self.proof / f"{name}.csv", dtype={"arm": str, "against": str})
+        rows: list[dict[Any, Any]] = content.to_dict("records")
         return rows
 
     @cached_property
@@ -95,9 +95,9 @@ def made(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def run(*words: str) -> str:
-    found = CliRunner().invoke(tables.command, words, catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    return found.stdout
+    done = CliRunner().invoke(tables.command, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_families_are_drawn_whole(made: Made, shared_data: Path) -> None:
     done = CliRunner().invoke(families.command, [*made.source, "-o", str(made.proof)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     rows = {(row["arm"], row["against"]): row for row in made.table("families")}
-    told = {
+    differences = {
         (row["arm"], row["against"]): row
         for row in made.table("differences")
         if row["set"] == "families" and Column(row["measure"], row["scale"], row["threshold"]) == COLUMNS[primary()]
@@ -114,19 +114,19 @@ def test_families_are_drawn_whole(made: Made, shared_data: Path) -> None:
     assert set(rows) == {(arm, against(arm)[0]) for arm in ARMS if against(arm) and against(arm)[0] in ARMS}
     for pair, row in rows.items():
         for name in ("relative", "low", "high"):
-            assert row[name] == pytest.approx(told[pair]["relative_" * (name != "relative") + name], rel=1e-4)
-    there = made.positions.of("families")
+            assert row[name] == pytest.approx(differences[pair]["relative_" * (name != "relative") + name], rel=1e-4)
+    of_families = made.positions.of("families")
     with Store.open(made.db) as store:
-        names = np.array(read_split(made.split).families(store, there.ids))
+        names = np.array(read_split(made.split).families(store, of_families.ids))
     assert all(names)
     assert {row["families"] for row in rows.values()} == {len(set(names))}
     curves = {name: curve_of(made, name, shared_data) for name in ("maia-1900", "maia-1100", "meangirl-8")}
     wrong = {}
     for name, curve in curves.items():
-        q = made.said(name, there, shared_data).q.astype(np.float64)
-        wrong[name] = np.abs(read_curve(curve, q) - there.deep_q) >= 0.3
+        q = made.said(name, of_families, shared_data).q.astype(np.float64)
+        wrong[name] = np.abs(read_curve(curve, q) - of_families.deep_q) >= 0.3
     arm, control = wrong["maia-1900"].astype(float), (wrong["maia-1100"] * 1.0 + wrong["maia-1900"]) / 2
-    sums = np.array([[each[names == one].sum() for each in (arm, control)] for one in sorted(set(names))])
+    sums = np.array([[hits[names == one].sum() for hits in (arm, control)] for one in sorted(set(names))])
     drawn = np.random.default_rng(7).integers(0, len(sums), (4000, len(sums)))
     over, under = sums[drawn].sum(1).T
     low, high = np.percentile((over - under)[under > 0] / under[under > 0], [2.5, 97.5])
@@ -149,27 +149,31 @@ def curve_of(made: Made, name: str, shared: Path) -> Floats:
 @pytest.mark.slow
 def test_sets_are_the_split_s_and_what_training_is_judged_by(made: Made) -> None:
     split = Split(**{k: v for k, v in json.loads(made.split.read_text()).items() if k in Split.__slots__})
-    found = made.positions
+    positions = made.positions
     with Store.open(made.db) as store:
-        parts = split.parts(store, found.ids)
+        parts = split.parts(store, positions.ids)
     for i, name in enumerate(("train", *TEST_SETS)):
-        assert (parts[found.sets == (name if i else VALIDATION)] == i).all()
+        assert (parts[positions.sets == (name if i else VALIDATION)] == i).all()
     source = store_source(made.db, Question(), share=0, holdout=0.1, seed=0, split=split)
-    assert found.of(VALIDATION).ids.tolist() == source.draw.ids[source.draw.held_out].tolist()
+    assert positions.of(VALIDATION).ids.tolist() == source.draw.ids[source.draw.held_out].tolist()
     with sqlite3.connect(made.db) as sql:
         query = "SELECT position_id, cp, mate, best_move FROM deep_values WHERE stage = 'full'"
         deep = {number: cells for number, *cells in sql.execute(query)}
         games = dict(sql.execute("SELECT p.id, g.digest || g.number FROM positions p JOIN games g ON g.id = p.game_id"))
     same_game: dict[int, set[str]] = {}
     for number, game, q, best in zip(
-        found.ids.tolist(), found.game.tolist(), found.deep_q, found.deep_best, strict=True
+        positions.ids.tolist(),
+        positions.game.tolist(),
+        positions.deep_q,
+        positions.deep_best,
+        strict=True,
     ):
         cp, mate, move = deep[number]
         assert q == pytest.approx(math.tanh(cp / (2 * ALPHA)) if mate is None else math.copysign(1, mate))
         assert (move is None) == (best == 0)
         same_game.setdefault(game, set()).add(games[number])
     assert all(len(numbers) == 1 for numbers in same_game.values())
-    assert len(same_game) == len({games[number] for number in found.ids.tolist()})
+    assert len(same_game) == len({games[number] for number in positions.ids.tolist()})
 
 
 @pytest.mark.slow
@@ -195,9 +199,9 @@ def test_measures_recounted(made: Made, shared_data: Path) -> None:
     }
     of = positions.sets == VALIDATION
     curved = {}
-    for net, each in q.items():
-        curve = fit(each[of], positions.deep_q[of], np.ones(of.sum()), positions.game[of], resamples=0).curve
-        curved[net] = np.sign(each) * np.interp(np.arcsin(np.abs(each)), np.arcsin(POINTS), curve)
+    for net, net_q in q.items():
+        curve = fit(net_q[of], positions.deep_q[of], np.ones(of.sum()), positions.game[of], resamples=0).curve
+        curved[net] = np.sign(net_q) * np.interp(np.arcsin(np.abs(net_q)), np.arcsin(POINTS), curve)
     for arm, nets in ARMS.items():
         for name in TEST_SETS:
             at = positions.sets == name
@@ -205,13 +209,13 @@ def test_measures_recounted(made: Made, shared_data: Path) -> None:
             for scale, values in (("raw", q), ("recalibrated", curved)):
                 old = np.abs(values[NET[original_of(arm)]][at] - deep)
                 off = [np.abs(values[net][at] - deep) for net in nets]
-                expected = {("mean_dq", "nan"): [np.mean(each) for each in off]}
+                expected = {("mean_dq", "nan"): [np.mean(errors) for errors in off]}
                 for bar in (0.3, 0.55):
                     was = old >= bar
                     expected |= {
-                        ("rate", f"{bar}"): [np.mean(each >= bar) for each in off],
-                        ("still", f"{bar}"): [np.mean(each[was] >= bar) for each in off],
-                        ("newly", f"{bar}"): [np.mean((each >= bar) & ~was) for each in off],
+                        ("rate", f"{bar}"): [np.mean(errors >= bar) for errors in off],
+                        ("still", f"{bar}"): [np.mean(errors[was] >= bar) for errors in off],
+                        ("newly", f"{bar}"): [np.mean((errors >= bar) & ~was) for errors in off],
                     }
                 for (measure, threshold), seeds in expected.items():
                     row = rows[arm, name, measure, scale, threshold]
@@ -250,23 +254,23 @@ def test_differences_are_those_of_the_measures(made: Made) -> None:
 def test_nets_and_validation(made: Made) -> None:
     nets = made.table("nets")
     assert [(row["arm"], row["seed"]) for row in nets] == [
-        (arm, i) for arm, each in ARMS.items() for i in range(len(each))
+        (arm, i) for arm, seeds in ARMS.items() for i in range(len(seeds))
     ]
     rates = {(row["arm"], row["set"]): row["value"] for row in made.table("measures")
              if (row["measure"], row["scale"], row["threshold"]) == ("rate", "recalibrated", 0.3)}  # fmt: skip
-    for arm, each in ARMS.items():
+    for arm, names in ARMS.items():
         for name in TEST_SETS:
             assert np.mean([row[f"{name}_rate"] for row in nets if row["arm"] == arm]) == pytest.approx(
                 rates[arm, name], rel=1e-3
             )
         same = {row["sha256"] for row in nets if row["arm"] == arm}
-        assert len(same) == len(set(each))
-    said = run("validate", *made.source)
-    for line, arm in zip(said.splitlines(), ARMS, strict=True):
+        assert len(same) == len(set(names))
+    printed = run("validate", *made.source)
+    for line, arm in zip(printed.splitlines(), ARMS, strict=True):
         name, rate = line.split(":")[0], float(line.split()[1])
         assert name == arm
-        told = np.mean([row[f"{VALIDATION}_rate"] for row in nets if row["arm"] == arm])
-        assert rate == pytest.approx(100 * told, abs=0.001)
+        mean_rate = np.mean([row[f"{VALIDATION}_rate"] for row in nets if row["arm"] == arm])
+        assert rate == pytest.approx(100 * mean_rate, abs=0.001)
 
 
 @pytest.mark.slow
@@ -274,9 +278,9 @@ def test_another_alpha_is_another_judge(made: Made, shared_data: Path, tmp_path:
     """By a quarter of alpha Q is that of four times the centipawns; no boards unless an arm is named for them."""
     run("write", *made.source, "--alpha", f"{ALPHA / 4}", "--threshold", "0.55", "-o", str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"measures.csv", "differences.csv", "nets.csv"}
-    there = made.positions.of("families")
-    deep = np.tanh(4 * np.arctanh(np.clip(there.deep_q, -1 + 1e-12, 1 - 1e-12)))
-    q = made.said("maia-1100", there, shared_data).q
+    of_families = made.positions.of("families")
+    deep = np.tanh(4 * np.arctanh(np.clip(of_families.deep_q, -1 + 1e-12, 1 - 1e-12)))
+    q = made.said("maia-1100", of_families, shared_data).q
     rows = pd.read_csv(tmp_path / "measures.csv", dtype={"arm": str})
     at = (rows["arm"] == "1100-original") & (rows["set"] == "families")
     of = rows[at & (rows["measure"] == "rate") & (rows["threshold"] == 0.55)].set_index("scale")["value"]
@@ -338,9 +342,9 @@ def test_what_is_wrong_is_one_line(
     monkeypatch.setattr(sys, "argv", ["notebook", str(tmp_path)])
     with pytest.raises(SystemExit) as ending:
         tables.run(notebook.command, "notebook")
-    said = capsys.readouterr()
-    assert (ending.value.code, said.out, said.err.count("\n")) == (1, "", 1)
-    assert said.err.startswith("notebook: ")
+    captured = capsys.readouterr()
+    assert (ending.value.code, captured.out, captured.err.count("\n")) == (1, "", 1)
+    assert captured.err.startswith("notebook: ")
 
 
 # -- pictures, boards, notebook ---------------------------------------------------------------------------------------
@@ -349,8 +353,8 @@ def test_what_is_wrong_is_one_line(
 def bars(figure: Any, gid: str, axis: int) -> list[Floats]:
     """The ends of the intervals of one colour, [n, 2], in the order in which they were drawn."""
     at = [box for axes in figure.axes for box in axes.containers if box.lines[0].get_gid() == gid]
-    (found,) = at
-    return [np.array(segment)[:, axis] for segment in found.lines[2][0].get_segments()]
+    (bar,) = at
+    return [np.array(segment)[:, axis] for segment in bar.lines[2][0].get_segments()]
 
 
 @pytest.mark.slow
@@ -396,8 +400,8 @@ def test_boards_are_drawn_not_chosen(made: Made, shared_data: Path, tmp_path: Pa
         assert abs(row["original_recalibrated"] - row["deep_q"]) >= 0.3 - 1e-4
         assert row["deep_q"] == pytest.approx(at.deep_q[i], abs=1e-4)
         board = chess.Board(row["fen"])
-        for who, said in q.items():
-            assert row[f"{who}_q"] == pytest.approx(float(said.q[i]), abs=1e-4)
+        for who, answer in q.items():
+            assert row[f"{who}_q"] == pytest.approx(float(answer.q[i]), abs=1e-4)
             assert chess.Move.from_uci(row[f"{who}_best"]) in board.legal_moves
     every = tables.ask(tables.read_index(made.root / "nets.csv"), made.db, positions, made.root / "kept")
     again, other, candidates = (
@@ -415,21 +419,27 @@ def test_the_notebook_says_what_the_tables_say(made: Made, tmp_path: Path) -> No
     done = CliRunner().invoke(notebook.command, [str(made.root)], catch_exceptions=False)
     assert done.exit_code == 0
     path = made.root / "notebooks" / notebook.NAME
-    outputs = [each for cell in json.loads(path.read_text())["cells"] for each in cell.get("outputs", [])]
-    text = "".join("".join(each.get("text", "")) for each in outputs)
-    drawn = ["".join(each["data"]["image/svg+xml"]) for each in outputs if "image/svg+xml" in each.get("data", {})]
+    outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+    text = "".join("".join(output.get("text", "")) for output in outputs)
+    drawn = [
+        "".join(output["data"]["image/svg+xml"]) for output in outputs if "image/svg+xml" in output.get("data", {})
+    ]
     assert f"{sum(map(len, ARMS.values()))} nets of {len(ARMS)} arms" in text
     for row in made.table("differences"):
         if (row["set"], row["measure"], row["scale"], row["threshold"]) == ("families", "rate", "recalibrated", 0.3):
             low, high = (100 * row[f"relative_{end}"] for end in ("low", "high"))
             verdict = "fewer" if high < 0 else "more" if low > 0 else "not shown"
             line = f"{row['arm']} against {row['against']}: {100 * row['relative']:+.1f} % ({low:+.1f} to {high:+.1f})"
-            assert [each for each in text.splitlines() if each.startswith(line) and each.endswith(f": {verdict}")]
+            assert [
+                text_line
+                for text_line in text.splitlines()
+                if text_line.startswith(line) and text_line.endswith(f": {verdict}")
+            ]
     boards = made.table("boards")
     for words, who in (("before", "original"), ("control", "control"), ("after", "repaired")):
         off = [abs(row[f"{who}_recalibrated"] - row["deep_q"]) for row in boards]
         assert (
-            f"{words}: right on {sum(each < 0.3 for each in off)} of 15, mean |Q - deep Q| {np.mean(off):.3f}" in text
+            f"{words}: right on {sum(error < 0.3 for error in off)} of 15, mean |Q - deep Q| {np.mean(off):.3f}" in text
         )
     assert drawn[-1].count("<svg") == 1 + 15
     assert f"deep {boards[0]['deep_q']:+.2f}, before {boards[0]['original_recalibrated']:+.2f}" in drawn[-1]
@@ -453,9 +463,9 @@ def test_the_page_s_tables_are_those_of_the_results() -> None:
 def test_every_table_is_of_all_nets_of_its_arms() -> None:
     """One was published of two nets of three, as the list of nets that it was made from had ended early."""
     docs = Path(__file__).parents[1] / "docs" / "proof"
-    found = [path.parent for path in sorted(docs.glob("**/nets.csv"))]
-    assert docs in found
-    for folder in found:
+    folders = [path.parent for path in sorted(docs.glob("**/nets.csv"))]
+    assert docs in folders
+    for folder in folders:
         nets = pd.read_csv(folder / "nets.csv")["arm"].value_counts()
         of_seeds = [pd.read_csv(path) for path in sorted(folder.glob("*.csv"))]
         of_seeds = [table for table in of_seeds if "seeds" in table]
@@ -486,8 +496,8 @@ def test_a_match_is_told_as_vr_elo_tells_it(tmp_path: Path) -> None:
     assert done.exit_code == 0
     *_, row = page.matches(tmp_path)
     assert row.startswith("| repaired | control | 12 | 4 | 4 | 4 | +0.0 (-")
-    told = pd.read_csv(tmp_path / "matches.csv").iloc[0]
-    assert (told["net_1"], told["net_2"]) == ("aaaa", "bbbb")
+    match = pd.read_csv(tmp_path / "matches.csv").iloc[0]
+    assert (match["net_1"], match["net_2"]) == ("aaaa", "bbbb")
 
 
 @pytest.mark.parametrize(("within", "games"), [(75, [200]), (50, [200, 400]), (1, [200, 400, 500])])
@@ -496,11 +506,11 @@ def test_a_match_ends_when_its_interval_is_narrow(
 ) -> None:
     """Of n pairs that are won or lost whole the interval is 0.98 / sqrt(n) of a point to each side, near 0 Elo some
     695 times that: 68 Elo of 100 pairs, 48 of 200."""
-    asked = []
+    counts = []
 
     def run(command: list[str], check: bool) -> None:
-        asked.append(int(command[command.index("--games") + 1]))
-        Path(command[command.index("-o") + 1]).write_text(pairs("10" * (asked[-1] // 4)))
+        counts.append(int(command[command.index("--games") + 1]))
+        Path(command[command.index("-o") + 1]).write_text(pairs("10" * (counts[-1] // 4)))
 
     monkeypatch.setattr("subprocess.run", run)
     (tmp_path / "book.epd").touch()
@@ -508,7 +518,7 @@ def test_a_match_ends_when_its_interval_is_narrow(
     words += ["--within", str(within), "--games", "500"]
     done = CliRunner().invoke(matches.command, words, catch_exceptions=False)
     assert done.exit_code == 0
-    assert asked == games
+    assert counts == games
 
 
 def test_a_change_is_bold_where_its_interval_does_not_hold_nothing() -> None:
