@@ -161,25 +161,25 @@ def measured(path: Path, judge: FenJudge | str, monkeypatch: pytest.MonkeyPatch,
     with Store.open(path) as store:
         oracle = find_oracle(store, None, ["key-net"])
         nets = [replace(net, path=net.name) for net in find_nets(store, ["key-net", "half-net"], oracle)]
-        found = compare(store, nets, oracle, OPTIONS)
+        comparison = compare(store, nets, oracle, OPTIONS)
     options = RegretOptions(10, positions, deep=judge if isinstance(judge, str) else "stockfish")
     if not isinstance(judge, str):
         monkeypatch.setattr(regret, "open_oracle", lambda spec, net_path: judge)
-    return measure_regret(str(path), nets, oracle, found, options, quiet=True)
+    return measure_regret(str(path), nets, oracle, comparison, options, quiet=True)
 
 
 def test_who_loses_how_much_is_as_python_chess_plays_it(
     db: Path, players: list[Player], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = FenJudge()
-    found = measured(db, judge, monkeypatch)
-    assert found.regret is not None
-    (pair,) = found.regret
+    comparison = measured(db, judge, monkeypatch)
+    assert comparison.regret is not None
+    (pair,) = comparison.regret
     with Store.open(db) as store:
         frame = store.frame(OPTIONS).set_index("position_id")
-        asked = sample(frame.index.to_numpy(), np.full(len(frame), "game", object), 60)
+        numbers = sample(frame.index.to_numpy(), np.full(len(frame), "game", object), 60)
     lost = []
-    for fen in frame.loc[asked, "fen"]:
+    for fen in frame.loc[numbers, "fen"]:
         one, other = (expected_q(fen, move_of(f"{name} 10", fen)) for name in ("key-net", "half-net"))
         same = move_of("key-net 10", fen) == move_of("half-net 10", fen)
         lost.append((0.0, 0.0) if same else (max(one, other) - one, max(one, other) - other))
@@ -193,12 +193,12 @@ def test_who_loses_how_much_is_as_python_chess_plays_it(
     assert pair.match is not None
     assert pair.match.seconds_of_regret == pytest.approx((2 * 60 * 4 + 3 * len(judge.searched)) / 1000)
     assert pair.match.seconds == pytest.approx(pair.match.games * 2 * MOVES * 0.004)
-    told = "\n".join(found.lines())
-    assert "regret: moves of 10 nodes" in told
-    assert json.loads(json.dumps(found.as_json()))["comparisons"][0]["regret"]["rows"][0]["judged"] == row.judged
+    text = "\n".join(comparison.lines())
+    assert "regret: moves of 10 nodes" in text
+    assert json.loads(json.dumps(comparison.as_json()))["comparisons"][0]["regret"]["rows"][0]["judged"] == row.judged
     # What is there is not searched again, for more positions only the others.
     again = measured(db, more := FenJudge(), monkeypatch)
-    assert again.regret == found.regret
+    assert again.regret == comparison.regret
     assert [len(searching.searched) for searching in (more, *players[2:4])] == [0, 0, 0]
     measured(db, FenJudge(), monkeypatch, positions=90)
     assert [len(player.searched) for player in players[4:]] == [30, 30]
@@ -224,12 +224,12 @@ def test_after_an_interruption_the_same_call_goes_on(
 
 def test_an_engine_that_judges(db: Path, players: list[Player], monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake engine's score is the length of the position line, so that moves of four letters are all alike."""
-    found = measured(db, FAKE, monkeypatch, positions=20)
-    assert found.regret is not None
-    (row,) = found.regret[0].rows
+    comparison = measured(db, FAKE, monkeypatch, positions=20)
+    assert comparison.regret is not None
+    (row,) = comparison.regret[0].rows
     assert row.judged > 3
     assert row.regret[0] + row.regret[1] < 0.2
-    assert found.regret[0].judge == "fake 1.0 nodes=5"
+    assert comparison.regret[0].judge == "fake 1.0 nodes=5"
 
 
 def test_what_cannot_be_done_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,10 +263,10 @@ def test_real_nets_judged_by_stockfish(shared_data: Path, stockfish: str, tmp_pa
     path = shutil.copy(SAMPLE, tmp_path / "sample.db")
     files = [str(shared_data / "nets" / f"{name}.pb.gz") for name in ("maia-1900", "meangirl-8")]
     options = RegretOptions(nodes=12, positions=20, deep=f"uci:{stockfish},nodes=3000")
-    found = vr.remeasure(path, files, vr.Question(threshold=0.35, alpha=300.0), regret=options)
-    assert found.regret is not None
-    (pair,) = found.regret
-    q_scale = found.comparisons[0].q_scale
+    comparison = vr.remeasure(path, files, vr.Question(threshold=0.35, alpha=300.0), regret=options)
+    assert comparison.regret is not None
+    (pair,) = comparison.regret
+    q_scale = comparison.comparisons[0].q_scale
     assert q_scale is not None
     # The ratio is that of the comparison, and the larger of both is 1.
     assert max(pair.q_scales) == 1 != min(pair.q_scales)
@@ -274,8 +274,8 @@ def test_real_nets_judged_by_stockfish(shared_data: Path, stockfish: str, tmp_pa
     with vr.open_store(path) as store:
         frame = store.frame(vr.Question(net="maia-1900", alpha=300.0)).set_index("position_id")
         frame = frame[frame["weight"] > 0]
-        asked = sample(frame.index.to_numpy(), np.full(len(frame), "game", object), 20)
-        batch = list(store.positions(asked))
+        numbers = sample(frame.index.to_numpy(), np.full(len(frame), "game", object), 20)
+        batch = list(store.positions(numbers))
         rows = store.connection.execute(
             "SELECT stage, position_id, cp, mate FROM deep_values JOIN oracles ON oracles.id = oracle_id "
             "WHERE stage GLOB 'after:*' AND label = ?",
@@ -285,15 +285,23 @@ def test_real_nets_judged_by_stockfish(shared_data: Path, stockfish: str, tmp_pa
     for file, scale in zip(files, pair.q_scales, strict=True):
         params = vr.SearchParams(q_scale=scale)
         searched = vr.search(batch, 12, file, params)
-        moves.append([each.result.best_move for each in searched if each.result is not None])
+        moves.append(
+            [
+                searched_position.result.best_move
+                for searched_position in searched
+                if searched_position.result is not None
+            ]
+        )
     differing = [i for i, (one, other) in enumerate(zip(*moves, strict=True)) if one != other]
-    assert {(asked[i], f"after:{moves[k][i]}") for i in differing for k in (0, 1)} == {(row[1], row[0]) for row in rows}
+    assert {(numbers[i], f"after:{moves[k][i]}") for i in differing for k in (0, 1)} == {
+        (row[1], row[0]) for row in rows
+    }
     assert pair.rows[0].different.count == len(differing) > 2
     with chess.engine.SimpleEngine.popen_uci(stockfish) as engine:
         engine.configure({"Hash": 16, "Threads": 1})
         bounds = {"lowerbound", "upperbound"}
         for stage, number, cp, mate in rows[:6]:
-            at = batch[asked.tolist().index(number)]
+            at = batch[numbers.tolist().index(number)]
             board = chess.Board(at.start_fen)
             for move in (*at.moves, stage.removeprefix("after:")):
                 board.push_uci(move)

@@ -82,8 +82,8 @@ def squared_error(of: Judged, q: Floats) -> float:
 def estimate(of: Judged, count: int, ids: Ids) -> tuple[list[Interval], rejudged.RejudgedNet, by_kind.KindRow]:
     ones = np.ones(len(ids))
     plan = draw(ids, of.net_q - of.first, ones, THRESHOLD, count)
-    known = np.where(plan.drawn, of.deeper, np.nan)
-    deeper, _ = deeper_values(plan, known)
+    judged_q = np.where(plan.drawn, of.deeper, np.nan)
+    deeper, _ = deeper_values(plan, judged_q)
     by_game = (ones, of.game, THRESHOLD)
     net = rejudged_net("A", of.net_q[0], of.first, deeper, plan.stratum, *by_game)
     pair = rejudged_pair((of.net_q[0], of.net_q[1]), of.first, deeper, *by_game)
@@ -100,15 +100,15 @@ def test_estimates_are_right_on_average_and_their_intervals_hold_the_truth(monke
     rng = np.random.default_rng(34)
     many = judged(rng, 40_000)
     truth, by_first = ([*figures(many, q), squared_error(many, q)] for q in (many.deeper, many.first))
-    found, seen = (np.abs(many.net_q[0] - q) >= THRESHOLD for q in (many.deeper, many.first))
-    true_recall, true_precision = (found & seen).sum() / found.sum(), (found & seen).sum() / seen.sum()
+    wrong, seen = (np.abs(many.net_q[0] - q) >= THRESHOLD for q in (many.deeper, many.first))
+    true_recall, true_precision = (wrong & seen).sum() / wrong.sum(), (wrong & seen).sum() / seen.sum()
     assert 0.5 < true_recall < 0.75  # as Stockfish's 20,000 nodes against 1,000,000
     estimates, held, ends = [], [], []
     for _ in range(200):
         numbers, net, row = estimate(judged(rng, 150), 300, rng.permutation(10_000)[:2250])
         numbers.append(row.change)
-        estimates.append([each.difference for each in numbers])
-        held.append([each.low <= true <= each.high for each, true in zip(numbers, truth, strict=True)])
+        estimates.append([number.difference for number in numbers])
+        held.append([number.low <= true <= number.high for number, true in zip(numbers, truth, strict=True)])
         ends.append([net.recall.low <= true_recall <= net.recall.high,
                      net.precision.low <= true_precision <= net.precision.high])  # fmt: skip
     off = np.mean(estimates, 0) - truth
@@ -145,7 +145,7 @@ def test_a_judge_that_agrees_changes_nothing() -> None:
     of = judged(np.random.default_rng(6), 40)
     of = of._replace(deeper=of.first)
     numbers, net, _ = estimate(of, 60, np.arange(len(of.game)))
-    assert [each.difference for each in numbers] == pytest.approx(figures(of, of.first))
+    assert [number.difference for number in numbers] == pytest.approx(figures(of, of.first))
     assert (net.recall.rate, net.precision.rate) == (1.0, 1.0)
     assert net.recall.low < 0.97  # of what is not judged again, some may have been missed
 
@@ -211,19 +211,19 @@ def compared(path: Path, positions: int = 120) -> Remeasured:
 
 def test_a_comparison_by_both_judges_and_the_same_again(db: Path, judges: list[DeeperOracle]) -> None:
     plain = vr.remeasure(db, ["key-net", "half-net"], vr.Question(alpha=300.0, threshold=0.4))
-    found = compared(db)
+    comparison = compared(db)
     assert plain.rejudged is None
-    assert (plain.nets, plain.positions) == (found.nets, found.positions)
-    assert found.rejudged is not None
-    again = found.rejudged
-    assert [each.name for each in again.strata] == list(STRATA)
-    assert sum(each.positions for each in again.strata) == again.positions == 480
+    assert (plain.nets, plain.positions) == (comparison.nets, comparison.positions)
+    assert comparison.rejudged is not None
+    again = comparison.rejudged
+    assert [stratum.name for stratum in again.strata] == list(STRATA)
+    assert sum(stratum.positions for stratum in again.strata) == again.positions == 480
     assert (again.drawn, len(judges[0].searched)) == (120, 120)
     failed = sum(position.key % 23 == 0 for position in judges[0].searched)
     assert again.judged == 120 - failed
     assert again.judged > 100
-    for each in again.strata:
-        assert each.chance == pytest.approx(each.judged / each.positions)
+    for judged_stratum in again.strata:
+        assert judged_stratum.chance == pytest.approx(judged_stratum.judged / judged_stratum.positions)
     assert compared(db).rejudged == again
     assert judges[1].searched == []
     more = compared(db, 480).rejudged
@@ -249,11 +249,11 @@ def test_an_interruption_keeps_what_was_judged(
         patch.setattr(rejudge, "open_oracle", lambda deep, net_path: stopping)
         with pytest.raises(KeyboardInterrupt):
             compared(db)
-    found = compared(db)
+    comparison = compared(db)
     assert 30 <= len(stopping.searched) < 60
     assert len(stopping.searched) + len(judges[0].searched) == 120
     uninterrupted = Path(shutil.copy(db, db.with_name("copy.db")))
-    assert compared(uninterrupted).rejudged == found.rejudged
+    assert compared(uninterrupted).rejudged == comparison.rejudged
 
 
 def test_the_store_is_sound_and_other_commands_do_not_take_it_for_a_judge(db: Path, judges: list[DeeperOracle]) -> None:
@@ -274,17 +274,17 @@ def test_words_and_keys(db: Path, judges: list[DeeperOracle]) -> None:
              "--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "100"]  # fmt: skip
     shown = CliRunner().invoke(cli, words)
     assert shown.exit_code == 0, shown.output
-    for said in (
+    for sentence in (
         "judged again by key 1.0 nodes=1000",
         f"within {NEAR:g} of the threshold",
         "the first judge's candidates: precision ",
     ):
-        assert said in shown.output
+        assert sentence in shown.output
     shown = CliRunner().invoke(cli, [*words, "--json"])
-    found = json.loads(shown.stdout)["rejudged"]
-    assert set(found) == {"judge", "threshold", "positions", "drawn", "judged", "strata", "nets", "comparisons"}
-    assert set(found["nets"][0]) == {"name", "candidates", "precision", "recall"}
-    [pair] = found["comparisons"]
+    printed = json.loads(shown.stdout)["rejudged"]
+    assert set(printed) == {"judge", "threshold", "positions", "drawn", "judged", "strata", "nets", "comparisons"}
+    assert set(printed["nets"][0]) == {"name", "candidates", "precision", "recall"}
+    [pair] = printed["comparisons"]
     assert set(pair) == {"first", "second", "candidates", "mean_abs", "by_kind", "judge"}
     assert pair["judge"]["sentence"].startswith("better judge: ")
 
@@ -323,18 +323,18 @@ def test_real_nets_judged_again_by_stockfish(shared_data: Path, stockfish: str, 
     files = [str(shared_data / "nets" / f"{name}.pb.gz") for name in ("maia-1900", "meangirl-8")]
     question = vr.Question(threshold=0.35, alpha=300.0)
     options = RejudgeOptions(f"uci:{stockfish},nodes=3000", 100)
-    found = vr.remeasure(path, files, question, rejudge=options).rejudged
-    assert found is not None
-    assert (found.drawn, found.judged) == (100, 100)
+    judged_again = vr.remeasure(path, files, question, rejudge=options).rejudged
+    assert judged_again is not None
+    assert (judged_again.drawn, judged_again.judged) == (100, 100)
     with vr.open_store(path) as store:
         rows = store.connection.execute(
             "SELECT position_id, cp, mate FROM deep_values JOIN oracles ON oracles.id = oracle_id "
             "WHERE stage = 'rejudged' AND label = ?",
-            (found.judge,),
+            (judged_again.judge,),
         ).fetchall()
         batch = list(store.positions([row[0] for row in rows[:6]]))
         (full,) = store.connection.execute("SELECT count(*) FROM deep_values WHERE stage = 'full'").fetchone()
-    assert (found.positions, len(rows)) == (full, 100)
+    assert (judged_again.positions, len(rows)) == (full, 100)
     with chess.engine.SimpleEngine.popen_uci(stockfish) as engine:
         engine.configure({"Hash": 16, "Threads": 1})
         bounds = {"lowerbound", "upperbound"}

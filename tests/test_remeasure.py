@@ -48,9 +48,11 @@ class OtherNet(KeyNet):
         self._q = q
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
-        found = super().evaluate(batch)
+        evaluations = super().evaluate(batch)
         return NetValues(
-            np.asarray(self._q(found.q), np.float32), found.wdl, *(getattr(found, n) for n in found.__slots__[2:])
+            np.asarray(self._q(evaluations.q), np.float32),
+            evaluations.wdl,
+            *(getattr(evaluations, n) for n in evaluations.__slots__[2:]),
         )
 
 
@@ -97,19 +99,19 @@ def compared(db: Path, *words: str, options: Question = OPTIONS) -> Remeasured:
 
 def frames(db: Path, *words: str) -> list[pd.DataFrame]:
     with Store.open(db) as store:
-        return [store.frame(Question(net=each, alpha=300.0)).set_index("position_id") for each in words]
+        return [store.frame(Question(net=word, alpha=300.0)).set_index("position_id") for word in words]
 
 
 # -- what is counted --------------------------------------------------------------------------------------------------
 
 
 def test_counts_are_those_of_the_frames(db: Path) -> None:
-    found = compared(db, "key-net", "half-net")
+    comparison = compared(db, "key-net", "half-net")
     one, other = frames(db, "key-net", "half-net")
     a, b = (frame["disagreement"].abs() >= 0.55 for frame in (one, other))
-    (pair,) = found.comparisons
-    assert found.positions == len(one) == len(other) == sum(pair.counts.values())
-    assert found.games == one["game_id"].nunique()
+    (pair,) = comparison.comparisons
+    assert comparison.positions == len(one) == len(other) == sum(pair.counts.values())
+    assert comparison.games == one["game_id"].nunique()
     assert pair.counts == {
         "right both": (~a & ~b).sum(),
         "newly wrong": (~a & b).sum(),
@@ -121,9 +123,9 @@ def test_counts_are_those_of_the_frames(db: Path) -> None:
     change = other["disagreement"].abs() - one["disagreement"].abs()
     assert pair.mean_abs.difference == pytest.approx(change.mean())
     assert pair.mean_abs.low < change.mean() < pair.mean_abs.high < 0
-    assert [net.candidates.count for net in found.nets] == [a.sum(), b.sum()]
+    assert [net.candidates.count for net in comparison.nets] == [a.sum(), b.sum()]
     spread = [frame["net_q"].std(ddof=0) for frame in (one, other)]
-    assert [net.spread for net in found.nets] == pytest.approx(spread)
+    assert [net.spread for net in comparison.nets] == pytest.approx(spread)
     assert (pair.of_first.count, pair.of_first.other_right.count) == (a.sum(), (a & ~b).sum())
     assert (pair.newly.count, pair.newly.total) == ((~a & b).sum(), (~a).sum())
     labels = {row.label: row for row in pair.labels}
@@ -151,8 +153,8 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
 
 
 def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None:
-    found = compared(db, "key-net", "half-net")
-    (pair,) = found.comparisons
+    comparison = compared(db, "key-net", "half-net")
+    (pair,) = comparison.comparisons
     assert pair.counts["repaired"] > 20
     assert pair.share_by_games.clear
     beyond = pair.recalibrated
@@ -160,28 +162,31 @@ def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None
     assert beyond.first == beyond.second
     assert beyond.share.difference == beyond.mean_abs.difference == 0
     assert beyond.finding == "not shown"
-    assert found.lines().count("B shows nothing beyond scale: both intervals contain 0") == 1
+    assert comparison.lines().count("B shows nothing beyond scale: both intervals contain 0") == 1
     # Both nets' Q are noise: the best curve is nearly level, and what it leaves is deep Q itself.
-    off = np.abs(found.scores.recalibrated)
+    off = np.abs(comparison.scores.recalibrated)
     assert (off[0] == off[1]).all()
-    assert np.corrcoef(off[0], np.abs(found.scores.deep_q))[0, 1] > 0.95
-    wrong = (np.abs(found.scores.disagreement[0]) >= 0.55, off[0] >= 0.55)
+    assert np.corrcoef(off[0], np.abs(comparison.scores.deep_q))[0, 1] > 0.95
+    wrong = (np.abs(comparison.scores.disagreement[0]) >= 0.55, off[0] >= 0.55)
     assert beyond.of_first.total == wrong[0].sum()
     assert beyond.of_first.count == (wrong[0] & ~wrong[1]).sum()
 
 
 def test_calibrated_comparisons_are_by_the_frames_of_calibrated_q(db: Path) -> None:
-    asked = Question(alpha=300.0, threshold=0.9, calibration="fitted")
+    question = Question(alpha=300.0, threshold=0.9, calibration="fitted")
     with Store.open(db) as store:
         oracle = find_oracle(store, None, ["key-net", "half-net"])
         nets = find_nets(store, ["key-net", "half-net"], oracle)
-        found, plain = (compare(store, nets, oracle, each) for each in (asked, replace(asked, calibration="none")))
-        frames = [store.frame(replace(asked, net=name)) for name in ("key-net", "half-net")]
-        rows = wrong_positions(store, nets, oracle, found)
+        comparison, plain = (
+            compare(store, nets, oracle, one_question)
+            for one_question in (question, replace(question, calibration="none"))
+        )
+        frames = [store.frame(replace(question, net=name)) for name in ("key-net", "half-net")]
+        rows = wrong_positions(store, nets, oracle, comparison)
     for i, frame in enumerate(frames):
-        assert np.array_equal(found.scores.disagreement[i], frame["disagreement"][frame["disagreement"].notna()])
+        assert np.array_equal(comparison.scores.disagreement[i], frame["disagreement"][frame["disagreement"].notna()])
     wrong = [set(frame["position_id"][frame["disagreement"].abs() >= 0.9]) for frame in frames]
-    (pair,) = found.comparisons
+    (pair,) = comparison.comparisons
     assert pair.counts["repaired"] == len(wrong[0] - wrong[1])
     assert pair.counts["newly wrong"] == len(wrong[1] - wrong[0])
     assert set(rows["position_id"]) == wrong[0] | wrong[1]
@@ -189,21 +194,21 @@ def test_calibrated_comparisons_are_by_the_frames_of_calibrated_q(db: Path) -> N
     (unlike,) = plain.comparisons
     assert abs(pair.mean_abs.difference) < 0.1 * abs(unlike.mean_abs.difference)
     assert pair.recalibrated is None
-    told = "\n".join(found.lines())
-    assert "each net's Q calibrated" in told
-    assert "recalibrated" not in told
-    assert found.as_json()["calibration"] == "fitted"
+    text = "\n".join(comparison.lines())
+    assert "each net's Q calibrated" in text
+    assert "recalibrated" not in text
+    assert comparison.as_json()["calibration"] == "fitted"
 
 
 def test_too_few_positions_for_a_curve(db: Path) -> None:
     with Store.open(db, write=True) as store:
         store.connection.execute("DELETE FROM net_values WHERE net_id = 2 AND position_id % 2")
-    found = compared(db, "key-net", "half-net")
-    assert found.positions == 240
-    assert found.comparisons[0].recalibrated is None
-    assert np.isnan(found.scores.recalibrated).all()
-    assert [line for line in found.lines() if line.startswith("recalibrated: too few positions")]
-    json.dumps(found.as_json(), allow_nan=False)
+    comparison = compared(db, "key-net", "half-net")
+    assert comparison.positions == 240
+    assert comparison.comparisons[0].recalibrated is None
+    assert np.isnan(comparison.scores.recalibrated).all()
+    assert [line for line in comparison.lines() if line.startswith("recalibrated: too few positions")]
+    json.dumps(comparison.as_json(), allow_nan=False)
 
 
 def test_one_alpha_for_all(db: Path) -> None:
@@ -213,8 +218,8 @@ def test_one_alpha_for_all(db: Path) -> None:
             store.set_alpha(*store.pick(net), AlphaFit(value, value, value, "slope", 300, 0.1))
     for nets in (("half-net", "key-net"), ("key-net", "half-net")):
         assert compared(db, *nets, options=Question()).alpha.value == 240.0
-    given = compared(db, "half-net", "key-net")
-    assert given.alpha.origin == "given"
+    of_given_alpha = compared(db, "half-net", "key-net")
+    assert of_given_alpha.alpha.origin == "given"
 
 
 def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db: Path) -> None:
@@ -236,15 +241,15 @@ def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db
 
 def test_where_no_candidate_changes_the_interval_has_a_width(db: Path) -> None:
     """Wilson's bound of none among as many games as count, not an interval of no width."""
-    found = compared(db, "key-net", "key-net")
-    games = np.unique(found.scores.game_id, return_counts=True)[1]
+    comparison = compared(db, "key-net", "key-net")
+    games = np.unique(comparison.scores.game_id, return_counts=True)[1]
     effective = games.sum() ** 2 / (games**2).sum()
     z = 1.959963984540054
-    pair = found.comparisons[0]
+    pair = comparison.comparisons[0]
     for change in (pair.share_by_games, *(at.change for row in pair.by_kind for at in row.candidates)):
         ends = (0, -(z**2) / (effective + z**2), z**2 / (effective + z**2))
         assert (change.difference, change.low, change.high) == pytest.approx(ends)
-    assert found.lines()[-1] == "one net: the files have the same content, so there is nothing to compare"
+    assert comparison.lines()[-1] == "one net: the files have the same content, so there is nothing to compare"
 
 
 @pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])
@@ -263,17 +268,17 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
     weight = np.choose(ids % 3, [1.0, (ids % 3 != 0).sum() / (ids % 3 == 1).sum(), 0.0])
     with Store.open(db) as store:
         assert store.frame(Question(net="key-net", alpha=300.0))["weight"].to_numpy() == pytest.approx(weight)
-    found = compared(db, *nets)
+    comparison = compared(db, *nets)
     a, b = (np.average(frame["disagreement"].abs() >= 0.55, weights=weight) for frame in (one, other))
-    pair = found.comparisons[0]
-    assert found.scores.weight == pytest.approx(weight)
-    assert [net.candidates.rate for net in found.nets] == pytest.approx([a, b])
+    pair = comparison.comparisons[0]
+    assert comparison.scores.weight == pytest.approx(weight)
+    assert [net.candidates.rate for net in comparison.nets] == pytest.approx([a, b])
     assert pair.share_by_games.difference == pytest.approx(b - a)
-    assert found.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
-    for net, frame in zip(found.nets, (one, other), strict=True):
+    assert comparison.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    for net, frame in zip(comparison.nets, (one, other), strict=True):
         assert net.spread**2 == pytest.approx(np.cov(frame["net_q"], aweights=weight, ddof=0))
-    assert found.effective < found.positions
-    assert "weighted by inverse probability" in "\n".join(found.lines())
+    assert comparison.effective < comparison.positions
+    assert "weighted by inverse probability" in "\n".join(comparison.lines())
     with Store.open(db, write=True) as store:  # a second ladder, which cut nothing
         for position in ids.tolist():
             add_passage(store, 2, 1, Passage(position, None, None, 0.1, 9000, True, 1.0), Run(1))
@@ -296,17 +301,17 @@ def test_with_what_screening_cut_each_position_counts_for_one(tmp_path: Path) ->
         ]
         nets = find_nets(store, ("maia-1900", "other-net"), everything)
         assert [net.missing for net in nets] == [0, 0]
-        found = compare(store, nets, everything, OPTIONS)
-        rows = wrong_positions(store, nets, everything, found)
-    assert len(frames[0]) == len(frames[1]) == found.positions == everything.scored
-    assert found.cut == frames[0]["rung"].notna().sum() > 0
-    assert (found.scores.weight == 1).all()
+        comparison = compare(store, nets, everything, OPTIONS)
+        rows = wrong_positions(store, nets, everything, comparison)
+    assert len(frames[0]) == len(frames[1]) == comparison.positions == everything.scored
+    assert comparison.cut == frames[0]["rung"].notna().sum() > 0
+    assert (comparison.scores.weight == 1).all()
     off = np.stack([frame["disagreement"].abs() for frame in frames])
-    assert [net.mean_abs for net in found.nets] == pytest.approx(off.mean(1))
-    assert [net.candidates.rate for net in found.nets] == pytest.approx((off >= 0.55).mean(1))
+    assert [net.mean_abs for net in comparison.nets] == pytest.approx(off.mean(1))
+    assert [net.candidates.rate for net in comparison.nets] == pytest.approx((off >= 0.55).mean(1))
     assert rows["position_id"].tolist() == frames[0].index[(off >= 0.55).any(0)].tolist()
     assert frames[0].loc[rows["position_id"], "rung"].notna().any()
-    assert f"({found.cut:,} that screening cut, by their last rung)" in found.lines()[0]
+    assert f"({comparison.cut:,} that screening cut, by their last rung)" in comparison.lines()[0]
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -343,19 +348,22 @@ def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest
 
 def test_nets_of_one_name_are_told_apart(db: Path) -> None:
     add(db, OtherNet("key-net", "c", np.negative))
-    found = compared(db, "abababab", "cccccccc")
-    assert [net.name for net in found.nets] == ["key-net (abababababab)", "key-net (cccccccccccc)"]
-    assert found.comparisons[0].counts["repaired"] > 0
+    comparison = compared(db, "abababab", "cccccccc")
+    assert [net.name for net in comparison.nets] == ["key-net (abababababab)", "key-net (cccccccccccc)"]
+    assert comparison.comparisons[0].counts["repaired"] > 0
 
 
 def test_three_nets_are_each_compared_with_the_first(db: Path) -> None:
     add(db, OtherNet("third", "c", np.negative))
-    found = compared(db, "half-net", "key-net", "third")
-    assert [(pair.first, pair.second) for pair in found.comparisons] == [("half-net", "key-net"), ("half-net", "third")]
-    assert found.comparisons[0].counts == compared(db, "half-net", "key-net").comparisons[0].counts
+    comparison = compared(db, "half-net", "key-net", "third")
+    assert [(pair.first, pair.second) for pair in comparison.comparisons] == [
+        ("half-net", "key-net"),
+        ("half-net", "third"),
+    ]
+    assert comparison.comparisons[0].counts == compared(db, "half-net", "key-net").comparisons[0].counts
     back = compared(db, "key-net", "half-net").comparisons[0]
-    assert back.counts["repaired"] == found.comparisons[0].counts["newly wrong"]
-    assert back.share_by_games.low == pytest.approx(-found.comparisons[0].share_by_games.high)
+    assert back.counts["repaired"] == comparison.comparisons[0].counts["newly wrong"]
+    assert back.share_by_games.low == pytest.approx(-comparison.comparisons[0].share_by_games.high)
 
 
 def test_values_without_a_policy(db: Path) -> None:
@@ -365,11 +373,11 @@ def test_values_without_a_policy(db: Path) -> None:
             "UPDATE net_values SET best_move = NULL, best_p = NULL, entropy = NULL WHERE net_id = 2"
         )
         store.commit()
-    found = compared(db, "key-net", "half-net")
-    assert not found.comparisons[0].policies
-    assert not {row.label for row in found.comparisons[0].labels} & {"value-blind", "policy-blind"}
-    assert any("vr stats --labels" in line for line in found.lines())
-    json.dumps(found.as_json(), allow_nan=False)
+    comparison = compared(db, "key-net", "half-net")
+    assert not comparison.comparisons[0].policies
+    assert not {row.label for row in comparison.comparisons[0].labels} & {"value-blind", "policy-blind"}
+    assert any("vr stats --labels" in line for line in comparison.lines())
+    json.dumps(comparison.as_json(), allow_nan=False)
 
 
 # -- real nets --------------------------------------------------------------------------------------------------------
@@ -379,12 +387,14 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     maia = shared_data / "nets" / "maia-1900.pb.gz"
     # The name lies: a file is known by its content.
     other = Path(shutil.copy(shared_data / "nets" / "meangirl-8.pb.gz", tmp_path / "maia-1900.pb.gz"))
-    asked = ["remeasure", "--db", str(db), "--net", str(maia), "--net", str(other)]
-    found = json.loads(vr(*asked, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl")))
+    command = ["remeasure", "--db", str(db), "--net", str(maia), "--net", str(other)]
+    printed = json.loads(
+        vr(*command, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl"))
+    )
     with Store.open(db) as store:
         nets = store.nets().set_index("sha256")
         scored = len(store.frame(Question(net="key-net")))
-        digests = [net["sha256"] for net in found["nets"]]
+        digests = [net["sha256"] for net in printed["nets"]]
         assert digests[0] == KNOWN_NETS["maia-1900"].sha256 != digests[1]
         assert nets.loc[digests, "evaluated"].tolist() == [scored, scored]
         values = [store.frame(Question(net=digest)).sort_values("position_id") for digest in digests]
@@ -394,8 +404,8 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
             alone = [net.evaluate(PositionBatch.from_positions([position_of(row)])).q[0] for row in rows_of(frame, 12)]
         assert len(fens) == len(alone)
         np.testing.assert_allclose(alone, frame["net_q"].to_numpy()[:12], atol=1e-5)
-    pair = found["comparisons"][0]
-    assert sum(pair["counts"].values()) == found["positions"] == scored
+    pair = printed["comparisons"][0]
+    assert sum(pair["counts"].values()) == printed["positions"] == scored
     assert pair["policies"]
     blind = [row for row in pair["labels"] if row["label"].endswith("-blind")]
     wrong = values[0][(values[0]["net_q"] - values[0]["deep_q"]).abs() >= 0.55]
@@ -419,8 +429,8 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     with Store.open(db, write=True) as store:  # what was only compared is not what is meant without --net
         store.connection.execute("UPDATE runs SET command = 'vr remeasure --net a --net b' WHERE id > 1")
         assert nets["id"].tolist()[0] == store.pick()[0] == 1
-    again = json.loads(vr(*asked, "-q", "--json"))  # nothing to compute: the same answer
-    assert again == found
+    again = json.loads(vr(*command, "-q", "--json"))  # nothing to compute: the same answer
+    assert again == printed
 
 
 def test_scale_in_the_sample_store(tmp_path: Path) -> None:
@@ -436,12 +446,14 @@ def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     assert (own.counts["newly wrong"], own.counts["repaired"]) == (44, 21)
     assert own.recalibrated is not None
     assert own.recalibrated.newly.count == 10
-    (given,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=300.0)).comparisons
-    assert (given.counts["newly wrong"], given.counts["repaired"]) == (17, 115)
-    assert given.recalibrated is not None
-    assert given.recalibrated.repaired.count == 55
-    assert given.recalibrated.finding == "fewer"
-    assert own.recalibrated.mean_abs.high < 0 > given.recalibrated.mean_abs.high
+    (by_given_alpha,) = compared(
+        db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=300.0)
+    ).comparisons
+    assert (by_given_alpha.counts["newly wrong"], by_given_alpha.counts["repaired"]) == (17, 115)
+    assert by_given_alpha.recalibrated is not None
+    assert by_given_alpha.recalibrated.repaired.count == 55
+    assert by_given_alpha.recalibrated.finding == "fewer"
+    assert own.recalibrated.mean_abs.high < 0 > by_given_alpha.recalibrated.mean_abs.high
 
 
 def rows_of(frame: pd.DataFrame, count: int) -> list[dict[str, str]]:
@@ -463,22 +475,23 @@ def vr(*arguments: str) -> str:
 
 
 def test_the_table(db: Path) -> None:
-    said = vr("remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--alpha", "300", "-q")
-    found = compared(db, "key-net", "half-net")
-    pair = found.comparisons[0]
-    assert said.splitlines() == found.lines()
-    assert "alpha 300.0 for all nets (given)" in said
+    printed = vr("remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--alpha", "300", "-q")
+    comparison = compared(db, "key-net", "half-net")
+    pair = comparison.comparisons[0]
+    assert printed.splitlines() == comparison.lines()
+    assert "alpha 300.0 for all nets (given)" in printed
     assert (
-        f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}" in said
+        f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}"
+        in printed
     )
-    assert "regression to the mean" in said
+    assert "regression to the mean" in printed
     low, high = 100 * pair.share_by_games.low, 100 * pair.share_by_games.high
-    assert said.count(f"{100 * pair.share_by_games.difference:+.2f} points (") == 1
+    assert printed.count(f"{100 * pair.share_by_games.difference:+.2f} points (") == 1
     assert (
         f"  candidates             {100 * pair.share_by_games.difference:+.2f} points ({low:+.2f} to {high:+.2f})\n"
-        in said
+        in printed
     )
-    assert "by label of the error" in said
+    assert "by label of the error" in printed
 
 
 @pytest.mark.parametrize(

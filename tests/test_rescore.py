@@ -31,10 +31,10 @@ def values_of(n: int, seed: int) -> dict[str, Any]:
     """Values that lc0 could have written: the net's and the search's, and the result of a game that White won."""
     rng = np.random.default_rng(seed)
     q, d = rng.uniform(-0.9, 0.9, (4, n)), rng.uniform(0, 0.1, (4, n))
-    found = {f"{name}_{w}": v[i] for i, name in enumerate(("orig", "root", "best")) for w, v in (("q", q), ("d", d))}
-    found |= {"played_q": found["best_q"], "played_d": found["best_d"]}
-    found |= {"result_q": np.where(np.arange(n) % 2, -1.0, 1.0), "plies_left": np.arange(n, 0, -1), "policy_kld": 0.1}
-    return {name: np.asarray(value, np.float32) for name, value in found.items()}
+    values = {f"{name}_{w}": v[i] for i, name in enumerate(("orig", "root", "best")) for w, v in (("q", q), ("d", d))}
+    values |= {"played_q": values["best_q"], "played_d": values["best_d"]}
+    values |= {"result_q": np.where(np.arange(n) % 2, -1.0, 1.0), "plies_left": np.arange(n, 0, -1), "policy_kld": 0.1}
+    return {name: np.asarray(value, np.float32) for name, value in values.items()}
 
 
 @cache
@@ -93,10 +93,10 @@ def test_values_mined_from_one_format_go_into_any_other(input_format: int, tmp_p
     """The store has what format 1 recorded; the same games in another format get it, each record from its mover."""
     store = mined(chunks_in(tmp_path / "judged", 1, 7), tmp_path / "store.db")
     target = chunks_in(tmp_path / "target", input_format, 70)
-    found = rescored(target, store, tmp_path / "out")
-    assert found.changed_chunks == found.chunks == 2
-    assert found.changed_records == found.records == len(GAME) + len(ENDING)
-    assert found.positions == found.records
+    summary = rescored(target, store, tmp_path / "out")
+    assert summary.changed_chunks == summary.chunks == 2
+    assert summary.changed_records == summary.records == len(GAME) + len(ENDING)
+    assert summary.positions == summary.records
     for number in range(2):
         wanted = game(number, 1, 7 + number)
         old, new = (read(folder / f"game_{number:06d}.gz") for folder in (target, tmp_path / "out"))
@@ -123,16 +123,16 @@ def test_lc0s_rescorer_takes_it(input_format: int, tmp_path: Path) -> None:
 def test_everything_that_mining_drew_is_found_again(tmp_path: Path) -> None:
     """Of one position of each game, and of chunks that hold their own values nothing changes."""
     chunks = chunks_in(tmp_path / "chunks", 3, 5)
-    found = rescored(chunks, mined(chunks, tmp_path / "store.db", per_game=6), tmp_path / "out")
-    assert found.positions == found.changed_records == 12
-    assert found.mean_change["q"] < 1e-6
+    summary = rescored(chunks, mined(chunks, tmp_path / "store.db", per_game=6), tmp_path / "out")
+    assert summary.positions == summary.changed_records == 12
+    assert summary.mean_change["q"] < 1e-6
 
 
 def test_other_records_and_other_chunks_stay_to_the_byte(tmp_path: Path) -> None:
     store = mined(write_chunk(tmp_path / "game_000009.gz", game(0, 1, 3)), tmp_path / "store.db", per_game=4)
     chunks = chunks_in(tmp_path / "chunks", 1, 40)
-    found = rescored(chunks, store, tmp_path / "out")
-    assert (found.changed_chunks, found.changed_records) == (1, 4)
+    summary = rescored(chunks, store, tmp_path / "out")
+    assert (summary.changed_chunks, summary.changed_records) == (1, 4)
     first, second = "game_000000.gz", "game_000001.gz"
     assert (chunks / second).read_bytes() == (tmp_path / "out" / second).read_bytes()
     assert (chunks / second).stat().st_mtime_ns == (tmp_path / "out" / second).stat().st_mtime_ns
@@ -140,8 +140,8 @@ def test_other_records_and_other_chunks_stay_to_the_byte(tmp_path: Path) -> None
     same = old.view(np.uint8).reshape(len(old), -1) == new.view(np.uint8).reshape(len(new), -1)
     assert (~same.all(1)).sum() == 4
     change = np.abs(new["best_q"] - old["best_q"])
-    assert found.mean_change["q"] == pytest.approx(change[~same.all(1)].mean(), rel=1e-5)
-    assert f"4 of {found.records} records of 1 of 2 chunks" in found.lines()[0]
+    assert summary.mean_change["q"] == pytest.approx(change[~same.all(1)].mean(), rel=1e-5)
+    assert f"4 of {summary.records} records of 1 of 2 chunks" in summary.lines()[0]
 
 
 def test_results_are_sampled_with_the_judges_chances(tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_results_are_sampled_with_the_judges_chances(tmp_path: Path) -> None:
     for number in range(200):
         write_chunk(tmp_path / "chunks" / f"game_{number:06d}.gz", game(0, 1, 1000 + number))
     store = mined(write_chunk(tmp_path / "judged.gz", game(0, 1, 50)), tmp_path / "store.db", per_game=90)
-    found = rescored(tmp_path / "chunks", store, tmp_path / "out", fields="result")
+    summary = rescored(tmp_path / "chunks", store, tmp_path / "out", fields="result")
     judged = game(0, 1, 50)
     files = sorted((tmp_path / "chunks").glob("*.gz"))
     old, new = (
         np.stack([read(folder / file.name) for file in files]) for folder in (files[0].parent, tmp_path / "out")
     )
-    assert found.changed_records == new.size
+    assert summary.changed_records == new.size
     np.testing.assert_array_equal(old["best_q"], new["best_q"])
     assert np.isin(new["result_q"], (-1, 0, 1)).all()
     np.testing.assert_array_equal(new["result_d"], new["result_q"] == 0)
@@ -215,8 +215,8 @@ def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
     chunks = tmp_path / "chunks"
     chunks.mkdir()
     write_chunk(chunks / "game_000000.gz", records)
-    found = rescored(chunks, store, tmp_path / "out")
-    assert (found.changed_records, found.otherwise) == (2, 2)
+    summary = rescored(chunks, store, tmp_path / "out")
+    assert (summary.changed_records, summary.otherwise) == (2, 2)
 
 
 @pytest.mark.parametrize(("clock", "taken"), [(3, 1), (20, 1), (21, 0), (90, 0)])
@@ -235,9 +235,9 @@ def test_tars_folders_and_what_is_broken(tmp_path: Path) -> None:
     tar_of(tmp_path / "data" / "a.tar", {**packed, "game_000002.gz": b"\x1f\x8bno", long: packed["game_000001.gz"]})
     (tmp_path / "data" / "deep" / "game_000005.gz").write_bytes(packed["game_000000.gz"][:500])
     store = mined(chunks, tmp_path / "store.db", per_game=1)
-    found = rescored(tmp_path / "data", store, tmp_path / "out")
-    assert (found.chunks, found.changed_chunks) == (5, 5)
-    assert found.left_out == {"damaged gzip stream": 1, "cut off": 1}
+    summary = rescored(tmp_path / "data", store, tmp_path / "out")
+    assert (summary.chunks, summary.changed_chunks) == (5, 5)
+    assert summary.left_out == {"damaged gzip stream": 1, "cut off": 1}
     files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert files == {"a.tar", "deep/er/game_000000.gz", "deep/er/game_000001.gz"}
     with tarfile.open(tmp_path / "out" / "a.tar") as tar:
@@ -259,8 +259,8 @@ def test_held_out_positions_give_no_value(tmp_path: Path) -> None:
         of_first = frame["start_fen"].to_numpy() == chess.STARTING_FEN
         if train.any() and not train[of_first].any():
             break
-    found = rescored(chunks, store, tmp_path / "out", split=split)
-    assert found.changed_records == train.sum() == len(ENDING)
+    summary = rescored(chunks, store, tmp_path / "out", split=split)
+    assert summary.changed_records == train.sum() == len(ENDING)
     assert read(tmp_path / "out" / "game_000000.gz").tobytes() == read(chunks / "game_000000.gz").tobytes()
 
 
@@ -268,9 +268,9 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     chunks = chunks_in(tmp_path / "chunks", 1, 3)
     store, out = mined(chunks, tmp_path / "store.db", per_game=2), tmp_path / "out"
     whole = len(GAME) + len(ENDING)
-    code, said, _ = command(f"rescore {chunks} --db {store} -o {out}".split(), capfd)
+    code, printed, _ = command(f"rescore {chunks} --db {store} -o {out}".split(), capfd)
     assert code == 0
-    assert f"4 of {whole} records of 2 of 2 chunks have the judge's value; mean |change| of q 0.0000" in said
+    assert f"4 of {whole} records of 2 of 2 chunks have the judge's value; mean |change| of q 0.0000" in printed
     code, _, error = command(f"rescore {chunks} --db {store} -o {out}".split(), capfd)
     assert code == 2
     assert "is not empty" in error

@@ -43,18 +43,18 @@ def snapshot(start: Position, nodes: int, most: int = ALL, **options: Any) -> Sn
 
 def lines(tree: Snapshot) -> list[tuple[str, ...]]:
     """The moves that lead to each node."""
-    found: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = []
     for node in tree.nodes:
-        found.append((*found[node.parent], node.move) if node.parent is not None else ())
-    return found
+        paths.append((*paths[node.parent], node.move) if node.parent is not None else ())
+    return paths
 
 
 def children(tree: Snapshot) -> list[list[TreeNode]]:
-    found: list[list[TreeNode]] = [[] for _ in tree.nodes]
+    children_of: list[list[TreeNode]] = [[] for _ in tree.nodes]
     for node in tree.nodes[1:]:
         assert node.parent is not None
-        found[node.parent].append(node)
-    return found
+        children_of[node.parent].append(node)
+    return children_of
 
 
 # --- What a node says
@@ -66,7 +66,7 @@ def test_visits_and_values_of_every_node_are_those_of_lc0s_search(start: Positio
     plain = PlainSearch(FakeNet(), start, SearchParams())
     plain.run(150)
     tree = snapshot(start, 150)
-    expected = {path: found for path, found in plain.tree().items() if found[0]}
+    expected = {path: node_values for path, node_values in plain.tree().items() if node_values[0]}
     named = dict(zip(lines(tree), tree.nodes, strict=True))
     assert named.keys() == expected.keys()
     for path, (visits, wl, d) in expected.items():
@@ -127,15 +127,15 @@ def test_nodes_are_those_of_a_walk_with_python_chess(options: dict[str, Any]) ->
                 assert above.looked_ahead[node.move] == node.lower == node.upper
                 assert node.depth == above.depth + 1
                 continue
-            found = above.children[node.move]
-            at.append(found)
+            walked_node = above.children[node.move]
+            at.append(walked_node)
             assert (node.visits, node.lower, node.upper, node.forced, node.depth) == (
-                *(found.visits, found.lower, found.upper, found.forced, found.depth),
+                *(walked_node.visits, walked_node.lower, walked_node.upper, walked_node.forced, walked_node.depth),
             )
             assert node.frozen == (above.frozen.get(node.move, 0) if above.frozen else None)
-            assert node.sampled == bool(found.frozen)
+            assert node.sampled == bool(walked_node.frozen)
             if node.kind == "open":
-                assert node.moves == found.board.legal_moves.count()
+                assert node.moves == walked_node.board.legal_moves.count()
         assert len(at) == tree.size == sum(1 for _ in walked.walk())
         # Moves of the root that are not legal in the tree but known to be proven, and no others, have no visits.
         unvisited = sum(not node.visits for node in tree.nodes)
@@ -165,8 +165,8 @@ def test_a_root_that_tables_prove_says_so() -> None:
     start = position("7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1")  # Q:b2 leaves queen against king
     root = snapshot(start, 60, syzygy=tables).nodes[0]
     assert (root.lower, root.upper, root.kind) == (1, 1, "tablebase")
-    known = position("7k/8/8/8/8/5K2/8/6R1 w - - 60 90")  # moves that keep the win are searched, and not all do
-    assert 0 < snapshot(known, 20, syzygy=tables).nodes[0].moves < board_of(known).legal_moves.count()
+    ending = position("7k/8/8/8/8/5K2/8/6R1 w - - 60 90")  # moves that keep the win are searched, and not all do
+    assert 0 < snapshot(ending, 20, syzygy=tables).nodes[0].moves < board_of(ending).legal_moves.count()
 
 
 def test_frozen_visits_are_those_of_n_scl_at_the_opponents_nodes() -> None:
@@ -209,11 +209,11 @@ def run(*words: str) -> str:
 
 
 def test_json_is_what_the_command_says_and_what_lc0_counted(maia: str, tmp_path: Path) -> None:
-    golden = next(each for each in load() if each.case.name == "B")
+    golden = next(case for case in load() if case.case.name == "B")
     target = tmp_path / "tree.json"
-    said = run("--net", maia, "--nodes", "100", "--set", "lc0_floats=1", "--json", "--tree", str(target), TRAP)
+    printed = run("--net", maia, "--nodes", "100", "--set", "lc0_floats=1", "--json", "--tree", str(target), TRAP)
     tree = json.loads(target.read_text("utf-8"))
-    row = json.loads(said)
+    row = json.loads(printed)
     assert {name: tree[name] for name in row} == row
     assert (tree["settings"], tree["tree_size"], len(tree["tree"])) == ({"lc0_floats": "1"}, 100, 100)
     root, *nodes = tree["tree"]
@@ -231,9 +231,9 @@ def test_json_is_what_the_command_says_and_what_lc0_counted(maia: str, tmp_path:
 
 def test_what_the_net_says_of_a_node_is_what_it_says_of_that_position(maia: str) -> None:
     start = position(moves="e2e4 c7c5 g1f3")
-    [found] = vr.search(start, 60, maia, tree_nodes=40)
-    assert found.tree is not None
-    paths, nodes = lines(found.tree), found.tree.nodes
+    [outcome] = vr.search(start, 60, maia, tree_nodes=40)
+    assert outcome.tree is not None
+    paths, nodes = lines(outcome.tree), outcome.tree.nodes
     boards = [position(start.start_fen, " ".join([*start.moves, *path])) for path in paths]
     alone = vr.evaluate(boards, maia)["q"]
     for node, q in zip(nodes, alone, strict=True):
@@ -253,15 +253,17 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        attributes = dict(attrs)
         assert tag not in ("script", "link", "iframe")
-        assert not any(str(given.get(name, "")).startswith(("http", "//")) for name in ("src", "href", "xlink:href"))
+        assert not any(
+            str(attributes.get(name, "")).startswith(("http", "//")) for name in ("src", "href", "xlink:href")
+        )
         if tag in ("meta", "img"):
             return
         self.open.append(tag)
         if tag == "details":
-            self.unfolded.append("open" in given)
-        if tag == "summary" or (given.get("class") or "").startswith("leaf"):
+            self.unfolded.append("open" in attributes)
+        if tag == "summary" or (attributes.get("class") or "").startswith("leaf"):
             self.rows.append((self.open.count("details") + (tag != "summary"), []))
             self.row = True
 
@@ -279,13 +281,13 @@ class Page(HTMLParser):
 
 
 def test_the_page_has_every_node_at_its_depth_and_loads_nothing(maia: str, tmp_path: Path) -> None:
-    [found] = vr.search(TRAP, 120, maia, vr.SearchParams(n_scl=5, certainty=True, lookahead=True), tree_nodes=100)
-    vr.write_tree(found, tmp_path / "tree.html")
-    assert found.tree is not None
+    [outcome] = vr.search(TRAP, 120, maia, vr.SearchParams(n_scl=5, certainty=True, lookahead=True), tree_nodes=100)
+    vr.write_tree(outcome, tmp_path / "tree.html")
+    assert outcome.tree is not None
     text = (tmp_path / "tree.html").read_text("utf-8")
     page = Page(text)
-    assert len(page.rows) == len(found.tree.nodes) - 1
-    board, root = board_of(position(TRAP)), found.tree.nodes[0]
+    assert len(page.rows) == len(outcome.tree.nodes) - 1
+    board, root = board_of(position(TRAP)), outcome.tree.nodes[0]
     shown = {}
     for depth, (move, visits, *_) in page.rows:
         while len(board.move_stack) >= depth:
@@ -294,21 +296,21 @@ def test_the_page_has_every_node_at_its_depth_and_loads_nothing(maia: str, tmp_p
         assert number == f"{board.fullmove_number}{'.' if board.turn else '...'}"
         board.push_san(san)
         shown[tuple(m.uci() for m in board.move_stack)] = int(visits.replace(",", ""))
-    expected = {line: node.visits for line, node in zip(lines(found.tree), found.tree.nodes, strict=True) if line}
+    expected = {line: node.visits for line, node in zip(lines(outcome.tree), outcome.tree.nodes, strict=True) if line}
     assert shown == expected
-    assert found.result is not None
-    assert 0 < sum(page.unfolded) <= len(found.result.best.pv)
-    assert f"the 100 most visited of {found.tree.size} positions" in text
+    assert outcome.result is not None
+    assert 0 < sum(page.unfolded) <= len(outcome.result.best.pv)
+    assert f"the 100 most visited of {outcome.tree.size} positions" in text
     assert root.visits == 120
     assert re.search(r"mate -1<", text)  # ...d6?? Qxf7#, as look-ahead knows
 
 
 def test_the_page_says_what_the_terminal_says_and_the_moves_played(maia: str, tmp_path: Path) -> None:
     target = tmp_path / "tree.html"
-    said = run("--net", maia, "--moves", "f2f3 e7e5 g2g4", "--nodes", "30", "--tree", str(target), "startpos")
+    printed = run("--net", maia, "--moves", "f2f3 e7e5 g2g4", "--nodes", "30", "--tree", str(target), "startpos")
     text = re.sub(r"<style>.*</style>", "", target.read_text("utf-8"), flags=re.DOTALL)
     shown = " ".join(re.sub(r"<[^>]*>", " ", text).split())
-    for line in said.splitlines()[:4]:
+    for line in printed.splitlines()[:4]:
         assert " ".join(line.split()) in shown
     assert "best Qh4# (d8h4), proven win, mate in 1" in shown
     assert "b KQkq - 0 2, after 1. f3 e5 2. g4" in shown
@@ -321,21 +323,21 @@ def test_a_page_without_moves_says_so_and_one_is_not_several(maia: str, tmp_path
     assert ", 1 node, 1 evaluation, " in run("--net", maia, "--nodes", "1", "--tree", str(target), TRAP)
     assert "No move has a visit" in target.read_text("utf-8")
     assert Page(target.read_text("utf-8")).rows == []
-    [found] = vr.search(TRAP, 2, maia, tree_nodes=1)
-    vr.write_tree(found, target)
+    [outcome] = vr.search(TRAP, 2, maia, tree_nodes=1)
+    vr.write_tree(outcome, target)
     text = target.read_text("utf-8")
     assert "and 1 visit to positions with few" in text
     assert "No move has a visit" not in text
 
 
 def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path) -> None:
-    [found] = vr.search("startpos", 2, maia, tree_nodes=5)
-    assert found.tree is not None
-    board, nodes = chess.Board(), [found.tree.nodes[0]]
+    [outcome] = vr.search("startpos", 2, maia, tree_nodes=5)
+    assert outcome.tree is not None
+    board, nodes = chess.Board(), [outcome.tree.nodes[0]]
     for i, uci in enumerate(["g1f3", "g8f6", "f3g1", "f6g8"] * 400):
         board.push_uci(uci)
         nodes.append(TreeNode(i, uci, i + 1, 1, 0.5, 0, 0, 0, 0, 0.1, -1, 1, "open", False, False, None, 20))
-    deep = replace(found, tree=Snapshot(tuple(nodes), len(nodes), found.tree.params))
+    deep = replace(outcome, tree=Snapshot(tuple(nodes), len(nodes), outcome.tree.params))
     for name in ("tree.html", "tree.json"):
         vr.write_tree(deep, tmp_path / name)
         assert (tmp_path / name).stat().st_size > 100_000
@@ -395,6 +397,6 @@ def test_the_guides_drawing_of_search_contempt_is_what_it_prints(
 
 
 def test_a_search_without_a_tree_has_none_to_write(maia: str, tmp_path: Path) -> None:
-    [found] = vr.search(TRAP, 2, maia)
+    [outcome] = vr.search(TRAP, 2, maia)
     with pytest.raises(UsageError, match="no tree was kept: search with tree_nodes"):
-        vr.write_tree(found, tmp_path / "tree.json")
+        vr.write_tree(outcome, tmp_path / "tree.json")

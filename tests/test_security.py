@@ -42,9 +42,9 @@ def imported(tree: ast.AST) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def trees() -> dict[str, ast.Module]:
     """Every file of the package, parsed once."""
-    found = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
-    assert len(found) > 100
-    return {name: ast.parse(path.read_text("utf-8"), name) for name, path in found.items()}
+    paths = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+    assert len(paths) > 100
+    return {name: ast.parse(path.read_text("utf-8"), name) for name, path in paths.items()}
 
 
 def dangers(tree: ast.Module) -> Iterator[tuple[int, str]]:

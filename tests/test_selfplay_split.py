@@ -66,8 +66,8 @@ SICILIAN = (chess.STARTING_FEN, "e2e4 c7c5 g1f3 d7d6 d2d4")
     ("moves", "split", "book", "left"),
     [
         # Rook against rook after four moves; a rook is lost in the end.
-        *((QUEENS_OFF, Split(materials=("KRvKR",)), *each) for each in ((0, 4), (3, 1), (4, 0))),
-        *((SICILIAN, Split(openings=("Sicilian Defense",)), *each) for each in ((0, 2), (1, 1), (2, 0))),
+        *((QUEENS_OFF, Split(materials=("KRvKR",)), *counts) for counts in ((0, 4), (3, 1), (4, 0))),
+        *((SICILIAN, Split(openings=("Sicilian Defense",)), *counts) for counts in ((0, 2), (1, 1), (2, 0))),
         (QUEENS_OFF, Split(materials=("KQvKQ",)), 0, 7),
         (SICILIAN, Split(openings=("French Defense",)), 0, 5),
     ],
@@ -147,8 +147,19 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
     fens = (ROOKS, "4k3/q7/8/8/8/8/R6P/4K3 w - - 0 1")
     (tmp_path / "book.epd").write_text("".join(f"{chess.Board(fen).epd()}\n" for fen in fens))
     write_split(tmp_path / "split.json", Split(materials=("KRvKR",)))
-    asked = ("selfplay", "book.epd", "--net", "my-net.pb.gz", "--nodes", "4", "--draw", "1,2,1", "--training", "chunks")
-    done = here(*asked, "--split", "split.json", cwd=tmp_path)
+    command = (
+        "selfplay",
+        "book.epd",
+        "--net",
+        "my-net.pb.gz",
+        "--nodes",
+        "4",
+        "--draw",
+        "1,2,1",
+        "--training",
+        "chunks",
+    )
+    done = here(*command, "--split", "split.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "training records were left out" in done.stderr
     with (tmp_path / "selfplay.pgn").open() as file:
@@ -158,9 +169,9 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
     assert "game_000001.gz" in named
     assert "game_000000.gz" not in named  # a kill at any time leaves nothing that is held out
     before = (tmp_path / "selfplay.pgn").read_bytes()
-    again = here(*asked, "--split", "split.json", cwd=tmp_path)
+    again = here(*command, "--split", "split.json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "selfplay.pgn").read_bytes() == before
-    without = here(*asked, cwd=tmp_path)
+    without = here(*command, cwd=tmp_path)
     assert without.returncode == 2
     assert without.stderr.count("\n") == 1

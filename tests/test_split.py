@@ -98,19 +98,19 @@ def told(db: Path) -> list[Row]:
 def kinds(board: chess.Board) -> str:
     order = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
     sides = [[bool(board.pieces(kind, colour)) for kind in order] for colour in chess.COLORS]
-    names = ["K" + "".join(letter for letter, there in zip("QRBN", side, strict=True) if there) for side in sides]
+    names = ["K" + "".join(letter for letter, on_board in zip("QRBN", side, strict=True) if on_board) for side in sides]
     return "v".join(name for _, name in sorted(zip(sides, names, strict=True), reverse=True))
 
 
 @cache
 def named() -> dict[str, str]:
-    found = {}
+    codes = {}
     for eco, _, moves in named_positions():
         board = chess.Board()
         for move in moves:
             board.push_uci(move)
-        found[" ".join(board.epd(en_passant="legal").split()[:4])] = eco
-    return found
+        codes[" ".join(board.epd(en_passant="legal").split()[:4])] = eco
+    return codes
 
 
 @cache
@@ -118,10 +118,10 @@ def after(start: str, moves: tuple[str, ...]) -> tuple[chess.Board, str]:
     """The board after these moves, and the last name on the way; the positions of a game share most of theirs."""
     if not moves:
         return chess.Board(start), ""
-    before, found = after(start, moves[:-1])
+    before, code = after(start, moves[:-1])
     board = before.copy(stack=False)
     board.push_uci(moves[-1])
-    return board, named().get(" ".join(board.epd(en_passant="legal").split()[:4]), found)
+    return board, named().get(" ".join(board.epd(en_passant="legal").split()[:4]), code)
 
 
 def parts_of(db: Path, split: Split) -> dict[int, str]:
@@ -167,7 +167,7 @@ def test_every_position_is_where_its_own_count_says(path: Path, options: dict[st
     of_game: dict[int, set[str]] = {}
     for row in rows:
         of_game.setdefault(row.game, set()).add(parts[row.id])
-    assert all(len(found - {"neither"}) <= 1 for found in of_game.values())
+    assert all(len(part_names - {"neither"}) <= 1 for part_names in of_game.values())
 
 
 def test_a_position_is_of_the_family_that_holds_it_out(path: Path) -> None:
@@ -175,10 +175,10 @@ def test_a_position_is_of_the_family_that_holds_it_out(path: Path) -> None:
     assert split.materials
     assert split.openings
     with Store.open(path) as store:
-        found = split.families(store, np.array([row.id for row in rows], np.int64))
+        families = split.families(store, np.array([row.id for row in rows], np.int64))
         with pytest.raises(ValueRepairError, match="no positions of these numbers"):
             split.families(store, np.array([10**9], np.int64))
-    for row, name in zip(rows, found, strict=True):
+    for row, name in zip(rows, families, strict=True):
         opening = row.opening if row.opening in split.openings else ""
         assert name == (row.material if row.material in split.materials else opening)
 
@@ -226,12 +226,12 @@ def test_more_games_and_what_is_reached_change_nobodys_part(sampled: Path, path:
     assert before.items() <= parts_of(more, split).items()
     renamed = Path(shutil.copy(sampled.with_name("one.pgn"), tmp_path / "renamed.pgn"))
     mine_by_key(renamed, tmp_path / "elsewhere.db")
-    here, there = (parts_of_games(db, Split(games=0.3), name)
+    own_parts, other_parts = (parts_of_games(db, Split(games=0.3), name)
                    for db, name in ((sampled, "one.pgn"), (tmp_path / "elsewhere.db", "renamed.pgn")))  # fmt: skip
-    common = here.keys() & there.keys()
+    common = own_parts.keys() & other_parts.keys()
     assert len(common) > 100
-    assert {here[number] for number in common} == {"train", "games"}
-    assert all(here[number] == there[number] for number in common)
+    assert {own_parts[number] for number in common} == {"train", "games"}
+    assert all(own_parts[number] == other_parts[number] for number in common)
 
 
 def parts_of_games(db: Path, split: Split, name: str) -> dict[int, str]:
@@ -309,13 +309,13 @@ def test_a_split_that_takes_the_place_of_another_says_what_it_costs(
     assert "warning" not in vr([*again, "1"], capsys)[2]
     assert "warning" not in vr([*again, "1"], capsys)[2]
     before = parts_of(sampled, read_split(file))
-    told = vr([*again, "2"], capsys)[2]
+    complaint = vr([*again, "2"], capsys)[2]
     after = parts_of(sampled, read_split(file))
     held = [number for number, part in before.items() if part in JUDGED]
     lost = sum(after[number] == "train" for number in held)
     assert lost
     words = f"held out other positions of this store; {lost} of these {len(held)} are for training from now on"
-    assert words in told
+    assert words in complaint
     assert "warning" not in vr([*again[:4], "-", "--seed", "3"], capsys)[2]  # the store does not get to know it
 
 
@@ -370,24 +370,24 @@ def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near
     parts = {row.key: of[row.id] for row in _told(path)}
     question = Question(threshold=0.3, expanded="all")
     with Store.open(path) as store:
-        asked = BookOptions(parents=2, near_duplicates=near)  # type: ignore[arg-type]
-        manifest = write_books(store, tmp_path, question, asked, split)
+        options = BookOptions(parents=2, near_duplicates=near)  # type: ignore[arg-type]
+        manifest = write_books(store, tmp_path, question, options, split)
         numbers = set(store.candidates(question)["position_id"])
     candidates = [row.key for row in _told(path) if row.id in numbers]
     book, holdout = (entries(tmp_path / name) for name in ("book.pgn", "holdout.pgn"))
-    own = [each.key for each in book if "ParentOf" not in each.headers or "NetQ" in each.headers]
+    own = [entry.key for entry in book if "ParentOf" not in entry.headers or "NetQ" in entry.headers]
     assert {parts[key] for key in own} == {"train"}
-    assert {each.headers["Part"] for each in holdout} == {"games", "families", "archives"}
-    assert all(parts[each.key] == each.headers["Part"] for each in holdout)
-    assert not any("Part" in each.headers for each in book)
+    assert {entry.headers["Part"] for entry in holdout} == {"games", "families", "archives"}
+    assert all(parts[entry.key] == entry.headers["Part"] for entry in holdout)
+    assert not any("Part" in entry.headers for entry in book)
     # No parent is what is held out, nor of a held-out material family.
-    assert not {each.key for each in book} & {each.key for each in holdout}
-    assert not {kinds(each.board) for each in book} & set(split.materials)
+    assert not {entry.key for entry in book} & {entry.key for entry in holdout}
+    assert not {kinds(entry.board) for entry in book} & set(split.materials)
     assert manifest.left_out["neither train nor held out"] == sum(parts[key] == "neither" for key in candidates)
     assert len(own) + len(holdout) + sum(manifest.left_out.values()) == len(candidates)
     assert json.loads((tmp_path / "manifest.json").read_text())["split"]["materials"] == list(split.materials)
     lines = (tmp_path / "holdout.epd").read_text().splitlines()
-    assert [each.headers["Part"] for each in holdout] == [line.split('c3 "part ')[1].split('"')[0] for line in lines]
+    assert [entry.headers["Part"] for entry in holdout] == [line.split('c3 "part ')[1].split('"')[0] for line in lines]
 
 
 class Entry(NamedTuple):
@@ -402,8 +402,8 @@ def entries(file: Path) -> list[Entry]:
     with file.open() as text:
         games = [game for game in iter(lambda: chess.pgn.read_game(text), None) if game is not None]
     boards = [game.end().board() for game in games]
-    found = keys(parse_fens([board.fen(en_passant="fen") for board in boards])).view(np.int64).tolist()
-    return [Entry(*each) for each in zip(found, (game.headers for game in games), boards, strict=True)]
+    position_keys = keys(parse_fens([board.fen(en_passant="fen") for board in boards])).view(np.int64).tolist()
+    return [Entry(*cells) for cells in zip(position_keys, (game.headers for game in games), boards, strict=True)]
 
 
 def test_a_book_needs_train_but_no_holdout(path: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -443,15 +443,15 @@ def test_nets_are_compared_on_what_is_held_out(two: Path, part: str, tmp_path: P
     words += ["--split", str(tmp_path / "s.json"), "--part", part]
     code, out, _ = vr([*words, "--json", "-o", str(tmp_path / "wrong.csv")], capsys)
     assert code == 0
-    found = json.loads(out)
+    printed = json.loads(out)
     with Store.open(two) as store:
         one, other = (store.frame(Question(net=net, alpha=300.0)) for net in ("key-net", "half-net"))
     kept = {part} if part != "held-out" else {"games", "families", "archives"}
     one, other = (frame[[parts[number] in kept for number in frame["position_id"]]] for frame in (one, other))
     wrong = [frame["disagreement"].abs().to_numpy() >= 0.55 for frame in (one, other)]
-    assert (found["part"], found["positions"], found["games"]) == (part, len(one), one["game_id"].nunique())
-    assert [net["candidates"]["count"] for net in found["nets"]] == [hit.sum() for hit in wrong]
-    assert found["comparisons"][0]["counts"]["repaired"] == (wrong[0] & ~wrong[1]).sum()
+    assert (printed["part"], printed["positions"], printed["games"]) == (part, len(one), one["game_id"].nunique())
+    assert [net["candidates"]["count"] for net in printed["nets"]] == [hit.sum() for hit in wrong]
+    assert printed["comparisons"][0]["counts"]["repaired"] == (wrong[0] & ~wrong[1]).sum()
     written = [line.split(",")[0] for line in (tmp_path / "wrong.csv").read_text().splitlines()[1:]]
     assert {int(number) for number in written} == set(one["position_id"][wrong[0] | wrong[1]])
     code, out, _ = vr(words, capsys)
@@ -515,10 +515,10 @@ def test_sets_for_trainers_of_other_engines_hold_nothing_back_either(
     words = ["export", "--db", str(path), "--split", str(tmp_path / "s.json"), "-o", str(tmp_path / "a.plain")]
     assert vr(words, capsys)[0] == 0
     fens = [line[4:] for line in (tmp_path / "a.plain").read_text().splitlines() if line.startswith("fen ")]
-    found = keys(parse_fens(fens)).view(np.int64).tolist()
+    book_keys = keys(parse_fens(fens)).view(np.int64).tolist()
     of = {row.key: parts[row.id] for row in _told(path)}
     assert fens
-    assert {of[key] for key in found} == {"train"}
+    assert {of[key] for key in book_keys} == {"train"}
     code, _, err = vr(["export", "--db", str(path), "--part", "games"], capsys)
     assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
 
@@ -531,9 +531,9 @@ def test_a_written_split_is_the_same_when_read(path: Path, tmp_path: Path) -> No
     write_split(tmp_path / "split.json", split)
     assert read_split(tmp_path / "split.json") == split
     assert split.archives == ("other.pgn",)
-    said = json.loads((tmp_path / "split.json").read_text())
-    assert said.keys() == {"version", "games", "openings", "materials", "archives", "seed"}
-    assert said["openings"] == list(split.openings)
+    written = json.loads((tmp_path / "split.json").read_text())
+    assert written.keys() == {"version", "games", "openings", "materials", "archives", "seed"}
+    assert written["openings"] == list(split.openings)
 
 
 @pytest.mark.parametrize(
@@ -572,13 +572,13 @@ def test_the_command_writes_and_counts(path: Path, tmp_path: Path, capsys: Captu
     games = {row.id: row.game for row in _told(path)}
     assert out.splitlines()[-1] == f"next: vr books --db {path} --threshold 0.3 --split {tmp_path / 's.json'}"
     for line, part in zip(out.splitlines()[2:-1], PARTS, strict=True):
-        mine = [number for number, found in parts.items() if found == part]
+        mine = [number for number, its_part in parts.items() if its_part == part]
         counted = [len(mine), len({games[number] for number in mine}), sum(parts[n] == part for n in candidates)]
         assert line.split() == [part, *(f"{count:,}" for count in counted)]
-    told = json.loads(vr([*words, "--families", "0.2", "--seed", "3", "--json"], capsys)[1])
-    assert told["split"]["openings"] == list(split.openings)
-    assert told["parts"]["archives"]["games"] == len({games[n] for n, part in parts.items() if part == "archives"})
-    assert sum(count["positions"] for count in told["parts"].values()) == len(parts)
+    printed = json.loads(vr([*words, "--families", "0.2", "--seed", "3", "--json"], capsys)[1])
+    assert printed["split"]["openings"] == list(split.openings)
+    assert printed["parts"]["archives"]["games"] == len({games[n] for n, part in parts.items() if part == "archives"})
+    assert sum(count["positions"] for count in printed["parts"].values()) == len(parts)
 
 
 def test_before_anything_is_searched_there_are_no_candidates_to_count(
@@ -606,8 +606,8 @@ def test_before_anything_is_searched_there_are_no_candidates_to_count(
 )
 def test_what_cannot_be_split_so(words: list[str], code: int, said: str, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "s.json"
-    found, out, err = vr(["split", "--db", str(SAMPLE), "-o", str(file), *words], capsys)
-    assert (found, out) == (code, "")
+    status, out, err = vr(["split", "--db", str(SAMPLE), "-o", str(file), *words], capsys)
+    assert (status, out) == (code, "")
     assert said in err
     assert err.count("\n") == 1
     assert not file.exists()

@@ -185,7 +185,7 @@ def test_a_changed_cell_is_named(place: str, damage: str, where: str, name: str,
     path = tmp_path / "a.db"
     assert damaged(small, path, column, damage, where)
     line = said(run(name, path, tmp_path / "out"))
-    key = ", ".join(rf"{each} \S+" for each in column.key)
+    key = ", ".join(rf"{part} \S+" for part in column.key)
     assert re.match(rf"\S+a\.db is damaged: table {column.table}, row {key}, column {column.name}: .+ is ", line), line
     assert line.endswith(f"`vr store check --db {path}` looks at every cell")
 
@@ -466,17 +466,17 @@ def test_a_log_without_a_lock_is_of_a_writer_that_died(mode: str, small: Path, t
         plies = store.connection.execute("SELECT ply FROM positions").fetchall()
     subprocess.run([sys.executable, "-c", CRASHED, path, mode], check=True)
     assert Path(f"{path}-{'wal' if mode == 'WAL' else 'journal'}").stat().st_size > 0
-    left = {each: each.read_bytes() for each in tmp_path.iterdir() if not each.name.endswith("-shm")}
+    left = {kept: kept.read_bytes() for kept in tmp_path.iterdir() if not kept.name.endswith("-shm")}
     for name in ("stats", "show", "merge"):
-        for each, data in left.items():
-            each.write_bytes(data)
+        for left_file, data in left.items():
+            left_file.write_bytes(data)
         line = said(run(name, path, tmp_path / "out"))
         shutil.rmtree(tmp_path / "out")
         assert not line or (name, mode) == ("merge", "DELETE"), (name, line)
     with Store.open(path, write=True) as store:
         assert store.connection.execute("SELECT ply FROM positions").fetchall() == plies
-    for each, data in left.items():
-        each.write_bytes(data)
+    for left_file, data in left.items():
+        left_file.write_bytes(data)
     with closing(sqlite3.connect(small)) as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'priors'").fetchone()
     with path.open("r+b") as file:

@@ -57,12 +57,12 @@ with sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True) as _sql:
 def some_positions() -> list[Position]:
     """A game with castling, and positions from FENs: rights, en passant, promotions, none of these."""
     game = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "g8f6", "e1g1", "f6e4", "f1e1", "e4d6", "f3e5", "f8e7"]
-    found = positions_of(game)
+    positions = positions_of(game)
     for start in STARTS:
-        found += [Position(start, start, ply=chess.Board(start).ply(), history_known=False)]
+        positions += [Position(start, start, ply=chess.Board(start).ply(), history_known=False)]
         moves = list(map(str, list(chess.Board(start).legal_moves)[:1]))
-        found += positions_of([*moves, str(next(iter(_after(start, moves).legal_moves)))], start)
-    return found
+        positions += positions_of([*moves, str(next(iter(_after(start, moves).legal_moves)))], start)
+    return positions
 
 
 def _after(start: str, moves: list[str]) -> chess.Board:
@@ -91,7 +91,7 @@ def judged(batch: PositionBatch, seed: int = 1, **columns: Any) -> JudgedBatch:
     best = moves[cuts[:-1] + chance.integers(0, np.diff(cuts))]
     best[0] = 0
     n = len(batch)
-    found = JudgedBatch(
+    judgements = JudgedBatch(
         batch,
         chance.dirichlet((1, 1, 1), n).astype(np.float32),
         best,
@@ -100,7 +100,7 @@ def judged(batch: PositionBatch, seed: int = 1, **columns: Any) -> JudgedBatch:
         np.full(n, np.nan, np.float32),
         chance.uniform(0, 1, n),
     )
-    return found._replace(**columns)
+    return judgements._replace(**columns)
 
 
 @pytest.mark.parametrize("form", INPUT_FORMATS)
@@ -158,9 +158,9 @@ def test_values_are_the_judges_and_the_nets() -> None:
     np.testing.assert_array_equal(by_judge["orig_m"], values.moves_left)
     np.testing.assert_array_equal(by_judge["plies_left"], np.where(np.isnan(left), values.moves_left, left))
     assert by_judge["visits"].tolist() == judge.nodes.tolist()
-    known = ~np.isnan(z)
-    np.testing.assert_array_equal(by_game["result_q"][known], z[known])
-    np.testing.assert_array_equal(by_game["result_q"][~known], sampled["result_q"][~known])
+    with_result = ~np.isnan(z)
+    np.testing.assert_array_equal(by_game["result_q"][with_result], z[with_result])
+    np.testing.assert_array_equal(by_game["result_q"][~with_result], sampled["result_q"][~with_result])
     np.testing.assert_array_equal(by_game["result_d"], by_game["result_q"] == 0)
     np.testing.assert_array_equal(by_game["best_q"], q)
 
@@ -196,7 +196,7 @@ def test_words_of_policy() -> None:
 
 def read_chunks(folder: Path) -> list[Records]:
     """The records of each chunk of the tars in a folder, by Python's own reader of tars."""
-    found = []
+    chunks = []
     for path in sorted(folder.glob("*.tar")):
         with tarfile.open(path) as tar:
             for member in tar:
@@ -204,8 +204,8 @@ def read_chunks(folder: Path) -> list[Records]:
                 assert member.isreg()
                 assert len(member.name) < 100
                 assert file is not None
-                found.append(np.frombuffer(gzip.decompress(file.read()), v6.RECORD))
-    return found
+                chunks.append(np.frombuffer(gzip.decompress(file.read()), v6.RECORD))
+    return chunks
 
 
 @pytest.fixture(scope="module")
@@ -351,9 +351,9 @@ def test_what_lc0s_rescorer_demands(form: int) -> None:
 def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Captured) -> None:
     out, net = tmp_path / "out", str(any_maia)
     base = ["export", "--db", str(SAMPLE), "--format", "chunks", "--net", net]
-    code, _, said = run_vr([*base, "-o", str(out), "--policy", "judge:0.5", "--result", "game"], capsys)
-    assert code == 0, said
-    assert "chunks of one record each" in said
+    code, _, complaint = run_vr([*base, "-o", str(out), "--policy", "judge:0.5", "--result", "game"], capsys)
+    assert code == 0, complaint
+    assert "chunks of one record each" in complaint
     for words, expected in (
         ((*base,), "--format chunks: give a new folder with -o"),
         ((*base, "-o", str(out)), "holds finished chunks"),
@@ -361,9 +361,9 @@ def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Capt
         ((*base, "-o", str(tmp_path / "b"), "--labels"), "--labels: does not apply to chunks"),
         (("export", "--db", str(SAMPLE), "--policy", "judge"), "--policy: needs --format chunks"),
     ):
-        code, _, said = run_vr(list(words), capsys)
-        assert code == 2, (words, said)
-        assert expected in said
+        code, _, complaint = run_vr(list(words), capsys)
+        assert code == 2, (words, complaint)
+        assert expected in complaint
     assert not (tmp_path / "b").exists()
 
 

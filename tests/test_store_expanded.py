@@ -39,9 +39,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "WHERE position_id = ? AND cp NOT NULL",
                 (number,),
             )
-        known = "SELECT count(*) FROM deep_values WHERE position_id = ? AND stage = 'expanded'"
+        query = "SELECT count(*) FROM deep_values WHERE position_id = ? AND stage = 'expanded'"
         for number in (*SEARCHED, *INFERRED, *BOTH):
-            (searched,) = connection.execute(known, (number,)).fetchone()
+            (searched,) = connection.execute(query, (number,)).fetchone()
             connection.execute(
                 "INSERT INTO expanded VALUES (1, 1, ?, 1, 2, 'line', 3, 1, 0, NULL, NULL, NULL, 0, ?, 1, 1)",
                 (number, searched),
@@ -55,32 +55,32 @@ def ids(frame: pd.DataFrame) -> set[int]:
 
 def test_each_question_takes_in_what_it_says(path: Path) -> None:
     with Store.open(path) as store:
-        frames = {each: store.frame(Question(expanded=each)) for each in get_args(Expanded)}
-        found = {
+        frames = {choice: store.frame(Question(expanded=choice)) for choice in get_args(Expanded)}
+        by_stage = {
             stage: {row[0] for row in store.connection.execute(query, (stage,))}
             for stage in ("full", "expanded", "inferred")
             for query in (
                 "SELECT v.position_id FROM deep_values v JOIN net_values n USING (position_id) WHERE stage = ?",
             )
         }
-    assert found["expanded"]
-    assert found["inferred"] - found["expanded"]
-    assert found["inferred"] & found["expanded"]
-    assert ids(frames["no"]) == found["full"]
-    assert ids(frames["searched"]) == found["full"] | found["expanded"]
-    assert ids(frames["all"]) == found["full"] | found["expanded"] | found["inferred"]
+    assert by_stage["expanded"]
+    assert by_stage["inferred"] - by_stage["expanded"]
+    assert by_stage["inferred"] & by_stage["expanded"]
+    assert ids(frames["no"]) == by_stage["full"]
+    assert ids(frames["searched"]) == by_stage["full"] | by_stage["expanded"]
+    assert ids(frames["all"]) == by_stage["full"] | by_stage["expanded"] | by_stage["inferred"]
     assert not {"root_id", "step", "inferred"} & set(frames["no"])
-    for each in ("searched", "all"):
-        frame = frames[each]
-        reached = ~frame["position_id"].isin(found["full"])
+    for chosen in ("searched", "all"):
+        frame = frames[chosen]
+        reached = ~frame["position_id"].isin(by_stage["full"])
         assert (frame.loc[reached, "root_id"] == 1).all()
         assert (frame.loc[reached, "step"] == "line").all()
         assert (frame.loc[~reached, "root_id"] == frame.loc[~reached, "position_id"]).all()
         assert frame.loc[~reached, "step"].isna().all()
         assert set(frame.loc[frame["inferred"], "position_id"]) == (
-            found["inferred"] - found["expanded"] if each == "all" else set()
+            by_stage["inferred"] - by_stage["expanded"] if chosen == "all" else set()
         )
-    searched_too = frames["all"][frames["all"]["position_id"].isin(found["inferred"] & found["expanded"])]
+    searched_too = frames["all"][frames["all"]["position_id"].isin(by_stage["inferred"] & by_stage["expanded"])]
     assert (searched_too["nodes"] == 77).all()  # the search counts, not what was inferred before it
 
 
@@ -115,16 +115,16 @@ def test_the_way_of_the_net_that_is_asked_about_counts(path: Path, tmp_path: Pat
             for position, _, root, step in sorted(rows, key=lambda row: (row[1] != number, row[1]), reverse=True):
                 ways[position] = root, step
             frame = store.frame(Question(expanded="all", net=name))
-            there = frame[frame["step"].notna()]
-            assert set(there["position_id"]) == ways.keys() & set(frame["position_id"])
-            assert {row.position_id: (row.root_id, row.step) for row in there.itertuples()}.items() <= ways.items()
+            reached = frame[frame["step"].notna()]
+            assert set(reached["position_id"]) == ways.keys() & set(frame["position_id"])
+            assert {row.position_id: (row.root_id, row.step) for row in reached.itertuples()}.items() <= ways.items()
 
 
 def test_alpha_rates_and_weights_rest_on_sampled_positions(path: Path) -> None:
     with Store.open(path) as store:
-        frames = [store.frame(Question(expanded=each)) for each in get_args(Expanded)]
+        frames = [store.frame(Question(expanded=choice)) for choice in get_args(Expanded)]
         assert len({frame.attrs["alpha"]["value"] for frame in frames}) == 1
-        plain, whole = (store_figures(store, Question(expanded=each))["scored"] for each in ("no", "all"))
+        plain, whole = (store_figures(store, Question(expanded=choice))["scored"] for choice in ("no", "all"))
         assert plain["positions"] == len(frames[0])
         assert whole == plain
     for frame in frames:
@@ -133,13 +133,13 @@ def test_alpha_rates_and_weights_rest_on_sampled_positions(path: Path) -> None:
 
 def test_candidates_are_those_of_the_frame(path: Path) -> None:
     with Store.open(path) as store:
-        for each in get_args(Expanded):
-            question = Question(expanded=each, threshold=0.8)
-            frame, found = store.frame(question), store.candidates(question)
+        for choice in get_args(Expanded):
+            question = Question(expanded=choice, threshold=0.8)
+            frame, candidates = store.frame(question), store.candidates(question)
             wanted = frame[np.abs(frame["disagreement"]) >= 0.8]
             assert len(wanted)
             pd.testing.assert_frame_equal(
-                found.sort_values("position_id", ignore_index=True), wanted.reset_index(drop=True), check_like=True
+                candidates.sort_values("position_id", ignore_index=True), wanted.reset_index(drop=True), check_like=True
             )
 
 
@@ -206,8 +206,8 @@ def test_calibrations_are_checked(path: Path, tmp_path: Path) -> None:
             row = (1, 1, 400.0, "cp", curve, 20, 10, "2026-01-01")
             connection.execute("INSERT OR REPLACE INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         with Store.open(db) as store:
-            found = {check.name: check for check in integrity_checks(store)}["calibrations"]
-        assert (found.checked, found.wrong) == (1, wrong)
+            calibrations = {check.name: check for check in integrity_checks(store)}["calibrations"]
+        assert (calibrations.checked, calibrations.wrong) == (1, wrong)
 
 
 def test_other_words_are_refused() -> None:

@@ -94,12 +94,12 @@ def test_the_columns_and_their_types(path: Path) -> None:
 
 def test_candidates_are_the_frame_filtered_and_sorted(path: Path) -> None:
     with Store.open(path) as store:
-        frame, found = store.frame(), store.candidates(Question(threshold=0.55))
+        frame, candidates = store.frame(), store.candidates(Question(threshold=0.55))
     expected = frame[frame["disagreement"].abs() >= 0.55]
     expected = expected.iloc[np.argsort(-expected["disagreement"].abs(), kind="stable")].reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, expected)
-    assert 0 < len(found) < len(frame)
-    assert found.attrs == frame.attrs
+    pd.testing.assert_frame_equal(candidates, expected)
+    assert 0 < len(candidates) < len(frame)
+    assert candidates.attrs == frame.attrs
 
 
 @pytest.mark.parametrize("threshold", [0.0, -0.5, 2.01, float("nan")])
@@ -242,9 +242,11 @@ def test_statistics_are_those_of_the_frame(path: Path) -> None:
     assert (scored["nodes"], scored["search_seconds"]) == (480_000, pytest.approx(1.92))
     assert any("480 positions scored in full" in line for line in stats.stats_lines(figures))
     with Store.open(path) as store:  # the threshold asked for is always among those of the table
-        asked = [row["threshold"] for row in store_figures(store, Question(threshold=0.35))["scored"]["by_threshold"]]
-    assert 0.35 in asked
-    assert asked == sorted(asked)
+        thresholds = [
+            row["threshold"] for row in store_figures(store, Question(threshold=0.35))["scored"]["by_threshold"]
+        ]
+    assert 0.35 in thresholds
+    assert thresholds == sorted(thresholds)
 
 
 @pytest.mark.parametrize(("count", "total"), [(0, 10), (10, 10), (3, 1000), (1, 1), (500, 1000)])
@@ -294,10 +296,10 @@ def test_phases_follow_lichess_divider() -> None:
             captures = list(board.generate_legal_captures())
             board.push(dice.choice(captures if captures and dice.random() < 0.3 else list(board.legal_moves)))
             fens.append(board.fen())
-    found = [PHASES[i] for i in phases(boards(fens)).tolist()]
-    assert found == [lichess_phase(chess.Board(fen)) for fen in fens]
-    assert found[0] == "opening"
-    assert set(found) == set(PHASES)
+    phase_names = [PHASES[i] for i in phases(boards(fens)).tolist()]
+    assert phase_names == [lichess_phase(chess.Board(fen)) for fen in fens]
+    assert phase_names[0] == "opening"
+    assert set(phase_names) == set(PHASES)
 
 
 def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
@@ -357,6 +359,6 @@ def test_a_frame_says_which_question_it_answers(path: Path) -> None:
         net_id, oracle_id = store.pick()
         net, oracle = store.names(net_id, oracle_id)
         whose = Question(net=net, oracle=oracle, alpha=123.0, q_from="wdl")
-        asked = replace(whose, threshold=0.4, expanded="all", calibration="fitted")
-        assert Question.answered_by(store.frame(asked).attrs, 0.4) == asked
-        assert all(getattr(asked, field.name) != getattr(Question(), field.name) for field in fields(Question))
+        question = replace(whose, threshold=0.4, expanded="all", calibration="fitted")
+        assert Question.answered_by(store.frame(question).attrs, 0.4) == question
+        assert all(getattr(question, field.name) != getattr(Question(), field.name) for field in fields(Question))

@@ -51,8 +51,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stats(store: Store, folder: Path) -> object:
-    found = store_figures(store, Question(threshold=THRESHOLD))
-    return found, stats_module.sections(store, store.candidates(Question(threshold=THRESHOLD)), THRESHOLD)
+    stored = store_figures(store, Question(threshold=THRESHOLD))
+    return stored, stats_module.sections(store, store.candidates(Question(threshold=THRESHOLD)), THRESHOLD)
 
 
 def books(store: Store, folder: Path) -> object:
@@ -101,12 +101,12 @@ WORKS: dict[str, Work] = {
 @cache
 def statements(path: Path, name: str) -> list[str]:
     """What this one of `WORKS` asks the store, with its parameters filled in, each statement once."""
-    asked: dict[str, None] = {}
+    texts: dict[str, None] = {}
     with Store.open(path) as store, TemporaryDirectory() as folder:
-        store.connection.set_trace_callback(lambda text: asked.setdefault(text))
+        store.connection.set_trace_callback(lambda text: texts.setdefault(text))
         WORKS[name](store, Path(folder))
         store.connection.set_trace_callback(None)
-    return [text for text in asked if text.lstrip().upper().startswith(("SELECT", "WITH"))]
+    return [text for text in texts if text.lstrip().upper().startswith(("SELECT", "WITH"))]
 
 
 def steps(connection: sqlite3.Connection, statement: str) -> Iterator[str]:
@@ -119,11 +119,15 @@ def steps(connection: sqlite3.Connection, statement: str) -> Iterator[str]:
 def faults(connection: sqlite3.Connection, statement: str) -> list[str]:
     """Steps that look at all rows of a large table for no reason, and sorts of such rows."""
     plain = " ".join(statement.split())
-    found = []
+    bad_steps = []
     for step in steps(connection, statement):
         table = re.match(r"SCAN (\w+)", step)
-        if table and table[1] in LARGE and not any(" ".join(each.split()) in plain for each in WHOLE.get(table[1], ())):
-            found.append(step)
+        if (
+            table
+            and table[1] in LARGE
+            and not any(" ".join(pattern.split()) in plain for pattern in WHOLE.get(table[1], ()))
+        ):
+            bad_steps.append(step)
         # Of the names of archives, and of rows found one by one through a list, there are few.
         few = (
             "DISTINCT source" in plain or "json_each" in plain or "GROUP BY g.source" in plain or "FROM plays" in plain
@@ -132,27 +136,27 @@ def faults(connection: sqlite3.Connection, statement: str) -> list[str]:
         # for, and of the stages each comes in that order by its key.
         few = few or "v.stage = CASE WHEN EXISTS" in plain
         if "TEMP B-TREE" in step and not few:
-            found.append(step)
-    return found
+            bad_steps.append(step)
+    return bad_steps
 
 
 @pytest.mark.parametrize("name", WORKS)
 def test_no_command_looks_at_more_than_it_must(name: str, path: Path) -> None:
-    asked = statements(path, name)
-    assert len(asked) > 3
+    texts = statements(path, name)
+    assert len(texts) > 3
     with Store.open(path) as store:
-        bad = {text: found for text in asked if (found := faults(store.connection, text))}
+        bad = {text: bad_steps for text in texts if (bad_steps := faults(store.connection, text))}
     assert bad == {}
 
 
 def test_the_constants_of_the_modules_are_what_runs(path: Path) -> None:
-    asked = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, name)]
+    texts = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, name)]
     deep = columns.DEEP_ROWS.format(counts=value_condition("no", "v.position_id"))
     of_columns = (columns.NET_ROWS, deep, columns.CUT_ROWS, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
     for constant in (*of_columns, screening.PASSAGES, screening.SINCE, columns.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)
-        assert any(re.search(pattern, text) for text in asked), constant
+        assert any(re.search(pattern, text) for text in texts), constant
 
 
 def test_positions_of_no_game_are_read_from_their_own_index(path: Path) -> None:
@@ -173,10 +177,10 @@ def test_faults_are_found(path: Path) -> None:
 def test_families_come_in_the_order_of_their_key(path: Path) -> None:
     with Store.open(path) as store:
         for statement in (families.REACHED, families.ANY_REACHED):
-            asked = re.sub(r":net|:oracle|\?", "1", statement)
-            assert faults(store.connection, asked) == []
+            filled_in = re.sub(r":net|:oracle|\?", "1", statement)
+            assert faults(store.connection, filled_in) == []
             assert not any("B-TREE" in step or (step.startswith("SCAN") and step != "SCAN CONSTANT ROW")
-                           for step in steps(store.connection, asked))  # fmt: skip
+                           for step in steps(store.connection, filled_in))  # fmt: skip
 
 
 def test_words_come_from_their_index(path: Path) -> None:

@@ -30,14 +30,14 @@ ASKED = vr.Question(threshold=0.35)
 
 
 def here(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
 
 
 def operations(line: str) -> tuple[chess.Board, dict[str, object]]:
     """A line as python-chess reads it."""
     board = chess.Board()
-    found: dict[str, object] = dict(board.set_epd(line))
-    return board, found
+    parsed: dict[str, object] = dict(board.set_epd(line))
+    return board, parsed
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +57,21 @@ def test_python_chess_reads_every_line(suite: Path) -> None:
     assert len(lines) == len(rows) == 66
     avoided = 0
     for line, row in zip(lines, rows.to_dict("records"), strict=True):
-        board, found = operations(line)
+        board, entry = operations(line)
         assert board.fen() == row["fen"]
-        assert found["bm"] == [board.parse_uci(row["deep_best"])]
+        assert entry["bm"] == [board.parse_uci(row["deep_best"])]
         if np.isnan(row["mate"]):
-            assert found["ce"] == row["cp"]
+            assert entry["ce"] == row["cp"]
         elif row["mate"] > 0:
-            assert found["dm"] == row["mate"]
+            assert entry["dm"] == row["mate"]
         loses = row["net_best"] != row["deep_best"] and row["second_q"] - row["after_net_q"] >= 0.35
-        assert found.get("am") == ([board.parse_uci(row["net_best"])] if loses else None)
+        assert entry.get("am") == ([board.parse_uci(row["net_best"])] if loses else None)
         avoided += loses
-        assert f"net Q {row['net_q']:+.5f}, sha256 e2f565f42d7c, maia-1900" == found["c0"]
-        assert str(found["c1"]).endswith("threshold 0.35, stockfish 15.1 nodes=50000")
-        assert found["id"] == f"games.pgn.zst#{row['game']} ply {row['ply']}"
+        assert f"net Q {row['net_q']:+.5f}, sha256 e2f565f42d7c, maia-1900" == entry["c0"]
+        assert str(entry["c1"]).endswith("threshold 0.35, stockfish 15.1 nodes=50000")
+        assert entry["id"] == f"games.pgn.zst#{row['game']} ply {row['ply']}"
         # The moves lead to the position, as any engine would take them.
-        start, _, moves = str(found["c3"]).partition(": ")
+        start, _, moves = str(entry["c3"]).partition(": ")
         assert start == "history startpos"
         assert "moves" not in line.split()  # what begins a list of moves in UCI
         played = chess.Board()
@@ -79,7 +79,7 @@ def test_python_chess_reads_every_line(suite: Path) -> None:
             played.push_uci(move)
         assert played.fen() == board.fen()
         # python-chess writes what it has read.
-        assert operations(board.epd(**found))[1] == found  # type: ignore[arg-type]  # operations are any
+        assert operations(board.epd(**entry))[1] == entry  # type: ignore[arg-type]  # operations are any
     assert avoided == 5
 
 
@@ -134,12 +134,12 @@ def odd_store(path: Path) -> Path:
 def test_mates_are_as_the_standard_has_them_and_text_breaks_nothing(tmp_path: Path) -> None:
     written = vr.write_suite(odd_store(tmp_path / "a.db"), tmp_path / "odd.epd")
     assert (written.positions, written.avoided, written.unasked) == (4, 0, 1)
-    found = {board.fen(): ops for board, ops in map(operations, (tmp_path / "odd.epd").read_text().splitlines())}
-    assert (found[ROOK]["dm"], found[ROOK]["acn"], found[ROOK]["acd"]) == (1, 9, 3)
-    assert "c3" not in found[ROOK]  # no history is known
+    entries = {board.fen(): ops for board, ops in map(operations, (tmp_path / "odd.epd").read_text().splitlines())}
+    assert (entries[ROOK]["dm"], entries[ROOK]["acn"], entries[ROOK]["acd"]) == (1, 9, 3)
+    assert "c3" not in entries[ROOK]  # no history is known
     # PGN standard, 16.2.5: a losing mate in N is -32,767 plus 2 N.
-    assert found[MATED_IN_2]["ce"] == -32_763
-    others = [ops for ops in found.values() if "c3" in ops]
+    assert entries[MATED_IN_2]["ce"] == -32_763
+    others = [ops for ops in entries.values() if "c3" in ops]
     assert sorted((ops.get("ce"), ops.get("dm"), "bm" in ops) for ops in others if "ce" in ops) == [
         (-32_000, None, True)
     ]
@@ -171,11 +171,11 @@ def test_am_is_claimed_by_the_judges_word_alone(tmp_path: Path, value: int, avoi
     assert (untold.avoided, untold.unasked) == (0, 1)
     assert "vr confirm would check 1 more" in untold.lines()[0]
     look_again(path, by_net_move("d1h5", value))
-    told = vr.write_suite(path, tmp_path / "after.epd", vr.Question(alpha=400))
-    _, found = operations((tmp_path / "after.epd").read_text())
-    assert (told.avoided, told.unasked) == (int(avoided), 0)
-    assert found.get("am") == ([chess.Move.from_uci("d1h5")] if avoided else None)
-    assert str(found["c4"]).startswith("second look Q -")
+    summary = vr.write_suite(path, tmp_path / "after.epd", vr.Question(alpha=400))
+    _, entry = operations((tmp_path / "after.epd").read_text())
+    assert (summary.avoided, summary.unasked) == (int(avoided), 0)
+    assert entry.get("am") == ([chess.Move.from_uci("d1h5")] if avoided else None)
+    assert str(entry["c4"]).startswith("second look Q -")
 
 
 def test_am_by_the_judges_own_search_after_the_move(tmp_path: Path) -> None:
@@ -237,21 +237,21 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
     out = tmp_path / "shared.csv"
     done = here("remeasure", suite, "--net", other, "--json", "-q", "-o", out)
     assert done.exception is None, done.exception
-    [said] = json.loads(done.stdout)["shares"]
+    [share] = json.loads(done.stdout)["shares"]
     # By hand: FEN and moves by python-chess, Q of centipawns by the formula, the alpha that c1 names.
     boards, deep, own = [], [], []
     for line in suite.read_text("utf-8").splitlines():
-        _, found = operations(line)
-        alpha = float(str(found["c1"]).partition("alpha ")[2].partition(",")[0])
-        boards.append(str(found["c3"]).removeprefix("history ").replace(":", " moves"))
-        score = found.get("ce")
-        deep.append(1.0 if "dm" in found else 2 / (1 + np.exp(-float(str(score)) / alpha)) - 1)
-        own.append(float(str(found["c0"]).split()[2].rstrip(",")))
+        _, entry = operations(line)
+        alpha = float(str(entry["c1"]).partition("alpha ")[2].partition(",")[0])
+        boards.append(str(entry["c3"]).removeprefix("history ").replace(":", " moves"))
+        score = entry.get("ce")
+        deep.append(1.0 if "dm" in entry else 2 / (1 + np.exp(-float(str(score)) / alpha)) - 1)
+        own.append(float(str(entry["c0"]).split()[2].rstrip(",")))
     q = vr.evaluate(boards, net=str(other))["q"].to_numpy()
     off = q - np.array(deep)
     shared = (np.abs(off) >= 0.35) & (np.sign(off) == np.sign(np.array(own) - deep))
     assert 0 < shared.sum() < 66
-    assert (said["shared"]["count"], said["shared"]["total"]) == (int(shared.sum()), 66)
+    assert (share["shared"]["count"], share["shared"]["total"]) == (int(shared.sum()), 66)
     assert pd.read_csv(out)["shared_1"].tolist() == shared.tolist()
     # docs/guide/position-sets.md shows it.
     page = (ROOT / "docs" / "guide" / "position-sets.md").read_text("utf-8")
@@ -259,20 +259,20 @@ def test_another_nets_share_is_counted_as_by_hand(suite: Path, tmp_path: Path, s
     # From the store, which has values of both nets: the same positions of one net are wrong for the other.
     copy = Path(shutil.copy(SAMPLE, tmp_path))
     both = vr.remeasure(copy, ["maia-1900", str(other)], vr.Question(threshold=0.35))
-    assert both.comparisons[0].counts["still wrong"] == said["shared"]["count"] + said["opposite"]
-    assert said["opposite"] == int(((np.abs(off) >= 0.35) & ~shared).sum())
+    assert both.comparisons[0].counts["still wrong"] == share["shared"]["count"] + share["opposite"]
+    assert share["opposite"] == int(((np.abs(off) >= 0.35) & ~shared).sum())
 
 
 def test_a_net_has_all_of_its_own(suite: Path, any_maia: Path) -> None:
-    found = vr.remeasure_suite(suite, str(any_maia))
-    assert found.shares[0].itself
-    assert (found.shares[0].shared.count, found.shares[0].shared.total) == (66, 66)
-    assert found.lines() == [
+    remeasured = vr.remeasure_suite(suite, str(any_maia))
+    assert remeasured.shares[0].itself
+    assert (remeasured.shares[0].shared.count, remeasured.shares[0].shared.total) == (66, 66)
+    assert remeasured.lines() == [
         "66 blind spots of maia-1900, 0.35 or more off (judge: stockfish 15.1 nodes=50000)",
-        f"  maia-1900 has {found.shares[0].shared}",
+        f"  maia-1900 has {remeasured.shares[0].shared}",
     ]
     wider = vr.remeasure_suite(suite, str(any_maia), threshold=0.6)
-    narrow = (found.rows["net_q"] - found.rows["deep_q"]).abs() >= 0.6
+    narrow = (remeasured.rows["net_q"] - remeasured.rows["deep_q"]).abs() >= 0.6
     assert wider.shares[0].shared.count == narrow.sum() < 66
 
 
@@ -284,8 +284,8 @@ def test_without_histories_a_net_looks_better(
     vr.write_suite(SAMPLE, tmp_path / "a.epd", vr.Question(threshold=threshold))
     text = (tmp_path / "a.epd").read_text("utf-8")
     (tmp_path / "bare.epd").write_text(re.sub(r' c3 "[^"]*";', "", text), encoding="utf-8")
-    [found] = vr.remeasure_suite(tmp_path / "bare.epd", str(any_maia)).shares
-    assert (found.shared.count + found.opposite, found.shared.total) == (shared, total)
+    [share] = vr.remeasure_suite(tmp_path / "bare.epd", str(any_maia)).shares
+    assert (share.shared.count + share.opposite, share.shared.total) == (shared, total)
     page = " ".join((ROOT / "docs" / "guide" / "position-sets.md").read_text("utf-8").split())
     assert f"{shared} of its {total}" in page or f"{shared} of {total} at" in page
 
@@ -298,13 +298,17 @@ def test_a_collection_is_counted_by_net_and_positions_of_others_by_themselves(
     bare = "7k/8/5K2/8/8/8/8/6R1 w - - dm 2; id own.1;"
     path = tmp_path / "collection.epd"
     path.write_text("\n".join(["# collected", *mine, *theirs, bare, "nonsense"]) + "\n", encoding="utf-8")
-    found = vr.remeasure_suite(path, [str(any_maia), str(any_maia)])
-    assert [(each.of, each.shared.total) for each in found.shares[:3]] == [("maia-1900", 20), ("other", 10), (None, 1)]
-    assert len(found.shares) == 6
-    assert [each.shared.count for each in found.shares[:2]] == [20, 10]
-    assert found.left_out == {"not a position": 1}
-    assert found.lines()[-1].startswith("a suite is chosen by one net's errors")
-    assert list(found.rows["line"]) == list(range(2, 33))
+    remeasured = vr.remeasure_suite(path, [str(any_maia), str(any_maia)])
+    assert [(share.of, share.shared.total) for share in remeasured.shares[:3]] == [
+        ("maia-1900", 20),
+        ("other", 10),
+        (None, 1),
+    ]
+    assert len(remeasured.shares) == 6
+    assert [share.shared.count for share in remeasured.shares[:2]] == [20, 10]
+    assert remeasured.left_out == {"not a position": 1}
+    assert remeasured.lines()[-1].startswith("a suite is chosen by one net's errors")
+    assert list(remeasured.rows["line"]) == list(range(2, 33))
 
 
 def test_a_judge_with_a_q_of_its_own(tmp_path: Path) -> None:
@@ -314,11 +318,11 @@ def test_a_judge_with_a_q_of_its_own(tmp_path: Path) -> None:
             Candidate(position_of(MATED_IN_2), 0.5, DeepResult(q=-1.0, best_move="h8h7"))]  # fmt: skip
     make_store(tmp_path / "a.db", rows, lc0)
     vr.write_suite(tmp_path / "a.db", tmp_path / "a.epd")
-    found = [operations(line)[1] for line in (tmp_path / "a.epd").read_text().splitlines()]
-    by_q = {float(str(ops["c1"]).split()[2].rstrip(",")): ops["ce"] for ops in found}
+    entries = [operations(line)[1] for line in (tmp_path / "a.epd").read_text().splitlines()]
+    by_q = {float(str(ops["c1"]).split()[2].rstrip(",")): ops["ce"] for ops in entries}
     assert by_q[-1.0] == -32_000
     assert float(cp_to_q(float(str(by_q[0.6])), 170)) == pytest.approx(0.6, abs=0.003)
-    assert all(", own Q, " in str(ops["c1"]) for ops in found)
+    assert all(", own Q, " in str(ops["c1"]) for ops in entries)
     for alpha in (None, 50.0):
         assert sorted(read_suite(tmp_path / "a.epd", alpha=alpha).rows["deep_q"]) == [-1.0, 0.6]
 
@@ -327,8 +331,8 @@ def test_q_of_wdl(tmp_path: Path) -> None:
     rows = [Candidate(position_of(ROOK), -0.5, DeepResult(cp=50, wdl=(700, 200, 100), best_move="d1d8"))]
     make_store(tmp_path / "a.db", rows)
     vr.write_suite(tmp_path / "a.db", tmp_path / "a.epd", vr.Question(q_from="wdl"))
-    _, found = operations((tmp_path / "a.epd").read_text())
-    assert (found["ce"], str(found["c1"]).split(", ")[:2]) == (
+    _, entry = operations((tmp_path / "a.epd").read_text())
+    assert (entry["ce"], str(entry["c1"]).split(", ")[:2]) == (
         50,
         [f"judge Q {wdl_to_q([700, 200, 100]):+.5f}", "W/D/L"],
     )
@@ -340,19 +344,19 @@ def test_suites_of_others(shared_data: Path, tmp_path: Path) -> None:
     lines = (shared_data / "epd" / "matetrack.epd").read_text("latin-1").splitlines()[:300]
     (tmp_path / "mates.epd").write_text("\n".join(lines))
     net = str(shared_data / "nets" / "maia-1100.pb.gz")
-    found = vr.remeasure_suite(tmp_path / "mates.epd", net)
-    q = vr.evaluate(found.rows["fen"].tolist(), net=net)["q"]
-    lost = ["bm #-" in lines[number - 1] for number in found.rows["line"]]
+    remeasured = vr.remeasure_suite(tmp_path / "mates.epd", net)
+    q = vr.evaluate(remeasured.rows["fen"].tolist(), net=net)["q"]
+    lost = ["bm #-" in lines[number - 1] for number in remeasured.rows["line"]]
     won = 1 - 2 * np.array(lost, float)
-    assert found.rows["deep_q"].tolist() == won.tolist()
-    assert found.shares[0].shared.count == int((np.abs(q - won) >= 0.55).sum()) > 0
-    assert found.lines()[0] == f"{len(found.rows):,} positions with a value, 0.55 or more off"
+    assert remeasured.rows["deep_q"].tolist() == won.tolist()
+    assert remeasured.shares[0].shared.count == int((np.abs(q - won) >= 0.55).sum()) > 0
+    assert remeasured.lines()[0] == f"{len(remeasured.rows):,} positions with a value, 0.55 or more off"
 
 
 def test_an_engine_on_a_suite(suite: Path, stockfish: str) -> None:
-    found = vr.remeasure_suite(suite, f"uci:{stockfish},nodes=1")
-    assert found.rows["q_1"].notna().all()
-    assert found.shares[0].shared.count < 20
+    remeasured = vr.remeasure_suite(suite, f"uci:{stockfish},nodes=1")
+    assert remeasured.rows["q_1"].notna().all()
+    assert remeasured.shares[0].shared.count < 20
 
 
 @pytest.mark.parametrize(
@@ -398,20 +402,20 @@ def test_histories_of_lines(tmp_path: Path) -> None:
     ]
     path = tmp_path / "a.epd"
     path.write_text("\n".join(lines))
-    found = read_suite(path)
-    known = found.batch.history_known.tolist()
-    assert (found.rows["line"].tolist(), known) == ([1, 2, 6], [True, True, False])
-    assert found.left_out == {"wrong history": 3}
-    assert list(found.batch.fen) == [board.fen(), board.fen(), f"{epd} 0 1"]
-    assert list(found.batch[0].moves) == ["e2e4", "e7e5", "g1f3"]
-    assert found.batch[2].moves == ()
+    content = read_suite(path)
+    with_history = content.batch.history_known.tolist()
+    assert (content.rows["line"].tolist(), with_history) == ([1, 2, 6], [True, True, False])
+    assert content.left_out == {"wrong history": 3}
+    assert list(content.batch.fen) == [board.fen(), board.fen(), f"{epd} 0 1"]
+    assert list(content.batch[0].moves) == ["e2e4", "e7e5", "g1f3"]
+    assert content.batch[2].moves == ()
 
 
 def test_a_line_is_a_position_with_its_history_everywhere(suite: Path, any_maia: Path) -> None:
     """`vr eval`, `vr search` and Python take a line as it is, too."""
     lines = suite.read_text("utf-8").splitlines()[:12]
-    told = [float(str(operations(line)[1]["c0"]).split()[2].rstrip(",")) for line in lines]
-    assert np.allclose(vr.evaluate(lines, net=str(any_maia))["q"], told, atol=1e-4)
+    written_q = [float(str(operations(line)[1]["c0"]).split()[2].rstrip(",")) for line in lines]
+    assert np.allclose(vr.evaluate(lines, net=str(any_maia))["q"], written_q, atol=1e-4)
     titled = f'{chess.Board().epd()} c2 "Book of best moves, hmvc 7;"; hmvc 3;'
     assert vr.evaluate(titled, net=str(any_maia))["fen"].tolist() == [chess.STARTING_FEN.replace("0 1", "3 1")]
     with pytest.raises(vr.UsageError, match="its history leads to"):

@@ -49,10 +49,10 @@ def test_the_package_and_every_help_can_be_had() -> None:
 
 
 def test_a_store_is_read_and_what_is_found_written(tmp_path: Path) -> None:
-    asked = ("export", "--db", str(SAMPLE), "--threshold", "0.35", "-o")
-    done = vr_without(*asked, str(tmp_path / "there.csv"))
+    command = ("export", "--db", str(SAMPLE), "--threshold", "0.35", "-o")
+    done = vr_without(*command, str(tmp_path / "there.csv"))
     assert done.returncode == 0, done.stderr
-    assert in_a_process(*asked, tmp_path / "here.csv", cwd=tmp_path).returncode == 0
+    assert in_a_process(*command, tmp_path / "here.csv", cwd=tmp_path).returncode == 0
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes() != b""
 
 
