@@ -74,14 +74,14 @@ def test_lambda_is_that_of_least_squares(factor: float, samples: Samples) -> Non
     assert solved == pytest.approx(factor, abs=0.1)
     held = replace(learning(samples, labels), weight=weight.astype(np.float32))
     learner = Learner(net, TrainOptions(only="value"), ONLY_VALUE)
-    found = find_amplitude(Validation([as_held(held)], learner, ONLY_VALUE, 0.3, 256, old), old, new, quiet=True)
-    assert found.factor_in_q == pytest.approx(solved, abs=1e-3)
-    assert found.factor == pytest.approx(solved, abs=0.011)
+    amplitude = find_amplitude(Validation([as_held(held)], learner, ONLY_VALUE, 0.3, 256, old), old, new, quiet=True)
+    assert amplitude.factor_in_q == pytest.approx(solved, abs=1e-3)
+    assert amplitude.factor == pytest.approx(solved, abs=0.011)
     np.testing.assert_allclose(
-        q_of(net, found.parameters, samples), before + found.factor * (after - before), atol=1e-5
+        q_of(net, amplitude.parameters, samples), before + amplitude.factor * (after - before), atol=1e-5
     )
-    assert found.measures["mean_dq"] == pytest.approx(
-        np.average(np.abs(before + found.factor * (after - before) - labels), weights=weight), abs=1e-4
+    assert amplitude.measures["mean_dq"] == pytest.approx(
+        np.average(np.abs(before + amplitude.factor * (after - before) - labels), weights=weight), abs=1e-4
     )
 
 
@@ -113,26 +113,26 @@ def too_far(samples: Samples) -> tuple[Samples, Samples]:
 
 def test_training_that_went_too_far_is_taken_back(samples: Samples, tmp_path: Path) -> None:
     train, held = too_far(samples)
-    found = trained(held, train, tmp_path)
-    assert found.amplitude is not None
-    assert found.amplitude.factor_in_q == pytest.approx(1 / 1.7, abs=0.02)
-    assert found.amplitude.factor == pytest.approx(1 / 1.7, abs=0.03)
-    last = found.curve[-1]
-    assert found.amplitude.measures["mean_dq"] < 0.1 * last["mean_dq"]
-    assert found.amplitude.measures["loss"] < 0.02 * last["loss"]
+    outcome = trained(held, train, tmp_path)
+    assert outcome.amplitude is not None
+    assert outcome.amplitude.factor_in_q == pytest.approx(1 / 1.7, abs=0.02)
+    assert outcome.amplitude.factor == pytest.approx(1 / 1.7, abs=0.03)
+    last = outcome.curve[-1]
+    assert outcome.amplitude.measures["mean_dq"] < 0.1 * last["mean_dq"]
+    assert outcome.amplitude.measures["loss"] < 0.02 * last["loss"]
     net = StraightNet()
-    off = np.abs(q_of(net, found.parameters, samples) - held.deep_q)
-    assert off.mean() == pytest.approx(found.amplitude.measures["mean_dq"], abs=1e-5)
+    off = np.abs(q_of(net, outcome.parameters, samples) - held.deep_q)
+    assert off.mean() == pytest.approx(outcome.amplitude.measures["mean_dq"], abs=1e-5)
 
 
 def test_a_run_that_is_called_again_ends_in_the_same_lambda(samples: Samples, tmp_path: Path) -> None:
     """It ended after its last step, before the net was written: the checkpoint is still there."""
     train, held = too_far(samples)
-    found, again = (trained(held, train, tmp_path) for _ in range(2))
-    assert found.amplitude is not None
+    outcome, again = (trained(held, train, tmp_path) for _ in range(2))
+    assert outcome.amplitude is not None
     assert again.amplitude is not None
-    assert again.amplitude.factor == found.amplitude.factor
-    for name, value in found.parameters.items():
+    assert again.amplitude.factor == outcome.amplitude.factor
+    for name, value in outcome.parameters.items():
         np.testing.assert_array_equal(again.parameters[name], value)
 
 

@@ -136,9 +136,9 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
     assert f", lambda {curve.attrs['amplitude']['lambda']:g}" in described
     lines = "\n".join(read_curve(out).lines())
     assert f"amplitude: lambda {curve.attrs['amplitude']['lambda']:.2f} on the games held out; by Q it would" in lines
-    code, said, _ = vr(["plot", "training", str(out), "-o", str(tmp_path / "curve.svg")], capsys)
+    code, printed, _ = vr(["plot", "training", str(out), "-o", str(tmp_path / "curve.svg")], capsys)
     assert code == 0
-    assert "20 of 20 steps" in said
+    assert "20 of 20 steps" in printed
     assert 'id="rate"' in (tmp_path / "curve.svg").read_text()
     assert read_curve(out).rows == read_curve(out.with_name("new.training.json")).rows
     assert [path.name for path in out.parent.iterdir() if "checkpoint" in path.name or "lock" in path.name] == []
@@ -175,10 +175,10 @@ def test_the_chosen_heads_are_trained_and_no_others(chunks: Path, tmp_path: Path
 
 
 def test_the_curve_has_the_keys_of_its_documentation(trained: tuple[Path, Any]) -> None:
-    found = json.loads(trained[0].with_name("new.training.json").read_text())
+    record = json.loads(trained[0].with_name("new.training.json").read_text())
     heading = "## The curve of a training"
-    assert [row[0] for row in rows(heading)] == list(found)
-    assert [row[0] for row in rows(heading, 1)] == list(found["curve"][0])
+    assert [row[0] for row in rows(heading)] == list(record)
+    assert [row[0] for row in rows(heading, 1)] == list(record["curve"][0])
 
 
 def test_a_net_that_is_there_is_not_written_over(trained: tuple[Path, Any], maia_file: str, capsys: Captured) -> None:
@@ -208,11 +208,11 @@ def test_a_training_that_is_finished_says_its_result_again(
 
 def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
     out = tmp_path / "same.pb.gz"
-    code, said, _ = train(
+    code, printed, _ = train(
         small, out, capsys, str(chunks), *QUICK, "--lr", "0", "--set", "average=swa", "--set", "holdout=0.3"
     )
     assert code == 0
-    assert "no step improved the net" in said
+    assert "no step improved the net" in printed
     assert out.read_bytes() == Path(small).read_bytes()
 
 
@@ -221,9 +221,9 @@ def test_chunks_without_anything_held_out(small: str, chunks: Path, tmp_path: Pa
     out = tmp_path / "new.pb.gz"
     words = [*QUICK, "--set", "holdout=0", "--lr", "3e-3"]
     assert train(small, out, capsys, str(chunks), *words)[0] == 0
-    found = json.loads((tmp_path / "new.training.json").read_text("utf-8"))
-    assert found["written"]["step"] == 6
-    losses = [row["train_loss"] for row in found["curve"][1:]]
+    record = json.loads((tmp_path / "new.training.json").read_text("utf-8"))
+    assert record["written"]["step"] == 6
+    losses = [row["train_loss"] for row in record["curve"][1:]]
     assert losses[1] < 0.5 * losses[0]
     q = valuerepair.evaluate(positions_of(GAME), str(out))["q"]
     assert q.mean() > 0.5 > valuerepair.evaluate(positions_of(GAME), small)["q"].mean()
@@ -239,21 +239,21 @@ def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tm
     assert learner.room >= len(samples)
     learner.keep([samples])
     other = samples.take(np.random.default_rng(1).permutation(64))
-    found = learner.evaluate({name: net.parameters[name] for name in learner.trained}, other.batch()).q
+    net_q = learner.evaluate({name: net.parameters[name] for name in learner.trained}, other.batch()).q
     planes = np.empty((64, 112, 8, 8), np.float32)
     unpack_masks(other.masks, other.rule50, planes)
     expected = Session(to_onnx(file), file.sha256).run(planes).q
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(net_q, expected, atol=1e-5)
     assert np.std(expected) > 1e-4
 
 
 def test_positions_beside_the_games_have_rows_of_their_own(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
     db, out = store_beside_games(tmp_path), tmp_path / "new.pb.gz"
     words = ["--store", str(db), "--threshold", "0.3", "--set", "holdout=0.4", *QUICK, "--lr", "1e-3"]
-    code, said, err = train(maia_file, out, capsys, *words)
+    code, printed, err = train(maia_file, out, capsys, *words)
     assert code == 0, err
     assert re.search(r"games \(\d+ beside them, \d+ candidates", err)
-    lines = [line.split() for line in said.splitlines()]
+    lines = [line.split() for line in printed.splitlines()]
     at = next(i for i, line in enumerate(lines) if line[:1] == ["candidates"])
     assert [line[0] for line in lines[at + 1 : at + 4]] == ["game", "aside", "search"]
     first = json.loads(out.with_name("new.training.json").read_text())["curve"][0]
@@ -267,7 +267,7 @@ def test_what_is_learned_from_is_said_before_it_takes_time(
     maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """Counted by plain SQL: all sampled positions of games that are not held out, searched in full or cut."""
-    monkeypatch.setattr("valuerepair.training.fit.fit", lambda *given, **named: stop())
+    monkeypatch.setattr("valuerepair.training.fit.fit", lambda *arguments, **named: stop())
 
     def stop() -> None:
         raise UsageError("far enough")
@@ -300,14 +300,14 @@ def test_what_is_learned_from_is_said_before_it_takes_time(
 def test_a_store_is_asked_for_the_values_of_the_chosen_head(
     maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    nets = []
 
     def scaled(store: Store, question: Question) -> tuple[Question, list[str]]:
-        asked.append(question.net)
+        nets.append(question.net)
         return question, []
 
-    def draw(store: Store, question: Question, *given: Any, **named: Any) -> None:
-        asked.append(question.net)
+    def draw(store: Store, question: Question, *arguments: Any, **named: Any) -> None:
+        nets.append(question.net)
         raise UsageError("far enough")
 
     monkeypatch.setattr(Store, "for_training", scaled)
@@ -315,13 +315,13 @@ def test_a_store_is_asked_for_the_values_of_the_chosen_head(
     for head in ("winner", "q"):
         with pytest.raises(UsageError, match="far enough"):
             training.train(maia_file, tmp_path / "new.pb.gz", store=str(SAMPLE), options=TrainOptions(value_head=head))
-    assert asked == [maia_file] * 2 + [read_net_file(maia_file).sha256 + "-q"] * 2
+    assert nets == [maia_file] * 2 + [read_net_file(maia_file).sha256 + "-q"] * 2
 
 
 def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
     maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(training, "StoreDraw", lambda *given, **named: stop())
+    monkeypatch.setattr(training, "StoreDraw", lambda *arguments, **named: stop())
 
     def stop() -> None:
         raise UsageError("far enough")
@@ -332,42 +332,42 @@ def test_a_share_of_the_positions_is_one_by_the_alpha_that_trains(
     words = ["--store", str(SAMPLE), "--threshold", "worst:5%", "--alpha", str(DEFAULT_ALPHA)]
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *words)
     assert code == 2
-    found = re.search(r"threshold worst:5% is ([\d.]+): ", err)
-    assert found is not None
+    match = re.search(r"threshold worst:5% is ([\d.]+): ", err)
+    assert match is not None
     off = frame["disagreement"].abs()
-    share = np.average(off >= float(found[1]), weights=frame["weight"])
+    share = np.average(off >= float(match[1]), weights=frame["weight"])
     assert 0.04 < share <= 0.0501
-    assert (own >= float(found[1])).mean() < 0.5 * (off >= float(found[1])).mean()
+    assert (own >= float(match[1])).mean() < 0.5 * (off >= float(match[1])).mean()
 
 
 def test_training_says_which_alpha_it_learns_by_and_what_that_does(
     maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    def stop(*given: Any) -> None:
+    def stop(*arguments: Any) -> None:
         raise UsageError("far enough")
 
     monkeypatch.setattr(training, "_train", stop)
     db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
-    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", "170")[2].splitlines()
-    assert said[0] == "training targets: alpha 170 (given)"
-    steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", said[1])
+    lines = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", "170")[2].splitlines()
+    assert lines[0] == "training targets: alpha 170 (given)"
+    steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", lines[1])
     assert steep is not None
     with Store.open(db) as store:
         frame = store.frame(Question(net=maia_file, alpha=170.0)).dropna(subset="deep_q")
     mass = (frame.weight * frame.net_q**2).sum()
     assert float(steep[1]) == round((frame.weight * frame.net_q * frame.deep_q).sum() / mass, 2)
-    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", steep[2])[2].splitlines()
-    assert said[0] == f"training targets: alpha {steep[2]} (given)"
-    assert said[1].startswith(f"by alpha {steep[2]} the net's Q would keep its scale: 1.00 times as steep")
-    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert re.match(rf"training targets: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", said[0])
+    lines = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db), "--alpha", steep[2])[2].splitlines()
+    assert lines[0] == f"training targets: alpha {steep[2]} (given)"
+    assert lines[1].startswith(f"by alpha {steep[2]} the net's Q would keep its scale: 1.00 times as steep")
+    lines = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert re.match(rf"training targets: alpha {steep[2]} \(stored fit of .* positions \(slope\)\)", lines[0])
     with closing(sqlite3.connect(db)) as sql, sql:
         sql.execute("DELETE FROM alpha_fits")
-    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert re.match(rf"training targets: alpha {steep[2]} \(fitted on .* positions \(slope\)\)", said[0])
+    lines = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert re.match(rf"training targets: alpha {steep[2]} \(fitted on .* positions \(slope\)\)", lines[0])
     assert vr(["stats", "--db", str(db), "--net", "maia-1900", "--save-alpha", "results"], capsys)[0] == 0
-    said = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
-    assert re.match(r"training targets: alpha \d+ \(stored fit of .* positions \(results\)\)", said[0])
+    lines = train(maia_file, tmp_path / "new.pb.gz", capsys, "--store", str(db))[2].splitlines()
+    assert re.match(r"training targets: alpha \d+ \(stored fit of .* positions \(results\)\)", lines[0])
 
 
 @pytest.mark.parametrize(
@@ -394,8 +394,8 @@ def test_wrong_words(
     words: list[str], code: int, said: str, maia_file: str, tmp_path: Path, monkeypatch: Any, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found, out, err = train(maia_file, Path("new.pb.gz"), capsys, *words)
-    assert (found, out) == (code, "")
+    status, out, err = train(maia_file, Path("new.pb.gz"), capsys, *words)
+    assert (status, out) == (code, "")
     assert said in err
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -462,7 +462,7 @@ def test_without_jax_one_line_says_what_to_install(
 def test_a_net_that_is_written_wrong_keeps_another_name(
     small: str, chunks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr("valuerepair.training.write_net.check_written", lambda *given: (0.01, 0.0))
+    monkeypatch.setattr("valuerepair.training.write_net.check_written", lambda *arguments: (0.01, 0.0))
     words = [str(chunks), *QUICK, "--set", "holdout=0"]
     code, _, err = train(small, tmp_path / "new.pb.gz", capsys, *words)
     assert code == 1
@@ -474,9 +474,9 @@ def test_a_net_that_is_written_wrong_keeps_another_name(
 
 
 def test_a_training_that_has_only_begun_is_drawn(trained: tuple[Path, Any], tmp_path: Path, capsys: Captured) -> None:
-    found = json.loads(trained[0].with_name("new.training.json").read_text())
+    record = json.loads(trained[0].with_name("new.training.json").read_text())
     first = {"step": 0, "lr": 0.0, "train_loss": None}
-    (tmp_path / "new.training.json").write_text(json.dumps(found | {"curve": [first]}))
+    (tmp_path / "new.training.json").write_text(json.dumps(record | {"curve": [first]}))
     code, out, err = vr(["plot", "training", str(tmp_path / "new.pb.gz"), "-o", str(tmp_path / "a.svg")], capsys)
     assert code == 0, err
     assert "no step yet" in out + err
@@ -548,7 +548,7 @@ def test_a_real_net_learns_256_positions_by_heart(maia_file: str, tmp_path: Path
     dice = np.random.default_rng(1)
     some = learn(positions(256), np.eye(3)[dice.integers(0, 3, 256)])
     some.shares[some.cuts[:-1] + dice.integers(0, np.diff(some.cuts))] = 1
-    found = fit(
+    outcome = fit(
         NetGraph.open(maia_file),
         TrainingStream([InMemory(some)], 256, 0),
         [],
@@ -559,8 +559,8 @@ def test_a_real_net_learns_256_positions_by_heart(maia_file: str, tmp_path: Path
         identity={},
         quiet=True,
     )
-    assert found.curve[1]["train_loss"] > 1
-    assert found.curve[-1]["train_loss"] < 0.01
+    assert outcome.curve[1]["train_loss"] > 1
+    assert outcome.curve[-1]["train_loss"] < 0.01
 
 
 def test_the_copy_of_a_folder_is_the_same_source(maia_file: str, chunks: Path, tmp_path: Path) -> None:
@@ -575,8 +575,8 @@ def test_chunks_of_a_store_teach_what_the_store_does(maia_file: str, tmp_path: P
     """Each step has all positions, in whatever order: what is learned of the judge's value is the same."""
     chunks, drawn = tmp_path / "chunks", ["--threshold", "0.3", "--share", "1"]
     base = ["--db", str(SAMPLE), "--format", "chunks", "--net", maia_file]
-    code, _, said = vr(["export", *base, *drawn, "-o", str(chunks)], capsys)
-    assert code == 0, said
+    code, _, complaint = vr(["export", *base, *drawn, "-o", str(chunks)], capsys)
+    assert code == 0, complaint
     count = json.loads((chunks / "manifest.json").read_text())["chunks"]
     steps = ["--only", "heads", "--steps", "6", "--set", "warmup=0", "--set", "holdout=0", "--lr", "1e-3"]
     by_store, by_chunks = tmp_path / "store.pb.gz", tmp_path / "chunks.pb.gz"
@@ -584,8 +584,8 @@ def test_chunks_of_a_store_teach_what_the_store_does(maia_file: str, tmp_path: P
         (by_store, ["--store", str(SAMPLE), *drawn]),
         (by_chunks, [str(chunks), "--set", "q_ratio=1"]),
     ):
-        code, _, said = train(maia_file, out, capsys, *words, *steps, "--set", f"batch={count}")
-        assert code == 0, said
+        code, _, complaint = train(maia_file, out, capsys, *words, *steps, "--set", f"batch={count}")
+        assert code == 0, complaint
     frame = valuerepair.open_store(SAMPLE).frame()
     old, one, other = (
         valuerepair.evaluate(frame, net=str(net))["q"].to_numpy() for net in (maia_file, by_store, by_chunks)

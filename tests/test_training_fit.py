@@ -157,23 +157,23 @@ def test_only_what_is_named_changes(samples: Samples, tmp_path: Path) -> None:
     assert trained_names(net, "value") == ["value/b", "value/w"]
     assert set(trained_names(net, "heads")) == set(net.parameters) - {"trunk/w"}
     assert set(trained_names(net, "all")) == set(net.parameters)
-    found = run(samples, tmp_path, only="value")
-    assert found.parameters.keys() == {"value/b", "value/w"}
-    assert all((found.parameters[name] != net.parameters[name]).any() for name in found.parameters)
+    outcome = run(samples, tmp_path, only="value")
+    assert outcome.parameters.keys() == {"value/b", "value/w"}
+    assert all((outcome.parameters[name] != net.parameters[name]).any() for name in outcome.parameters)
 
 
 def test_the_value_head_alone_is_trained_as_in_the_whole_net(samples: Samples) -> None:
     """What the trunk makes of positions is kept, or not; in the whole net the trunk is computed, each time."""
-    known = learn(samples, by_side(samples)).take(np.arange(200))
+    labelled = learn(samples, by_side(samples)).take(np.arange(200))
     ends = []
     for only, keeps in (("value", True), ("value", False), ("heads", False)):
         options = TrainOptions(only=only, batch=64, steps=30, lr=1e-2, warmup=0)  # type: ignore[arg-type]
         learner = Learner(LinearNet(), options, LossWeights(policy=0, moves_left=0))
         if keeps:
-            assert learner.room >= len(known)
-            learner.keep([known])
+            assert learner.room >= len(labelled)
+            learner.keep([labelled])
         state = learner.begin()
-        for number, batch in zip(range(30), TrainingStream([InMemory(known)], 64, 0).batches(), strict=False):
+        for number, batch in zip(range(30), TrainingStream([InMemory(labelled)], 64, 0).batches(), strict=False):
             state, _ = learner.step(state, batch, number)
         ends.append(state.parameters)
     for name in ("value/w", "value/b"):
@@ -186,14 +186,14 @@ def test_what_is_judged_by_counts_where_room_is_scarce(
     samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is room for what is trained on, and not for what is held out, too."""
-    known = learn(samples, by_side(samples))
-    some, held = known.take(np.arange(128)), known.take(np.arange(128, 228))
+    labelled = learn(samples, by_side(samples))
+    some, held = labelled.take(np.arange(128)), labelled.take(np.arange(128, 228))
     for name in ("whole", "scarce"):
         (tmp_path / name).mkdir()
     whole = run(some, tmp_path / "whole", only="value", held=held)
-    asked = LinearNet(), TrainOptions(only="value", batch=64), LossWeights(policy=0, moves_left=0)
-    monkeypatch.setattr(head_cache, "ROOM", 150 * head_cache.ROOM // Learner(*asked).room)
-    assert 128 <= Learner(*asked).room < 228
+    learner_settings = LinearNet(), TrainOptions(only="value", batch=64), LossWeights(policy=0, moves_left=0)
+    monkeypatch.setattr(head_cache, "ROOM", 150 * head_cache.ROOM // Learner(*learner_settings).room)
+    assert 128 <= Learner(*learner_settings).room < 228
     scarce = run(some, tmp_path / "scarce", only="value", held=held)
     np.testing.assert_allclose(scarce.parameters["value/w"], whole.parameters["value/w"], rtol=1e-4, atol=1e-5)
 
@@ -209,18 +209,18 @@ def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) ->
     some.shares[first + dice.integers(0, np.diff(some.cuts))] = 1
     some.moves_left[:] = dice.integers(0, 100, 128)
     net = LinearNet(width=64)
-    found = run(some, tmp_path, net=net, batch=128, steps=300, every=100, lr=2e-2)
-    last = found.curve[-1]
-    assert found.curve[1]["train_loss"] > 0.1
+    outcome = run(some, tmp_path, net=net, batch=128, steps=300, every=100, lr=2e-2)
+    last = outcome.curve[-1]
+    assert outcome.curve[1]["train_loss"] > 0.1
     assert last["train_loss"] < 0.01
 
 
 @pytest.mark.parametrize("value", ["wdl", pytest.param("scalar", marks=pytest.mark.slow)])
 def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: Samples, tmp_path: Path) -> None:
-    known = learn(samples, by_side(samples))
-    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
-    found = run(train, tmp_path, held, LinearNet(value), steps=300, lr=3e-3, every=100)
-    first, last = found.curve[0], found.curve[-1]
+    labelled = learn(samples, by_side(samples))
+    train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
+    outcome = run(train, tmp_path, held, LinearNet(value), steps=300, lr=3e-3, every=100)
+    first, last = outcome.curve[0], outcome.curve[-1]
     assert last["loss"] < 0.1 * first["loss"]
     assert last["mean_dq"] < 0.2 * first["mean_dq"]
     assert last["rate"] < 0.1 < first["rate"]
@@ -229,63 +229,63 @@ def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: S
 def test_of_shuffled_labels_nothing_is_learned(samples: Samples, tmp_path: Path) -> None:
     """No better on held-out games than their own frequencies, which need no position, whatever training says."""
     labels = np.random.default_rng(2).permutation(by_side(samples))
-    known = learn(samples, labels)
-    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
-    found = run(train, tmp_path, held, steps=300, lr=3e-3, patience=0)
+    labelled = learn(samples, labels)
+    train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
+    outcome = run(train, tmp_path, held, steps=300, lr=3e-3, patience=0)
     entropy = entr(held.wdl.mean(0, dtype=np.float64)).sum()
-    assert found.curve[-1]["train_loss"] < 0.8 * entropy
-    assert found.curve[-1]["loss"] > entropy
-    assert min(row["loss"] for row in found.curve) > entropy - 0.02
+    assert outcome.curve[-1]["train_loss"] < 0.8 * entropy
+    assert outcome.curve[-1]["loss"] > entropy
+    assert min(row["loss"] for row in outcome.curve) > entropy - 0.02
 
 
 def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: Path) -> None:
-    known = learn(samples, np.random.default_rng(2).permutation(by_side(samples)))
-    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
-    found = run(train, tmp_path, held, steps=2000, lr=3e-3, patience=3)
-    losses = [row["loss"] for row in found.curve]
+    labelled = learn(samples, np.random.default_rng(2).permutation(by_side(samples)))
+    train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
+    outcome = run(train, tmp_path, held, steps=2000, lr=3e-3, patience=3)
+    losses = [row["loss"] for row in outcome.curve]
     best = int(np.argmin(losses))
-    assert found.stopped == f"no better on held-out games since step {found.best_step}"
+    assert outcome.stopped == f"no better on held-out games since step {outcome.best_step}"
     assert len(losses) == best + 4 < 100
-    assert found.curve[best]["step"] == found.best_step
+    assert outcome.curve[best]["step"] == outcome.best_step
 
 
 @pytest.mark.parametrize("average", ["none", pytest.param("swa", marks=pytest.mark.slow), "ema"])
 def test_a_learning_rate_of_0_changes_nothing(average: str, samples: Samples, tmp_path: Path) -> None:
     net = LinearNet()
     held = samples.take(np.arange(100))
-    found = run(samples, tmp_path, held, net, lr=0.0, average=average, policy_kl=1.0)
-    assert found.parameters.keys() == net.parameters.keys()
+    outcome = run(samples, tmp_path, held, net, lr=0.0, average=average, policy_kl=1.0)
+    assert outcome.parameters.keys() == net.parameters.keys()
     for name, value in net.parameters.items():
-        np.testing.assert_array_equal(found.parameters[name], value)
-    assert len({row["loss"] for row in found.curve}) == 1
-    assert {row["newly_wrong"] for row in found.curve} == {0.0}
+        np.testing.assert_array_equal(outcome.parameters[name], value)
+    assert len({row["loss"] for row in outcome.curve}) == 1
+    assert {row["newly_wrong"] for row in outcome.curve} == {0.0}
 
 
 def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
     """Positions without visits leave the policy alone only as far as they are told to."""
-    known = learn(samples, by_side(samples))
-    held = known.take(np.arange(500, 700))
+    labelled = learn(samples, by_side(samples))
+    held = labelled.take(np.arange(500, 700))
     ends = {}
     for kl in (0.0, 10.0):
         (folder := tmp_path / str(kl)).mkdir()
-        ends[kl] = run(known.take(np.arange(500)), folder, held, policy_kl=kl, steps=100).curve[-1]
+        ends[kl] = run(labelled.take(np.arange(500)), folder, held, policy_kl=kl, steps=100).curve[-1]
     assert ends[10.0]["policy_kl"] < 0.1 * ends[0.0]["policy_kl"]
     assert ends[10.0]["top_1"] > ends[0.0]["top_1"]
 
 
 def test_the_old_moves_left_hold_back(samples: Samples) -> None:
     """Positions of a store have no plies left: the head stays what it was, although the trunk below it changes."""
-    known = learn(samples, by_side(samples))
-    assert np.isnan(known.moves_left).all()
+    labelled = learn(samples, by_side(samples))
+    assert np.isnan(labelled.moves_left).all()
     old = LinearNet()
-    planes = planes_of(*(jax.numpy.asarray(part) for part in (known.batch().bits, known.batch().rule50)))
+    planes = planes_of(*(jax.numpy.asarray(part) for part in (labelled.batch().bits, labelled.batch().rule50)))
     shifts = {}
     for weight in (0.0, 1.0):
         options = TrainOptions(steps=100, batch=64, lr=3e-3, warmup=5, every=100)
         learner = Learner(old, options, LossWeights(moves_left=weight, policy_kl=1.0))
         state = learner.begin()
         for number in range(100):
-            state, _ = learner.step(state, known.take(np.arange(64) + 64 * (number % 10)).batch(), number)
+            state, _ = learner.step(state, labelled.take(np.arange(64) + 64 * (number % 10)).batch(), number)
         before, after = (old.forward(p, planes).moves_left for p in (old.parameters, state.parameters))
         shifts[weight] = float(np.abs(np.asarray(after) - np.asarray(before)).mean())
     assert shifts[1.0] < 0.2 * shifts[0.0]
@@ -297,15 +297,15 @@ def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Sa
     some.judged[:8] = -1
     old = LinearNet(width=64)
     words: Any = {"policy": "judge:0.4", "batch": 64, "steps": 400, "lr": 1e-2, "every": 100, "patience": 0}
-    found = run(some, tmp_path, some, old, policy_kl=1.0, **words)
+    outcome = run(some, tmp_path, some, old, policy_kl=1.0, **words)
     learner = Learner(old, TrainOptions(), LossWeights())
-    was, now = (np.exp(learner.evaluate(p, some.batch()).log_policy) for p in (old.parameters, found.parameters))
+    was, now = (np.exp(learner.evaluate(p, some.batch()).log_policy) for p in (old.parameters, outcome.parameters))
     rows = np.arange(8, 64)
     np.testing.assert_allclose(now[:8], was[:8], atol=0.02)
     expected = 0.6 * was
     expected[rows, some.judged[8:]] += 0.4
     np.testing.assert_allclose(now[8:], expected[8:], atol=0.02)
-    first, last = found.curve[0], found.curve[-1]
+    first, last = outcome.curve[0], outcome.curve[-1]
     assert first["judge_move"] == pytest.approx((was[8:].argmax(1) == some.judged[8:]).mean())
     assert first["judge_move"] < 0.2 < 0.9 < last["judge_move"]
 
@@ -319,7 +319,7 @@ def test_measures_are_those_of_numpy(samples: Samples) -> None:
     old, new = LinearNet(seed=1), LinearNet(seed=2)
     learner = Learner(old, TrainOptions(), LossWeights(policy_kl=1.0))
     judged = Validation([as_held(held)], learner, LossWeights(policy_kl=1.0), THRESHOLD, 64, old.parameters)
-    found = judged.measure(new.parameters)
+    measures = judged.measure(new.parameters)
     batch = held.batch()
     planes = planes_of(jax.numpy.asarray(batch.bits), jax.numpy.asarray(batch.rule50))
     before, after = (jax.tree.map(np.asarray, net.forward(net.parameters, planes)) for net in (old, new))
@@ -335,19 +335,21 @@ def test_measures_are_those_of_numpy(samples: Samples) -> None:
         p, r = (soft(heads.policy[i, moves]) for heads in (before, after))
         kl.append((p * np.log(p / r)).sum())
         kept.append(p.argmax() == r.argmax())
-    known, weight = ~np.isnan(held.deep_q), held.weight.astype(np.float64)
-    wrong = [np.abs(each - held.deep_q) >= THRESHOLD for each in q]
-    assert found["policy_kl"] == pytest.approx(np.average(kl, weights=weight), rel=1e-4)
-    assert found["top_1"] == pytest.approx(np.average(kept, weights=weight))
-    off = np.abs(q[1] - held.deep_q)[known]
-    assert found["mean_dq"] == pytest.approx(np.average(off, weights=weight[known]), rel=1e-5)
-    assert found["rate"] == pytest.approx(np.average(wrong[1][known], weights=weight[known]))
-    newly = (wrong[1] & ~wrong[0])[known]
-    assert found["newly_wrong"] == pytest.approx(np.average(newly, weights=weight[known]))
+    has_deep_q, weight = ~np.isnan(held.deep_q), held.weight.astype(np.float64)
+    wrong = [np.abs(q_of_net - held.deep_q) >= THRESHOLD for q_of_net in q]
+    assert measures["policy_kl"] == pytest.approx(np.average(kl, weights=weight), rel=1e-4)
+    assert measures["top_1"] == pytest.approx(np.average(kept, weights=weight))
+    off = np.abs(q[1] - held.deep_q)[has_deep_q]
+    assert measures["mean_dq"] == pytest.approx(np.average(off, weights=weight[has_deep_q]), rel=1e-5)
+    assert measures["rate"] == pytest.approx(np.average(wrong[1][has_deep_q], weights=weight[has_deep_q]))
+    newly = (wrong[1] & ~wrong[0])[has_deep_q]
+    assert measures["newly_wrong"] == pytest.approx(np.average(newly, weights=weight[has_deep_q]))
     off = np.abs(after.moves_left - before.moves_left) / 20  # Huber's loss, with the old net's as target
     huber = np.where(off <= 0.5, off**2 / 2, 0.5 * (off - 0.25))
-    assert found["moves_left"] == pytest.approx(np.average(huber, weights=weight), rel=1e-4)
-    assert found["loss"] == pytest.approx(found["value"] + found["policy_kl"] + found["policy"] + found["moves_left"])
+    assert measures["moves_left"] == pytest.approx(np.average(huber, weights=weight), rel=1e-4)
+    assert measures["loss"] == pytest.approx(
+        measures["value"] + measures["policy_kl"] + measures["policy"] + measures["moves_left"]
+    )
 
 
 def test_measures_of_kinds_are_those_of_their_positions_alone(samples: Samples) -> None:
@@ -377,9 +379,9 @@ def test_a_net_that_is_only_flatter_has_no_candidates_after_calibration(samples:
     deep = np.tanh(6 * np.arctanh(p[:, 0] - p[:, 2]))
     held = replace(samples, deep_q=deep.astype(np.float32))
     judged = Validation([as_held(held)], learner, LossWeights(), THRESHOLD, 64, net.parameters)
-    found = judged.measure(net.parameters)
-    assert found["rate"] > 0.1
-    assert found["rate_calibrated"] < 0.1 * found["rate"]
+    measures = judged.measure(net.parameters)
+    assert measures["rate"] > 0.1
+    assert measures["rate_calibrated"] < 0.1 * measures["rate"]
 
 
 # -- stopped and gone on with -----------------------------------------------------------------------------------------
@@ -409,8 +411,8 @@ STOP = 0
 def test_a_run_that_was_cut_off_ends_in_the_same_parameters(
     average: str, stop: int, only: str, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = learn(samples, by_side(samples))
-    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
+    labelled = learn(samples, by_side(samples))
+    train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
     whole = run(train, tmp_path / "whole", held, average=average, only=only)
@@ -427,8 +429,8 @@ def test_a_run_that_was_cut_off_ends_in_the_same_parameters(
 
 
 def test_a_finished_run_is_not_run_again(samples: Samples, tmp_path: Path) -> None:
-    known = learn(samples, by_side(samples))
-    train, held = known.take(np.arange(500)), known.take(np.arange(500, 700))
+    labelled = learn(samples, by_side(samples))
+    train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
     assert same(run(train, tmp_path, held), run(train, tmp_path, held))
 
 
@@ -495,9 +497,9 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
 
 
 def test_held_out_positions_may_be_fewer_than_a_batch(samples: Samples, tmp_path: Path) -> None:
-    found = run(samples, tmp_path, samples.take(np.arange(3)), steps=10)
-    assert np.isfinite([row["loss"] for row in found.curve]).all()
-    assert np.isnan(found.curve[0]["rate_calibrated"])
+    outcome = run(samples, tmp_path, samples.take(np.arange(3)), steps=10)
+    assert np.isfinite([row["loss"] for row in outcome.curve]).all()
+    assert np.isnan(outcome.curve[0]["rate_calibrated"])
 
 
 def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path) -> None:
@@ -517,12 +519,12 @@ def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path)
 def test_settings_are_parameters_as_text() -> None:
     chosen = TrainOptions(steps=9).with_settings({"batch": "32", "q_ratio": "0.5", "average": "ema", "patience": "0"})
     assert chosen == TrainOptions(steps=9, batch=32, q_ratio=0.5, average="ema", patience=0)
-    for settings, said in (
+    for settings, complaint in (
         ({"momentum": "0.9"}, "--set momentum=0.9: no such parameter; there are batch"),
         ({"batch": "many"}, "--set batch=many: must be a number"),
         ({"batch": "0"}, "--set batch=0: must be at least 1"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=complaint):
             TrainOptions().with_settings(settings)
 
 

@@ -136,8 +136,8 @@ def test_in_double_precision_it_is_the_graph_to_all_digits(
     assert np.abs(q_of(heads) - exact).max() < 2e-7  # ONNX's constants are float32
     for name, value in parameters.items():
         step = chance.normal(size=value.shape) * (1e-6 * np.abs(value).mean())
-        there, back = (float(figure({**parameters, name: value + sign * step})[0][0]) for sign in (1, -1))
-        assert (np.asarray(gradient[name]) * step).sum() * 2 == pytest.approx(there - back, rel=2e-3, abs=1e-9), name
+        ahead, back = (float(figure({**parameters, name: value + sign * step})[0][0]) for sign in (1, -1))
+        assert (np.asarray(gradient[name]) * step).sum() * 2 == pytest.approx(ahead - back, rel=2e-3, abs=1e-9), name
 
 
 def test_encoders_behind_residual_blocks(
@@ -165,8 +165,8 @@ def test_winograd_is_the_convolution(double: None) -> None:
     expected = np.zeros((5, 7, 8, 8))
     for n, o, i in np.ndindex(5, 7, 6):
         expected[n, o] += correlate2d(boards[n, i], kernel[o, i], mode="same")
-    found = winograd.convolve(jnp.asarray(boards.transpose(2, 3, 0, 1)), jnp.asarray(kernel))
-    assert np.asarray(found).transpose(2, 3, 0, 1) == pytest.approx(expected, abs=1e-12)
+    convolved = winograd.convolve(jnp.asarray(boards.transpose(2, 3, 0, 1)), jnp.asarray(kernel))
+    assert np.asarray(convolved).transpose(2, 3, 0, 1) == pytest.approx(expected, abs=1e-12)
 
 
 def test_single_precision_loses_little_by_winograd() -> None:
@@ -175,8 +175,8 @@ def test_single_precision_loses_little_by_winograd() -> None:
     boards, kernel = chance.normal(size=(64, 64, 8, 8)), chance.normal(size=(64, 64, 3, 3)) / 24
     single = [jnp.asarray(x.astype(np.float32)) for x in (boards, kernel)]
     plain = np.asarray(jax.lax.conv(*single, (1, 1), "SAME"))
-    found = np.asarray(winograd.convolve(jnp.transpose(single[0], (2, 3, 0, 1)), single[1])).transpose(2, 3, 0, 1)
-    assert np.abs(found - plain).max() < 2e-5 * np.abs(plain).max()
+    convolved = np.asarray(winograd.convolve(jnp.transpose(single[0], (2, 3, 0, 1)), single[1])).transpose(2, 3, 0, 1)
+    assert np.abs(convolved - plain).max() < 2e-5 * np.abs(plain).max()
 
 
 def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, positions: PositionBatch) -> None:
@@ -232,8 +232,8 @@ def test_heads_are_chosen(tmp_path: Path, positions: PositionBatch) -> None:
     path = random_nets.write(kind, tmp_path / "net.pb.gz")
     planes = encode(positions, input_format=kind.input_format)
     net = NetGraph.open(path, Heads("st", "soft"))
-    found = q_of(jax.jit(net.forward)(net.parameters, planes))
-    assert np.abs(found - lc0_q(path, planes, Heads("st"))).max() < 1e-5
+    q = q_of(jax.jit(net.forward)(net.parameters, planes))
+    assert np.abs(q - lc0_q(path, planes, Heads("st"))).max() < 1e-5
 
 
 def test_onnx_files_are_no_use(tmp_path: Path) -> None:

@@ -33,10 +33,10 @@ def dice() -> np.random.Generator:
     return np.random.default_rng(5)
 
 
-def exact(function: Callable[..., Any], *given: Any) -> Floats:
+def exact(function: Callable[..., Any], *arrays: Any) -> Floats:
     """The result at float64."""
     with at_float64():
-        return np.asarray(function(*(jax.numpy.asarray(each) for each in given)), np.float64)
+        return np.asarray(function(*(jax.numpy.asarray(array) for array in arrays)), np.float64)
 
 
 def shares_of(dice: np.random.Generator) -> Floats:
@@ -95,8 +95,8 @@ def test_policy_kl_is_that_of_two_softmaxes(dice: np.random.Generator) -> None:
     nothing = np.zeros((N, MOVES))
     np.testing.assert_allclose(exact(losses.policy_kl, new, old, legal, nothing), expected, rtol=1e-10)
     np.testing.assert_array_equal(exact(losses.policy_kl, old, old, legal, nothing), 0)
-    given = tuple(map(jax.numpy.asarray, (old, legal, nothing)))
-    check_gradient(lambda x: losses.policy_kl(x, *given), new, dice)
+    constants = tuple(map(jax.numpy.asarray, (old, legal, nothing)))
+    check_gradient(lambda x: losses.policy_kl(x, *constants), new, dice)
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
@@ -109,8 +109,8 @@ def test_a_share_of_the_target_is_on_the_judge_s_move(share: float, dice: np.ran
     targets = [(1 - judged[i].sum()) * softmax(old[i, moves]) + judged[i, moves] for i, moves in enumerate(legal)]
     expected = [entropy(t, softmax(new[i, moves])) for i, (t, moves) in enumerate(zip(targets, legal, strict=True))]
     np.testing.assert_allclose(exact(losses.policy_kl, new, old, legal, judged), expected, rtol=1e-10)
-    given = tuple(map(jax.numpy.asarray, (old, legal, judged)))
-    check_gradient(lambda x: losses.policy_kl(x, *given), new, dice)
+    constants = tuple(map(jax.numpy.asarray, (old, legal, judged)))
+    check_gradient(lambda x: losses.policy_kl(x, *constants), new, dice)
     for i, moves in enumerate(legal):
         new[i, moves] = np.log(np.maximum(targets[i], 1e-12))
     np.testing.assert_allclose(exact(losses.policy_kl, new, old, legal, judged), 0, atol=1e-9)
@@ -147,15 +147,15 @@ def test_moves_left_is_hubers_loss(dice: np.random.Generator) -> None:
 
 
 def test_the_mean_is_by_weight_and_what_weighs_nothing_may_be_anything(dice: np.random.Generator) -> None:
-    each, weight = dice.uniform(size=N), dice.uniform(size=N)
-    assert exact(losses.mean, each, weight) == pytest.approx(np.average(each, weights=weight))
-    each[0], weight[0] = np.nan, 0
-    assert exact(losses.mean, each, weight) == pytest.approx(np.average(each[1:], weights=weight[1:]))
-    assert exact(losses.mean, each, np.zeros(N)) == 0
+    errors, weight = dice.uniform(size=N), dice.uniform(size=N)
+    assert exact(losses.mean, errors, weight) == pytest.approx(np.average(errors, weights=weight))
+    errors[0], weight[0] = np.nan, 0
+    assert exact(losses.mean, errors, weight) == pytest.approx(np.average(errors[1:], weights=weight[1:]))
+    assert exact(losses.mean, errors, np.zeros(N)) == 0
 
 
 def test_float32_stays_float32_and_finite_for_large_logits() -> None:
     logits, target = np.array([[300, -300, 0]], np.float32), np.array([[0, 1, 0]], np.float32)
-    found = losses.wdl(jax.numpy.asarray(logits), jax.numpy.asarray(target))
-    assert found.dtype == np.float32
-    assert float(found[0]) == 600
+    loss = losses.wdl(jax.numpy.asarray(logits), jax.numpy.asarray(target))
+    assert loss.dtype == np.float32
+    assert float(loss[0]) == 600

@@ -57,12 +57,12 @@ def test_share_by_positions(sides: MixOptions, tmp_path: Path) -> None:
 def test_every_game_comes_whole_and_once(sides: MixOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("valuerepair.training.mix.SHARD_CHUNKS", 30)
     mix(sides, tmp_path / "out", quiet=True)
-    given = {bytes(content) for path in tmp_path.glob("*/*.gz") for content in [gzip.decompress(path.read_bytes())]} | {
-        records(12, 3000 + i).tobytes() for i in range(50)
-    }
+    contents = {
+        bytes(content) for path in tmp_path.glob("*/*.gz") for content in [gzip.decompress(path.read_bytes())]
+    } | {records(12, 3000 + i).tobytes() for i in range(50)}
     mixed = [game.tobytes() for game in games_in(tmp_path / "out").values()]
     assert len(set(mixed)) == len(mixed)
-    assert set(mixed) <= given
+    assert set(mixed) <= contents
     rows = pd.read_parquet(tmp_path / "out" / "games.parquet")
     assert rows.game.tolist() == [f"game_{i:08d}.gz" for i in range(100)]
     assert rows.groupby("file").game.count().tolist() == [25] * 4

@@ -39,16 +39,16 @@ class Read(NamedTuple):
 
 def read_plain(data: bytes) -> list[Read]:
     """Stockfish, branch tools, emitPlainEntry: a line a field, ``e`` ends the position."""
-    found, entry = [], dict[str, str]()
+    entries, entry = [], dict[str, str]()
     for line in data.decode().splitlines():
         name, _, value = line.partition(" ")
         entry[name] = value
         if name == "e":
             board, move = chess.Board(entry["fen"]), chess.Move.from_uci(entry["move"])
-            found.append(Read(board, move, *(int(entry[field]) for field in ("score", "ply", "result"))))
+            entries.append(Read(board, move, *(int(entry[field]) for field in ("score", "ply", "result"))))
             entry = {}
     assert not entry
-    return found
+    return entries
 
 
 def read_bin(data: bytes) -> list[Read]:
@@ -80,23 +80,23 @@ def _read_record(record: bytes) -> Read:
     target, origin, promoted, kind = move & 63, move >> 6 & 63, move >> 12 & 3, move >> 14
     if kind == 3:  # the king takes its rook
         target = chess.square(6 if target > origin else 2, chess.square_rank(origin))
-    found = chess.Move(origin, target, promoted + chess.KNIGHT if kind == 1 else None)
-    assert (kind == 2) == board.is_en_passant(found)
-    assert (kind == 3) == board.is_castling(found)
+    real_move = chess.Move(origin, target, promoted + chess.KNIGHT if kind == 1 else None)
+    assert (kind == 2) == board.is_en_passant(real_move)
+    assert (kind == 3) == board.is_castling(real_move)
     score = int.from_bytes(record[32:34], "little", signed=True)
     result = int.from_bytes(record[38:39], "little", signed=True)
-    return Read(board, found, score, int.from_bytes(record[36:38], "little"), result)
+    return Read(board, real_move, score, int.from_bytes(record[36:38], "little"), result)
 
 
 def read_text(data: bytes) -> list[Read]:
     """bullet, page 3, training data: ``<FEN> | <score> | <result>``, both White's."""
-    found = []
+    entries = []
     for line in data.decode().splitlines():
         fen, score, result = line.split(" | ")
         white = {"1.0": 1, "0.5": 0, "0.0": -1}[result]
         board = chess.Board(fen)
-        found.append(Read(board, None, int(score), board.ply(), white))
-    return found
+        entries.append(Read(board, None, int(score), board.ply(), white))
+    return entries
 
 
 READERS = {"plain": read_plain, "bin": read_bin, "text": read_text}
@@ -117,8 +117,8 @@ def written(
 ) -> tuple[list[Read], WrittenPositions]:
     stream = io.BytesIO()
     frame = rows if isinstance(rows, pd.DataFrame) else frame_of(rows)
-    said = write_stream(frame, kind, stream, pawn)
-    return READERS[kind](stream.getvalue()), said
+    counts = write_stream(frame, kind, stream, pawn)
+    return READERS[kind](stream.getvalue()), counts
 
 
 # What Stockfish's `convert` (branch tools) makes of these positions, moves, scores, plies and results in plain.
@@ -197,10 +197,10 @@ def test_whatever_is_written_is_read_back(rows: list[dict[str, Any]]) -> None:
     expected = Counter(_expected(row) for row in rows)
     kinds: list[Format] = ["plain", "bin"]
     for kind in kinds:
-        read, said = written(rows, kind)
+        read, counts = written(rows, kind)
         assert Counter((e.board.fen(), e.move, e.score, e.ply, e.result) for e in read) == expected
         assert [e.ply for e in read] == sorted((e.ply for e in read), reverse=True)
-        assert said == WrittenPositions(len(rows), sum(row["result"] == "*" for row in rows), {})
+        assert counts == WrittenPositions(len(rows), sum(row["result"] == "*" for row in rows), {})
 
 
 def _expected(row: dict[str, Any]) -> tuple[str, chess.Move, int, int, int]:
@@ -215,7 +215,7 @@ def _expected(row: dict[str, Any]) -> tuple[str, chess.Move, int, int, int]:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(positions(), max_size=4))
 def test_text_is_white_s_view_of_quiet_positions(rows: list[dict[str, Any]]) -> None:
-    read, said = written(rows, "text")
+    read, counts = written(rows, "text")
     quiet = []
     for row in rows:
         fen, move, score, _, result = _expected(row)
@@ -224,7 +224,7 @@ def test_text_is_white_s_view_of_quiet_positions(rows: list[dict[str, Any]]) -> 
         if not (board.is_check() or board.is_capture(move) or move.promotion or abs(score) > 10_000):
             quiet.append((fen, sign * score, sign * result))
     assert Counter((e.board.fen(), e.score, e.result) for e in read) == Counter(quiet)
-    assert said.positions + sum(said.left_out.values()) == len(rows)
+    assert counts.positions + sum(counts.left_out.values()) == len(rows)
 
 
 BLACK = "8/8/8/8/5k2/8/8/R6K b - - 7 60"
@@ -241,10 +241,10 @@ def test_views_of_a_position_with_black_to_move() -> None:
 def test_scores() -> None:
     """Without centipawns Q goes through alpha; a pawn has as many units as asked for; no score looks like a mate."""
     rows = [{"fen": BLACK, "deep_best": "f4f3", **row} for row in ({"deep_q": -0.5}, {"deep_q": -1.0}, {"cp": -1000})]
-    found, _ = written(rows, "plain")
-    assert [entry.score for entry in found] == [round(float(q_to_cp(-0.5, ALPHA))), -31_507, -1000]
-    found, _ = written(rows, "plain", pawn=361.0)
-    assert [entry.score for entry in found] == [round(3.61 * float(q_to_cp(-0.5, ALPHA))), -31_507, -3610]
+    entries, _ = written(rows, "plain")
+    assert [entry.score for entry in entries] == [round(float(q_to_cp(-0.5, ALPHA))), -31_507, -1000]
+    entries, _ = written(rows, "plain", pawn=361.0)
+    assert [entry.score for entry in entries] == [round(3.61 * float(q_to_cp(-0.5, ALPHA))), -31_507, -3610]
     mates = [{"fen": BLACK, "deep_best": "f4f3", "mate": mate} for mate in (1, -1, 100)]
     assert [entry.score for entry in written(mates, "plain", pawn=361.0)[0]] == [31_999, -31_998, 31_801]
 
@@ -264,9 +264,9 @@ def test_moves() -> None:
     """The move played stands for one that no search named; without either there is nothing to write."""
     rows: list[dict[str, Any]] = [{"fen": BLACK, "played": "f4g3"}, {"fen": BLACK}]
     rows.append({"fen": BLACK, "deep_best": "f4f3", "deep_q": np.nan})
-    [entry], said = written(rows, "plain")
+    [entry], counts = written(rows, "plain")
     assert entry.move == chess.Move.from_uci("f4g3")
-    assert said.lines() == [
+    assert counts.lines() == [
         "left out: 2 without a move or score",
         "without a result: 1, written as draws, as Stockfish's tools do",
     ]
@@ -278,8 +278,8 @@ def test_the_game_s_result_is_none_of_positions_beside_it() -> None:
     rows = [{"fen": BLACK, "deep_best": "f4f3", "result": "0-1"}] * 3
     frame = frame_of(rows)
     frame["step"] = [None, "line", "child"]
-    found, said = written(frame, "plain")
-    assert ([entry.result for entry in found], said.without_result) == ([1, 0, 0], 2)
+    entries, counts = written(frame, "plain")
+    assert ([entry.result for entry in entries], counts.without_result) == ([1, 0, 0], 2)
 
 
 @pytest.mark.skipif(find_engine("stockfish") is None, reason="no Stockfish here")
@@ -347,6 +347,6 @@ def test_the_command_writes_what_the_store_has(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_together(call: str, words: str) -> None:
-    found = CliRunner().invoke(cli, ["export", "--db", SAMPLE, *call.split()])
-    assert isinstance(found.exception, UsageError)
-    assert words in str(found.exception)
+    done = CliRunner().invoke(cli, ["export", "--db", SAMPLE, *call.split()])
+    assert isinstance(done.exception, UsageError)
+    assert words in str(done.exception)

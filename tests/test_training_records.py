@@ -52,16 +52,16 @@ def fake_search(board: chess.Board, chance: random.Random, visited: float = 0.5)
     counts = sorted((chance.randint(1, 30) if chance.random() < visited else 0 for _ in moves), reverse=True)
     counts[0] = max(counts[0], 1)
     weights = [chance.random() + 1e-6 for _ in moves]
-    found = []
+    root_moves = []
     for move, visits, weight in zip(moves, counts, weights, strict=True):
         wl, d = chance.uniform(-0.5, 0.5), chance.uniform(0, 0.4)
-        known = (wl, wl, d, chance.uniform(1, 90)) if visits else (NAN,) * 4
+        move_values = (wl, wl, d, chance.uniform(1, 90)) if visits else (NAN,) * 4
         prior = weight / sum(weights)
-        found.append(RootMove(move, visits, prior, *known, None, None, (move,), prior))
+        root_moves.append(RootMove(move, visits, prior, *move_values, None, None, (move,), prior))
     nodes = 1 + sum(counts)
     values = (chance.uniform(-0.5, 0.5), 0.25, chance.uniform(1, 90), chance.uniform(-0.5, 0.5))
     q, d, m, own = values
-    return SearchResult(nodes, nodes, q, q, d, m, own, tuple(found), 3, 9, 0.125, 7.0)
+    return SearchResult(nodes, nodes, q, q, d, m, own, tuple(root_moves), 3, 9, 0.125, 7.0)
 
 
 def fake_game(start: str, seed: int, book: int = 0, plies: int = 40, result: str = "1-0") -> GameRecord:
@@ -299,7 +299,7 @@ def test_our_reader_gives_the_games_back(form: int, tmp_path_factory: pytest.Tem
     assert all(writer.write(replace(game, number=i)) for i, game in enumerate(played))
     report = ReadReport()
     options = SampleOptions(per_game=None, min_ply=0, recorded=RecordedOptions("chunks"))
-    found = [p for batch in sample([str(folder)], options, report) for p in batch]
+    positions = [p for batch in sample([str(folder)], options, report) for p in batch]
     assert report.adds_up
     assert report.looked_at == writer.records == sum(len(game.thoughts) for game in played)
     assert not report.rejected_positions
@@ -309,8 +309,8 @@ def test_our_reader_gives_the_games_back(form: int, tmp_path_factory: pytest.Tem
             assert thought.search is not None
             board = chess.Board(position_after(game.start_fen, game.moves[: len(game.book) + i]).fen)
             wanted.setdefault(board.epd(), (thought.move, thought.search))
-    assert {p.fen.rsplit(" ", 2)[0] for p in found} == set(wanted)
-    for position in found:
+    assert {p.fen.rsplit(" ", 2)[0] for p in positions} == set(wanted)
+    for position in positions:
         move, search = wanted[position.fen.rsplit(" ", 2)[0]]
         recorded = position.origin.recorded
         assert recorded is not None

@@ -38,17 +38,17 @@ GAMES = {"opening": (chess.STARTING_FEN, GAME), "ending": (ENDING_START, ENDING)
 
 
 def planes(samples: Samples) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    found = np.empty((len(samples), 112, 8, 8), np.float32)
-    unpack_masks(samples.masks, samples.rule50, found)
-    return found
+    unpacked = np.empty((len(samples), 112, 8, 8), np.float32)
+    unpack_masks(samples.masks, samples.rule50, unpacked)
+    return unpacked
 
 
 def policies(batch: Batch) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     """[n, 1858] as in the records."""
-    found = np.full((len(batch.moves), len(v6.POLICY_MOVES)), -1, np.float32)
+    policy = np.full((len(batch.moves), len(v6.POLICY_MOVES)), -1, np.float32)
     for row, (moves, shares) in enumerate(zip(batch.moves, batch.shares, strict=True)):
-        found[row, moves[shares >= 0]] = shares[shares >= 0]
-    return found
+        policy[row, moves[shares >= 0]] = shares[shares >= 0]
+    return policy
 
 
 def equal(a: Batch, b: Batch) -> bool:
@@ -92,8 +92,8 @@ def test_positions_give_the_same_as_records(form: int) -> None:
 
 def test_targets_are_those_of_lczero_training() -> None:
     """tf/tfprocess.py, qMix, of the W/D/L that tf/chunkparser.py makes: ((1 - d + q) / 2, d, (1 - d - q) / 2)."""
-    given: dict[str, Any] = {"result_q": 1.0, "result_d": 0.0, "best_q": 0.2, "best_d": 0.5, "plies_left": 33.0}
-    records = records_of(positions_of(GAME), GAME, **given)
+    values: dict[str, Any] = {"result_q": 1.0, "result_d": 0.0, "best_q": 0.2, "best_d": 0.5, "plies_left": 33.0}
+    records = records_of(positions_of(GAME), GAME, **values)
     samples = of_records(records, 0.25)
     z, q = np.array([1, 0, 0]), np.array([0.35, 0.5, 0.15])
     np.testing.assert_allclose(samples.wdl, np.tile(0.25 * q + 0.75 * z, (len(records), 1)), atol=1e-6)
@@ -103,12 +103,12 @@ def test_targets_are_those_of_lczero_training() -> None:
 
 def test_the_result_is_not_taken_for_the_value_of_a_search() -> None:
     """Records without visits have the result in the place of the search's value (docs/formats.md)."""
-    given: dict[str, Any] = {"result_q": 1.0, "best_q": 1.0, "visits": 0}
-    records = records_of(positions_of(GAME), GAME, **given)
+    values: dict[str, Any] = {"result_q": 1.0, "best_q": 1.0, "visits": 0}
+    records = records_of(positions_of(GAME), GAME, **values)
     assert np.isnan(of_records(records, 0.0).deep_q).all()
     records["visits"][3], records["best_q"][5] = 1, 0.4
-    known = np.flatnonzero(~np.isnan(of_records(records, 0.0).deep_q))
-    assert known.tolist() == [3, 5]
+    with_value = np.flatnonzero(~np.isnan(of_records(records, 0.0).deep_q))
+    assert with_value.tolist() == [3, 5]
 
 
 def test_a_search_without_values_does_not_matter_where_it_is_not_learned() -> None:
@@ -121,8 +121,8 @@ def test_rows_are_taken_and_joined_whole() -> None:
     rows = np.array([5, 2, 2, 40])
     taken = samples.take(rows)
     one_by_one = Samples.concat([samples.take(np.array([row])) for row in rows])
-    for each in fields(Samples):
-        np.testing.assert_array_equal(getattr(taken, each.name), getattr(one_by_one, each.name))
+    for field in fields(Samples):
+        np.testing.assert_array_equal(getattr(taken, field.name), getattr(one_by_one, field.name))
     np.testing.assert_array_equal(policies(taken.batch()), policies(samples.batch())[rows])
     assert len(samples.take(np.empty(0, np.int64))) == 0
 
@@ -354,12 +354,12 @@ def test_nothing_held_out_leaves_all() -> None:
 def test_a_pass_has_the_share_of_candidates_asked_for() -> None:
     for share in (0.05, 0.1, 0.4, 0.9):
         source = of_store(share=share)
-        found = source.draw.is_candidate[source.one_pass(0).units]
-        assert found.mean() == pytest.approx(share, abs=0.01)
-        assert len(np.unique(source.one_pass(0).units)) == len(found)
+        drawn = source.draw.is_candidate[source.one_pass(0).units]
+        assert drawn.mean() == pytest.approx(share, abs=0.01)
+        assert len(np.unique(source.one_pass(0).units)) == len(drawn)
         if share < len(source.draw.candidates) / (len(source.draw.candidates) + len(source.draw.others)):
             continue
-        assert found.sum() == len(source.draw.candidates)
+        assert drawn.sum() == len(source.draw.candidates)
     assert not of_store(share=0).draw.is_candidate[of_store(share=0).one_pass(0).units].any()
     assert of_store(share=1).draw.is_candidate[of_store(share=1).one_pass(0).units].all()
 
@@ -379,10 +379,10 @@ def test_without_a_share_candidates_are_as_frequent_as_they_come(kind: str, tmp_
     path = {"cut ones known": lambda: SAMPLE, "cut ones unknown": lambda: without_rungs(tmp_path)}.get(
         kind, lambda: expanded_store(tmp_path)
     )()
-    asked = Question(threshold=0.3, expanded="searched")
-    source = of_store(path, asked, share=None)
+    question = Question(threshold=0.3, expanded="searched")
+    source = of_store(path, question, share=None)
     with Store.open(path) as store:
-        frame = store.frame(asked, cut=True).set_index("position_id").loc[source.draw.ids]
+        frame = store.frame(question, cut=True).set_index("position_id").loc[source.draw.ids]
     reached = frame["step"].notna().to_numpy()
     assert {"line", "child"} <= set(frame["step"].dropna()) or not reached.any()
     frame = frame[~is_held(source.draw.games, 0.2) & (frame["step"] != "line").to_numpy()]
@@ -391,8 +391,8 @@ def test_without_a_share_candidates_are_as_frequent_as_they_come(kind: str, tmp_
     assert (len(frame["weight"].unique()) > 3) == (kind != "expanded")
     weight = np.ones(len(frame)) if kind == "cut ones known" else frame["weight"]
     assert source.draw.ordinary_share == pytest.approx(np.average(wrong, weights=weight))
-    found = source.draw.is_candidate[source.one_pass(0).units]
-    assert found.mean() == source.draw.share == pytest.approx(source.draw.ordinary_share, abs=1 / len(found))
+    drawn = source.draw.is_candidate[source.one_pass(0).units]
+    assert drawn.mean() == source.draw.share == pytest.approx(source.draw.ordinary_share, abs=1 / len(drawn))
 
 
 def test_what_was_cut_is_learned_and_never_a_candidate() -> None:
@@ -422,20 +422,20 @@ def test_without_a_share_and_without_candidates_nothing_is_trained() -> None:
 
 def test_fewer_candidates_are_part_of_more_and_the_other_positions_stay() -> None:
     def of(candidates: int | None, seed: int = 0) -> StoreSource:
-        asked = Question(threshold=0.3)
-        return store_source(SAMPLE, asked, share=0.1, holdout=0.2, seed=seed, candidates=candidates)
+        question = Question(threshold=0.3)
+        return store_source(SAMPLE, question, share=0.1, holdout=0.2, seed=seed, candidates=candidates)
 
-    found = [set(of(most).draw.candidates.tolist()) for most in (3, 8, 10_000, None)]
-    assert [len(each) for each in found[:2]] == [3, 8]
-    assert found[0] < found[1] < found[2] == found[3]
-    assert found[0] != set(of(3, seed=1).draw.candidates.tolist())
+    candidate_sets = [set(of(most).draw.candidates.tolist()) for most in (3, 8, 10_000, None)]
+    assert [len(chosen) for chosen in candidate_sets[:2]] == [3, 8]
+    assert candidate_sets[0] < candidate_sets[1] < candidate_sets[2] == candidate_sets[3]
+    assert candidate_sets[0] != set(of(3, seed=1).draw.candidates.tolist())
     np.testing.assert_array_equal(of(3).draw.others, of(None).draw.others)
 
 
 def drawn_by(path: Path, ids: Any, weight: Any, seed: int = 0) -> StoreSource:
     pd.DataFrame({"position_id": ids, "weight": weight}).to_parquet(path)
-    asked = Question(threshold=0.3)
-    return store_source(SAMPLE, asked, share=0.4, holdout=0.2, seed=seed, draw=str(path))
+    question = Question(threshold=0.3)
+    return store_source(SAMPLE, question, share=0.4, holdout=0.2, seed=seed, draw=str(path))
 
 
 def test_positions_are_drawn_as_often_as_a_file_says(tmp_path: Path) -> None:

@@ -48,14 +48,14 @@ Records = np.ndarray[Any, np.dtype[np.void]]
 def records(n: int, seed: int = 0) -> Records:
     """Records with values as in self-play, some without the net's, one in ten without the policy's divergence."""
     draw = np.random.default_rng(seed)
-    found = np.zeros(n, v6.RECORD)
-    found["version"], found["input_format"] = 6, 1
-    found["best_q"] = draw.uniform(-1, 1, n)
-    found["orig_q"] = np.clip(found["best_q"] + draw.normal(0, 0.3, n), -1, 1)
-    found["orig_q"][draw.random(n) < 0.1] = np.nan
-    found["policy_kld"] = draw.exponential(0.2, n) * (draw.random(n) > 0.1)
-    found["visits"] = np.arange(n)
-    return found
+    sample = np.zeros(n, v6.RECORD)
+    sample["version"], sample["input_format"] = 6, 1
+    sample["best_q"] = draw.uniform(-1, 1, n)
+    sample["orig_q"] = np.clip(sample["best_q"] + draw.normal(0, 0.3, n), -1, 1)
+    sample["orig_q"][draw.random(n) < 0.1] = np.nan
+    sample["policy_kld"] = draw.exponential(0.2, n) * (draw.random(n) > 0.1)
+    sample["visits"] = np.arange(n)
+    return sample
 
 
 # -- the trainers' own code -------------------------------------------------------------------------------------------
@@ -116,13 +116,13 @@ def test_position_sampling_is_that_of_the_newer_trainer(formula: PositionSamplin
 
 def test_soft_is_the_weight_of_books() -> None:
     sample = records(300)
-    known = ~np.isnan(sample["orig_q"])
-    gap = sample["orig_q"][known].astype(float) - sample["best_q"][known]
-    np.testing.assert_allclose(Soft(0.3, 0.05).weigh(sample)[known], weights_of(gap, 0.3, 0.05))
+    has_net_q = ~np.isnan(sample["orig_q"])
+    gap = sample["orig_q"][has_net_q].astype(float) - sample["best_q"][has_net_q]
+    np.testing.assert_allclose(Soft(0.3, 0.05).weigh(sample)[has_net_q], weights_of(gap, 0.3, 0.05))
     floored = Soft(0.3, 0.05, floor=0.2, unknown=0.7).weigh(sample)
-    np.testing.assert_allclose(floored[known], 0.2 + 0.8 * weights_of(gap, 0.3, 0.05))
-    assert (floored[~known] == 0.7).all()
-    assert (Soft().weigh(sample)[~known] == 0).all()
+    np.testing.assert_allclose(floored[has_net_q], 0.2 + 0.8 * weights_of(gap, 0.3, 0.05))
+    assert (floored[~has_net_q] == 0.7).all()
+    assert (Soft().weigh(sample)[~has_net_q] == 0).all()
 
 
 @pytest.mark.parametrize("formula", [DiffFocus(0.1, 2), PositionSampling(6, 3.5, 3, 0.025, 0.5), Soft(0.4, 0.2, 0.1)])
@@ -200,12 +200,12 @@ def test_figures_are_those_of_all_weights_at_once() -> None:
     draw = np.random.default_rng(0)
     games = [draw.beta(0.3, 2, int(n)) for n in draw.integers(1, 90, 200)]
     every, tally = np.concatenate(games), tally_of(games)
-    found = tally.figures()
-    assert found["positions"] == len(every)
-    assert found["mean"] == pytest.approx(every.mean())
-    assert found["effective_positions"] == pytest.approx(effective_sample_size(every))
-    assert found["effective_games"] == pytest.approx(effective_sample_size([game.sum() for game in games]))
-    for share, value in found["quantiles"].items():
+    figures = tally.figures()
+    assert figures["positions"] == len(every)
+    assert figures["mean"] == pytest.approx(every.mean())
+    assert figures["effective_positions"] == pytest.approx(effective_sample_size(every))
+    assert figures["effective_games"] == pytest.approx(effective_sample_size([game.sum() for game in games]))
+    for share, value in figures["quantiles"].items():
         assert value == pytest.approx(np.quantile(every, float(share), method="inverted_cdf"), rel=0.004, abs=2e-6)
     for factor in (0.3, 1.0, 2.5, 40.0):
         assert tally.kept(factor) == pytest.approx(np.minimum(factor * every, 1).mean(), abs=1e-4)
@@ -224,14 +224,14 @@ def test_what_weighs_nothing_cannot_be_kept() -> None:
 
 
 def test_bands_add_up(chunks: Path) -> None:
-    found = measure([str(chunks)], Soft(floor=0.01), quiet=True).tally.figures()
-    for rows in (found["phases"], found["disagreement"]):
-        assert sum(row["positions"] for row in rows) == found["positions"]
+    figures = measure([str(chunks)], Soft(floor=0.01), quiet=True).tally.figures()
+    for rows in (figures["phases"], figures["disagreement"]):
+        assert sum(row["positions"] for row in rows) == figures["positions"]
         assert sum(row["share_of_weight"] for row in rows) == pytest.approx(1)
-    assert found["disagreement"][-1]["from"] is None
-    assert found["disagreement"][-1]["positions"] == found["net_unknown"] > 0
-    assert [row["phase"] for row in found["phases"]] == list(PHASES)
-    assert any("not known" in line for line in tally_lines(found, 0.5))
+    assert figures["disagreement"][-1]["from"] is None
+    assert figures["disagreement"][-1]["positions"] == figures["net_unknown"] > 0
+    assert [row["phase"] for row in figures["phases"]] == list(PHASES)
+    assert any("not known" in line for line in tally_lines(figures, 0.5))
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def chunks(tmp_path: Path) -> Path:
 
 
 def read_all(folder: Path) -> dict[str, Records]:
-    found = {
+    records_by_name = {
         str(path.relative_to(folder)): np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
         for path in sorted(folder.rglob("*.gz"))
     }
@@ -262,16 +262,16 @@ def read_all(folder: Path) -> dict[str, Records]:
             for member in tar:
                 file = tar.extractfile(member)
                 assert file is not None
-                found[Path(member.name).name] = np.frombuffer(gzip.decompress(file.read()), v6.RECORD)
-    return found
+                records_by_name[Path(member.name).name] = np.frombuffer(gzip.decompress(file.read()), v6.RECORD)
+    return records_by_name
 
 
 def test_side_file(chunks: Path, tmp_path: Path) -> None:
     formula = DiffFocus()
-    found = measure([str(chunks)], formula, tmp_path / "side.parquet", quiet=True)
+    measurement = measure([str(chunks)], formula, tmp_path / "side.parquet", quiet=True)
     side = pd.read_parquet(tmp_path / "side.parquet")
     assert side.columns.tolist() == ["chunk", "record", "weight"]
-    assert len(side) == found.tally.positions == sum(len(game) for game in read_all(chunks).values())
+    assert len(side) == measurement.tally.positions == sum(len(game) for game in read_all(chunks).values())
     for name, game in read_all(chunks).items():
         rows = side[side.chunk == (f"run.tar: run/{name}" if name.startswith("training") else name)]
         assert rows.record.tolist() == list(range(len(game)))
@@ -279,8 +279,8 @@ def test_side_file(chunks: Path, tmp_path: Path) -> None:
 
 
 def test_sampled_chunks_keep_order_and_records(chunks: Path, tmp_path: Path) -> None:
-    found = measure([str(chunks)], DiffFocus(0.05, 1.0), quiet=True)
-    manifest = write_sampled(found, tmp_path / "out", quiet=True)
+    measurement = measure([str(chunks)], DiffFocus(0.05, 1.0), quiet=True)
+    manifest = write_sampled(measurement, tmp_path / "out", quiet=True)
     before, after = read_all(chunks), read_all(tmp_path / "out")
     assert set(after) <= set(before)
     for name, game in after.items():
@@ -302,24 +302,24 @@ def test_members_of_one_name_in_folders_of_a_tar_stay_apart(tmp_path: Path) -> N
     (tmp_path / "one.gz").unlink()
     measured = measure([str(tmp_path / "run.tar")], Soft(floor=1, unknown=1), quiet=True)
     write_sampled(measured, tmp_path / "out", quiet=True)
-    found = read_all(tmp_path / "out")
-    assert len(found) == len(games)
-    assert all(len(name) <= 100 and name.endswith(".gz") for name in found)
-    kept = sorted(game.tobytes() for game in found.values())
+    kept_records = read_all(tmp_path / "out")
+    assert len(kept_records) == len(games)
+    assert all(len(name) <= 100 and name.endswith(".gz") for name in kept_records)
+    kept = sorted(game.tobytes() for game in kept_records.values())
     assert kept == sorted(records(40, seed=seed).tobytes() for seed in games.values())
 
 
 def test_sampled_shares_are_as_expected(chunks: Path, tmp_path: Path) -> None:
     formula = DiffFocus(0.05, 1.0)
-    found = measure([str(chunks)], formula, quiet=True)
+    measurement = measure([str(chunks)], formula, quiet=True)
     counts: dict[tuple[str, int], int] = {}
     for seed in range(12):
         out = tmp_path / str(seed)
-        write_sampled(found, out, keep=0.4, seed=seed, quiet=True)
+        write_sampled(measurement, out, keep=0.4, seed=seed, quiet=True)
         for name, game in read_all(out).items():
             for record in game["visits"].tolist():
                 counts[name, record] = counts.get((name, record), 0) + 1
-    factor = found.tally.factor(0.4)
+    factor = measurement.tally.factor(0.4)
     assert factor is not None
     chances, drawn = [], []
     for name, game in read_all(chunks).items():
@@ -336,10 +336,10 @@ def test_sampled_shares_are_as_expected(chunks: Path, tmp_path: Path) -> None:
 
 
 def test_sampling_is_reproducible(chunks: Path, tmp_path: Path) -> None:
-    found = measure([str(chunks)], Soft(floor=0.1), quiet=True)
+    measurement = measure([str(chunks)], Soft(floor=0.1), quiet=True)
     outs = [tmp_path / name for name in "abc"]
     for out, seed in zip(outs, (5, 5, 6), strict=True):
-        write_sampled(found, out, seed=seed, quiet=True)
+        write_sampled(measurement, out, seed=seed, quiet=True)
     a, b, c = ({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()} for out in outs)
     assert a == b
     assert a != c
@@ -347,16 +347,17 @@ def test_sampling_is_reproducible(chunks: Path, tmp_path: Path) -> None:
 
 def steep(n: int, seed: int, k: float = 2.0) -> Records:
     """Records of a net whose Q is k times as steep in log odds as the search's, and right but for that."""
-    found = records(n, seed)
-    found["orig_q"] = np.tanh(k * np.arctanh(0.95 * found["best_q"]))
-    return found
+    steep_records = records(n, seed)
+    steep_records["orig_q"] = np.tanh(k * np.arctanh(0.95 * steep_records["best_q"]))
+    return steep_records
 
 
 def test_a_net_of_another_scale_is_not_taken_for_a_blind_one(tmp_path: Path) -> None:
     for i in range(60):
         (tmp_path / f"game_{i:06d}.gz").write_bytes(pack(steep(60, i)))
     raw, fitted = (
-        measure([str(tmp_path)], Soft(threshold=0.2), calibration=each, quiet=True) for each in ("none", "fitted")
+        measure([str(tmp_path)], Soft(threshold=0.2), calibration=calibration, quiet=True)
+        for calibration in ("none", "fitted")
     )
     # By up to 0.27 the net's Q is off; one that is right weighs 1 / (1 + exp(2)).
     assert raw.tally.mean > 0.4
@@ -368,8 +369,8 @@ def test_a_net_of_another_scale_is_not_taken_for_a_blind_one(tmp_path: Path) -> 
     manifest = write_sampled(fitted, tmp_path / "out", quiet=True)
     assert manifest["calibration"]["games"] == 60
     kept = read_all(tmp_path / "out")
-    for name, found in kept.items():  # as they were: only their weights went by the curve
-        assert np.isin(found["orig_q"], steep(60, int(name[5:11]))["orig_q"]).all()
+    for name, game_records in kept.items():  # as they were: only their weights went by the curve
+        assert np.isin(game_records["orig_q"], steep(60, int(name[5:11]))["orig_q"]).all()
 
 
 def test_a_chunk_is_weighed_by_the_curve_of_others(tmp_path: Path) -> None:
@@ -398,11 +399,11 @@ def test_too_few_chunks_for_a_curve(chunks: Path, tmp_path: Path) -> None:
 
 
 def test_refusals(chunks: Path, tmp_path: Path) -> None:
-    found = measure([str(chunks)], Soft(threshold=3.0, softness=0), quiet=True)
+    measurement = measure([str(chunks)], Soft(threshold=3.0, softness=0), quiet=True)
     with pytest.raises(ValueRepairError, match=r"--keep 0.5: only 0.0000 of the positions weigh anything"):
-        write_sampled(found, tmp_path / "out", keep=0.5, quiet=True)
+        write_sampled(measurement, tmp_path / "out", keep=0.5, quiet=True)
     with pytest.raises(UsageError, match="not empty"):
-        write_sampled(found, chunks, quiet=True)
+        write_sampled(measurement, chunks, quiet=True)
     with pytest.raises(UsageError, match=r"ends in .parquet"):
         measure([str(chunks)], Soft(), tmp_path / "side.csv", quiet=True)
     twice = measure([str(chunks), str(chunks)], Soft(), quiet=True)
@@ -411,7 +412,7 @@ def test_refusals(chunks: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"two of the inputs have a file run.tar"):
         measure([str(chunks), str(chunks)], Soft(), tmp_path / "side.parquet", quiet=True)
     with pytest.raises(ValueRepairError, match=r"out: of 1,\d{3} positions none is kept"):
-        write_sampled(found, tmp_path / "out", quiet=True)
+        write_sampled(measurement, tmp_path / "out", quiet=True)
     assert not (tmp_path / "out").exists()
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "game_1.gz").write_bytes(b"\x1f\x8bnothing")
@@ -432,9 +433,9 @@ def test_command_line(chunks: Path, tmp_path: Path) -> None:
     plot = (tmp_path / "weights.svg").read_text()
     assert all(f'id="{gid}"' in plot for gid in ("positions", "weight", "weights", "phase-weight"))
     out = str(tmp_path / "out")
-    found = json.loads(run("--formula", "soft:floor=0.1", "--sampled", out, "--keep", "0.2", "--json").stdout)
-    assert found["formula"]["floor"] == 0.1
-    assert found["kept"]["positions"] == sum(map(len, read_all(tmp_path / "out").values()))
+    printed = json.loads(run("--formula", "soft:floor=0.1", "--sampled", out, "--keep", "0.2", "--json").stdout)
+    assert printed["formula"]["floor"] == 0.1
+    assert printed["kept"]["positions"] == sum(map(len, read_all(tmp_path / "out").values()))
     with pytest.raises(UsageError, match="needs --sampled"):
         run("--keep", "0.2")
     with pytest.raises(UsageError, match=r"ends in .png, .svg or .pdf"):

@@ -133,10 +133,10 @@ def test_nothing_looked_at(path: Path) -> None:
         frame = store.candidates(Question(threshold=0.55))
         assert evidence(store, frame)["verdict"].tolist() == [None] * 5
         assert evidence(store, frame).attrs == {"second": None, "alpha": None}
-        found = figures(store, frame, 0.55)
-    assert (found["candidates"], found["looked"], found["second"]) == (5, 0, None)
-    assert verdict.lines(found) == ["second looks: none yet at the 5 candidates at 0.55 (vr confirm)"]
-    assert verdict.lines({**found, "candidates": 0}) == []
+        verdict_figures = figures(store, frame, 0.55)
+    assert (verdict_figures["candidates"], verdict_figures["looked"], verdict_figures["second"]) == (5, 0, None)
+    assert verdict.lines(verdict_figures) == ["second looks: none yet at the 5 candidates at 0.55 (vr confirm)"]
+    assert verdict.lines({**verdict_figures, "candidates": 0}) == []
 
 
 def test_looked_at_others_alone(path: Path) -> None:
@@ -144,10 +144,10 @@ def test_looked_at_others_alone(path: Path) -> None:
     add(path, DEEPER, {1: {SECOND: DeepResult(cp=-60)}})
     with Store.open(path) as store:
         frame = store.candidates(Question(threshold=0.55, alpha=170))
-        found = figures(store, frame[frame["position_id"] != 1], 0.55, DEEPER.digest)
+        verdict_figures = figures(store, frame[frame["position_id"] != 1], 0.55, DEEPER.digest)
         of_one = figures(store, frame, 0.55, DEEPER.digest)
-    assert (found["candidates"], found["looked"]) == (4, 0)
-    assert verdict.lines(found) == ["second looks: none yet at the 4 candidates at 0.55 (vr confirm)"]
+    assert (verdict_figures["candidates"], verdict_figures["looked"]) == (4, 0)
+    assert verdict.lines(verdict_figures) == ["second looks: none yet at the 4 candidates at 0.55 (vr confirm)"]
     assert verdict.lines(of_one)[1].startswith("1 of 5 candidates at 0.55 looked at: ")
 
 
@@ -172,9 +172,9 @@ def test_verdicts_go_with_the_frame_however_it_is_cut_and_sorted(path: Path) -> 
     with Store.open(path) as store:
         frame = store.frame()
         for part in (frame, frame.iloc[::-1], frame.iloc[[4, 1]], frame.iloc[:0], store.frame(text=False)):
-            found = evidence(store, part)["verdict"]
-            assert list(found.index) == list(part.index)
-            assert found.tolist() == [expected[i] for i in part["position_id"]]
+            verdicts = evidence(store, part)["verdict"]
+            assert list(verdicts.index) == list(part.index)
+            assert verdicts.tolist() == [expected[i] for i in part["position_id"]]
 
 
 def test_second_looks_never_mix_into_what_was_mined(path: Path) -> None:
@@ -202,17 +202,17 @@ def test_second_looks_never_mix_into_what_was_mined(path: Path) -> None:
 def test_the_verdict_is_asked_for_an_alpha(path: Path) -> None:
     add(path, DEEPER, {1: {SECOND: DeepResult(cp=90)}})
     with Store.open(path) as store:
-        found = {a: evidence(store, store.frame(Question(alpha=a)))["verdict"].iloc[0] for a in (20, 170, 2000)}
-    assert found == {20: NET_RIGHT, 170: UNRESOLVED, 2000: SEARCH_RIGHT}
+        verdicts = {a: evidence(store, store.frame(Question(alpha=a)))["verdict"].iloc[0] for a in (20, 170, 2000)}
+    assert verdicts == {20: NET_RIGHT, 170: UNRESOLVED, 2000: SEARCH_RIGHT}
 
 
 def test_wdl_is_asked_of_both_looks(path: Path) -> None:
     add(path, DEEPER, {1: {SECOND: DeepResult(cp=-50, wdl=(900, 100, 0))}, 2: {SECOND: DeepResult(cp=-50)}})
     with Store.open(path) as store:
         frame = store.frame(Question(q_from="wdl"))
-        found = evidence(store, frame)
-        assert found["verdict"].tolist()[:3] == [NET_RIGHT, UNRESOLVED, None]
-        assert np.isnan(found["second_q"].iloc[1])
+        looked_at = evidence(store, frame)
+        assert looked_at["verdict"].tolist()[:3] == [NET_RIGHT, UNRESOLVED, None]
+        assert np.isnan(looked_at["second_q"].iloc[1])
         counted = figures(store, frame, 0.55)
     assert counted["without_q"] == 1
     assert any("1 looks have no Q of the kind asked for" in line for line in verdict.lines(counted))
@@ -235,18 +235,18 @@ def test_which_alpha_a_second_look_has(
     with Store.open(path, write=True) as store:
         if fitted is not None:
             store.set_alpha(1, 2, values.AlphaFit(fitted, NAN, NAN, "slope", 400, 0.1))
-        found = evidence(store, store.frame(Question(alpha=240)))
-    assert found.attrs["alpha"]["value"] == alpha
-    assert found.attrs["alpha"]["origin"].startswith(origin)
-    assert found["second_q"].iloc[0] == (0.5 if second is OWN_Q else values.cp_to_q(90, alpha))
+        looked_at = evidence(store, store.frame(Question(alpha=240)))
+    assert looked_at.attrs["alpha"]["value"] == alpha
+    assert looked_at.attrs["alpha"]["origin"].startswith(origin)
+    assert looked_at["second_q"].iloc[0] == (0.5 if second is OWN_Q else values.cp_to_q(90, alpha))
 
 
 def test_the_first_looks_own_q_lends_no_alpha(tmp_path: Path) -> None:
     path = make_store(tmp_path / "a.db", [replace(row, first=DeepResult(cp=1, q=0.1)) for row in candidates()], OWN_Q)
     add(path, OTHER, {1: {SECOND: DeepResult(cp=90)}})
     with Store.open(path) as store:
-        found = evidence(store, store.frame(Question(alpha=240)))
-    assert found.attrs["alpha"]["value"] == values.DEFAULT_ALPHA
+        looked_at = evidence(store, store.frame(Question(alpha=240)))
+    assert looked_at.attrs["alpha"]["value"] == values.DEFAULT_ALPHA
 
 
 def test_the_oracle_of_most_looks_is_asked_unless_another_is_named(path: Path) -> None:
@@ -268,28 +268,28 @@ def test_figures_are_shares_of_those_looked_at(path: Path) -> None:
     add(path, DEEPER, {i: {SECOND: DeepResult(cp=cp)} for i, cp in ((1, -60), (2, 900), (3, 100), (4, -50))})
     with Store.open(path) as store:
         frame = store.frame(Question(alpha=170))
-        found = figures(store, frame, 0.55)
+        verdict_figures = figures(store, frame, 0.55)
         weighty = frame.assign(weight=[1.0, 5.0, 2.0, 1.0, 9.0])
         weighty.attrs = frame.attrs
         heavy = figures(store, weighty, 0.55)
-    assert json.loads(json.dumps(found)) == found
-    assert (found["candidates"], found["looked"]) == (5, 4)
-    counts = {each: found["rates"][each]["count"] for each in verdict.VERDICTS}
+    assert json.loads(json.dumps(verdict_figures)) == verdict_figures
+    assert (verdict_figures["candidates"], verdict_figures["looked"]) == (5, 4)
+    counts = {kind: verdict_figures["rates"][kind]["count"] for kind in verdict.VERDICTS}
     assert counts == {SEARCH_RIGHT: 2, NET_RIGHT: 1, UNRESOLVED: 1}
-    assert found["rates"][SEARCH_RIGHT]["rate"] == 0.5
+    assert verdict_figures["rates"][SEARCH_RIGHT]["rate"] == 0.5
     hits, games = np.array([True, False, False, True]), frame["game_id"].to_numpy()[:4]
     expected = weighted(hits, np.array([1.0, 5.0, 2.0, 1.0]), games)
     assert heavy["rates"][SEARCH_RIGHT]["rate"] == expected.rate == 2 / 9
     assert (heavy["rates"][SEARCH_RIGHT]["low"], heavy["rates"][SEARCH_RIGHT]["high"]) == (expected.low, expected.high)
-    assert [row[SEARCH_RIGHT]["total"] for row in found["by_sign"]] == [4, 0]
-    assert [(row["low"], row["high"], row[NET_RIGHT]["total"]) for row in found["by_size"]] == [
+    assert [row[SEARCH_RIGHT]["total"] for row in verdict_figures["by_sign"]] == [4, 0]
+    assert [(row["low"], row["high"], row[NET_RIGHT]["total"]) for row in verdict_figures["by_size"]] == [
         (0.55, 0.7, 0),
         (0.7, 1.0, 0),
         (1.0, 1.4, 4),
         (1.4, 2.0, 0),
     ]
-    said = verdict.lines(found)
-    assert said[0] == "second looks by stockfish 15.1 nodes=10000, alpha 170 (the first look's)"
-    assert said[1].startswith("4 of 5 candidates at 0.55 looked at: the shares are of these")
+    lines = verdict.lines(verdict_figures)
+    assert lines[0] == "second looks by stockfish 15.1 nodes=10000, alpha 170 (the first look's)"
+    assert lines[1].startswith("4 of 5 candidates at 0.55 looked at: the shares are of these")
     # All are of one game, which does not tell how games differ.
-    assert any(line.startswith("  search right  2 of 4, 50.00 % (95 %: 0.00 to 100.00)") for line in said)
+    assert any(line.startswith("  search right  2 of 4, 50.00 % (95 %: 0.00 to 100.00)") for line in lines)

@@ -117,11 +117,11 @@ CORRUPTIONS = [
 @pytest.mark.parametrize(("statement", "name", "example"), CORRUPTIONS)
 def test_each_corruption_is_found_by_its_check(statement: str, name: str, example: str, db: Path) -> None:
     corrupt(db, statement)
-    found = [check for each, check in wrong(db).items() if each.startswith(name)]
-    assert len(found) == 1
-    assert found[0].wrong >= 1
-    assert example in found[0].example
-    assert found[0].example
+    checks = [check for check_name, check in wrong(db).items() if check_name.startswith(name)]
+    assert len(checks) == 1
+    assert checks[0].wrong >= 1
+    assert example in checks[0].example
+    assert checks[0].example
 
 
 def test_a_damaged_file_is_found_and_asked_no_further(db: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_comment_of_the_schema_is_no_difference_and_a_column_is(db: Path) -> N
     change = "UPDATE sqlite_master SET sql = replace(sql, 'z REAL', '{}') WHERE name = 'plays'"
     for text, expected in (("-- another remark\n z REAL", []), ("z TEXT", ["table plays differs"])):
         corrupt(db, change.format(text), before="PRAGMA writable_schema = ON")
-        found = wrong(db)
-        assert [check.example for name, check in found.items() if name.startswith("tables")] == expected
+        checks = wrong(db)
+        assert [check.example for name, check in checks.items() if name.startswith("tables")] == expected
 
 
 ODD = {

@@ -34,7 +34,7 @@ def sheet(frame: pd.DataFrame) -> tuple[ElementTree.Element, list[ElementTree.El
 def test_pieces_stand_where_the_fen_has_them(fen: str) -> None:
     board = chess.Board(fen)
     _, (drawn,) = sheet(rows(fen))
-    found = {}
+    pieces = {}
     for use in drawn.findall(f"{SVG}use"):
         place = use.get("transform")
         if place is None:
@@ -42,12 +42,12 @@ def test_pieces_stand_where_the_fen_has_them(fen: str) -> None:
         x, y = (float(v) for v in place.removeprefix("translate(").rstrip(")").split(","))
         file, rank = round(x / 45), 7 - round(y / 45)
         square = chess.square(file, rank) if board.turn == chess.WHITE else chess.square(7 - file, 7 - rank)
-        found[square] = use.get("href")
+        pieces[square] = use.get("href")
     expected = {
         square: f"#{chess.COLOR_NAMES[piece.color]}-{chess.piece_name(piece.piece_type)}"
         for square, piece in board.piece_map().items()
     }
-    assert found == expected
+    assert pieces == expected
 
 
 def test_every_drawing_is_defined_once_whatever_the_first_board_lacks() -> None:

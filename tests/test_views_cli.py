@@ -61,12 +61,12 @@ def refused(*arguments: str) -> tuple[str, int]:
 
 def test_plot_writes_plot_png_where_it_is_run(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(db.parent)
-    said = vr("plot")
+    printed = vr("plot")
     with Store.open(db) as store:
         frame = store.frame(text=False)
     candidates = int((frame.disagreement.abs() >= 0.55).sum())
-    assert said.startswith(f"plot.png: {len(frame):,} positions, {candidates:,} candidates at 0.55; alpha ")
-    assert frame.attrs["alpha"]["origin"] in said
+    assert printed.startswith(f"plot.png: {len(frame):,} positions, {candidates:,} candidates at 0.55; alpha ")
+    assert frame.attrs["alpha"]["origin"] in printed
     assert (db.parent / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert vr("plot", "-q", "-o", "other.svg", "--threshold", "1") == ""
     assert "alpha 170 (given)" in vr("plot", "--alpha", "170")
@@ -93,21 +93,23 @@ def test_plot_refuses(db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list
 
 
 def test_fit_alpha_finds_what_was_planted_and_saves_nothing(db: Path) -> None:
-    found = json.loads(vr("stats", "--fit-alpha", "--db", str(db), "--json"))["alpha_fit"]
-    fit = found["fits"]["slope"]
+    fit_figures = json.loads(vr("stats", "--fit-alpha", "--db", str(db), "--json"))["alpha_fit"]
+    fit = fit_figures["fits"]["slope"]
     assert fit["low"] < fit["alpha"] < fit["high"]
-    assert found["steeper"]["slope"] == pytest.approx(1, abs=1e-5)
-    assert found["saved"] is None
+    assert fit_figures["steeper"]["slope"] == pytest.approx(1, abs=1e-5)
+    assert fit_figures["saved"] is None
     with Store.open(db) as store:
         assert store.alpha(*store.pick()).origin.startswith("fitted on")
 
 
 def test_fit_alpha_counts_candidates_as_the_store_does(db: Path) -> None:
-    found = json.loads(vr("stats", "--fit-alpha", "--db", str(db), "--json", "--threshold", "0.3"))["alpha_fit"]
+    fit_figures = json.loads(vr("stats", "--fit-alpha", "--db", str(db), "--json", "--threshold", "0.3"))["alpha_fit"]
     with Store.open(db) as store:
-        for name, alpha in [("default", 170.0)] + [(n, found["fits"][n]["alpha"]) for n in found["fits"]]:
-            assert found["candidates"][name]["count"] == len(store.candidates(Question(threshold=0.3, alpha=alpha)))
-    counts = found["candidates"]
+        for name, alpha in [("default", 170.0)] + [(n, fit_figures["fits"][n]["alpha"]) for n in fit_figures["fits"]]:
+            assert fit_figures["candidates"][name]["count"] == len(
+                store.candidates(Question(threshold=0.3, alpha=alpha))
+            )
+    counts = fit_figures["candidates"]
     assert counts["default"]["count"] > counts["slope"]["count"] > 0
 
 
@@ -118,11 +120,11 @@ def test_fit_alpha_saved_is_used_from_then_on(db: Path, name: str) -> None:
         store.commit()
     with Store.open(db) as store:
         before = store.alpha(*store.pick()).value
-    said = vr("stats", "--db", str(db), "--save-alpha", name)
+    printed = vr("stats", "--db", str(db), "--save-alpha", name)
     with Store.open(db) as store:
         frame = store.frame()
         alpha, was = store.alpha(*store.pick()), store.alpha(*store.pick(), before)
-        counts = [len(store.candidates(Question(alpha=each.value))) for each in (alpha, was)]
+        counts = [len(store.candidates(Question(alpha=saved.value))) for saved in (alpha, was)]
     if name == "slope":
         expected = fit_alpha(frame.net_q, frame.cp, frame.mate, frame.weight, frame.game_id)
     else:
@@ -135,14 +137,14 @@ def test_fit_alpha_saved_is_used_from_then_on(db: Path, name: str) -> None:
     assert (
         f"saved: alpha {alpha.value:.0f} ({name}) for this net and oracle; by it {counts[0]:,} positions are "
         f"candidates at 0.55, {instead} by alpha {was.value:.0f} (fitted on "
-    ) in said
+    ) in printed
     assert f"in use now: alpha {alpha.value:.0f} (stored fit" in vr("stats", "--fit-alpha", "--db", str(db))
 
 
 def test_find_and_train_by_one_scale(db: Path) -> None:
-    said = json.loads(vr("stats", "--db", str(db), "--json"))["scored"]
-    assert round(said["training_scale"]["steeper"]["value"], 4) == 1
-    assert said["training_scale"]["alpha"] == said["alpha"]["value"]
+    scored = json.loads(vr("stats", "--db", str(db), "--json"))["scored"]
+    assert round(scored["training_scale"]["steeper"]["value"], 4) == 1
+    assert scored["training_scale"]["alpha"] == scored["alpha"]["value"]
     assert "the net's Q would keep its scale: 1.00 times as steep" in vr("stats", "--db", str(db))
 
 
@@ -150,11 +152,11 @@ def test_where_net_and_search_go_against_each_other_no_steepness_is_told(db: Pat
     with Store.open(db, write=True) as store:
         store.connection.execute("UPDATE net_values SET q = -q")
         store.commit()
-    said = vr("stats", "--fit-alpha", "--db", str(db))
-    assert "the scale of the net's Q cannot be determined: deep Q does not rise with net Q\n" in said
-    assert "is worth 0.00 (95 %: 0.00 to 0.00): deep Q hardly rises with net Q\n" in said
-    assert "times as steep" not in said.replace("steeper: how many times as steep", "")
-    row = next(line for line in said.splitlines() if line.startswith("default "))
+    printed = vr("stats", "--fit-alpha", "--db", str(db))
+    assert "the scale of the net's Q cannot be determined: deep Q does not rise with net Q\n" in printed
+    assert "is worth 0.00 (95 %: 0.00 to 0.00): deep Q hardly rises with net Q\n" in printed
+    assert "times as steep" not in printed.replace("steeper: how many times as steep", "")
+    row = next(line for line in printed.splitlines() if line.startswith("default "))
     assert row.split()[2] == "-"
 
 
@@ -177,32 +179,32 @@ def test_alpha_is_fitted_to_what_games_came_to(tmp_path: Path) -> None:
     on; scipy finds the least squares."""
     db = tmp_path / "sample.db"
     shutil.copy(SAMPLE, db)
-    said = vr("stats", "--db", str(db), "--save-alpha", "results", "--json")
-    found = json.loads(said)["alpha_fit"]
+    printed = vr("stats", "--db", str(db), "--save-alpha", "results", "--json")
+    fit_figures = json.loads(printed)["alpha_fit"]
     query = "SELECT p.id, p.side, g.result, p.played FROM positions p JOIN games g ON g.id = p.game_id"
     with sqlite3.connect(db) as sql:
-        told = {
+        results = {
             number: (side, result) for number, side, result, played in sql.execute(query) if played and result != "*"
         }
     with Store.open(db) as store:
         frame = store.frame(text=False, only=("position_id", "cp", "weight"))
         assert store.alpha(*store.pick()).origin.endswith("(results)")
     score = {("w", "1-0"): 1, ("b", "0-1"): 1, ("w", "0-1"): -1, ("b", "1-0"): -1}
-    known = frame[frame["cp"].notna() & frame["position_id"].isin(told)]
-    came = np.array([score.get(told[number], 0) for number in known["position_id"]])
+    with_result = frame[frame["cp"].notna() & frame["position_id"].isin(results)]
+    came = np.array([score.get(results[number], 0) for number in with_result["position_id"]])
     assert set(came.tolist()) == {-1, 0, 1}
 
     def loss(log_alpha: float) -> float:
-        off = came - np.tanh(known["cp"].to_numpy() / (2 * np.exp(log_alpha)))
-        return float(np.average(off**2, weights=known["weight"]))
+        off = came - np.tanh(with_result["cp"].to_numpy() / (2 * np.exp(log_alpha)))
+        return float(np.average(off**2, weights=with_result["weight"]))
 
     best = minimize_scalar(loss, bounds=(np.log(20), np.log(2000)), method="bounded", options={"xatol": 1e-6})
-    fit = found["fits"]["results"]
+    fit = fit_figures["fits"]["results"]
     assert fit["alpha"] == pytest.approx(float(np.exp(best.x)), rel=1e-3)
-    assert fit["n"] == len(known)
+    assert fit["n"] == len(with_result)
     assert fit["residual"] == pytest.approx(best.fun**0.5, rel=1e-4)
     assert fit["low"] < fit["alpha"] < fit["high"]
-    assert found["saved"] == "results"
+    assert fit_figures["saved"] == "results"
 
 
 def test_without_results_there_is_nothing_to_fit_to(db: Path) -> None:

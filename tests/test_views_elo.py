@@ -112,11 +112,11 @@ def test_a_long_match_whose_openings_come_again_ends_with_what_vr_match_says(tmp
     assert 300 < len(x) < 800
     assert (np.diff(x) > 0).all()
     for level in (0.95, 0.99):
-        said = elo_interval(standing.results, level)
-        assert (y[-1], *band(figure, f"band-{level}")[3000]) == pytest.approx(said)
-    told = {row["level"]: row for row in standing.as_json()["elo"]}[0.95]
+        interval = elo_interval(standing.results, level)
+        assert (y[-1], *band(figure, f"band-{level}")[3000]) == pytest.approx(interval)
+    elo_row = {row["level"]: row for row in standing.as_json()["elo"]}[0.95]
     assert standing.as_json()["intervals_of"] == "openings"
-    assert f"Elo {told['value']:+.1f} ({told['low']:+.1f} to {told['high']:+.1f})" in words(figure)
+    assert f"Elo {elo_row['value']:+.1f} ({elo_row['low']:+.1f} to {elo_row['high']:+.1f})" in words(figure)
 
 
 @pytest.mark.parametrize("better", [0.5, 0.9])
@@ -178,15 +178,15 @@ def test_names_are_anybodys_text(tmp_path: Path) -> None:
 
 def independently(path: Path, first: str) -> list[tuple[str, bool, float]]:
     """By python-chess: the opening of each game (FEN and moves of the book), whether the first is White, its points."""
-    games, found = path.open(), []
+    games, rows = path.open(), []
     while (game := chess.pgn.read_game(games)) is not None:
         book = [node.move.uci() for node in game.mainline() if node.comment.startswith("book")]
         of_white = {"1-0": 1.0, "0-1": 0.0, "1/2-1/2": 0.5}[game.headers["Result"]]
         white = game.headers["White"] == first
         opening = " ".join([game.headers.get("FEN", ""), *book])
-        found.append((opening, white, of_white if white else 1 - of_white))
+        rows.append((opening, white, of_white if white else 1 - of_white))
     games.close()
-    return found
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -198,15 +198,15 @@ def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: 
     texts = re.split(r"\n\n(?=\[Event )", whole)
     path = tmp_path / "match.pgn"
     path.write_text("\n\n".join(text for text in texts if f'"{opponent}"]' in text))
-    told = independently(path, "ID352")
-    points = [point for _, _, point in told]
+    games_read = independently(path, "ID352")
+    points = [point for _, _, point in games_read]
     drawn = figures.drawing("elo", path)
     score = MatchScore(points.count(1.0), points.count(0.5), points.count(0.0))
     assert f"ID352 against {opponent}: 200 games, {score}: " in drawn.said
     by_opening: dict[str, list[float]] = {}
-    for opening, _, point in told:
+    for opening, _, point in games_read:
         by_opening.setdefault(opening, []).append(point)
-    games, won = (np.array([how(each) for each in by_opening.values()]) for how in (len, sum))
+    games, won = (np.array([how(own_points) for own_points in by_opening.values()]) for how in (len, sum))
     share = won.sum() / games.sum()
     left_out = (won.sum() - won) / (games.sum() - games)
     error = math.sqrt((len(games) - 1) / len(games) * np.sum((left_out - share) ** 2))
@@ -226,7 +226,7 @@ def test_pairs_of_other_runners_are_those_of_vr_match(tmp_path: Path, style: str
     """The same results: what vr match's own file says, other programs' files say, in whatever way openings are told."""
     points = some_points(80, 3)
     write_match(tmp_path / "own.pgn", points)
-    said = figures.drawing("elo", tmp_path / "own.pgn").said
+    caption = figures.drawing("elo", tmp_path / "own.pgn").said
     games = []
     for number, point in enumerate(points):
         assert point is not None
@@ -243,8 +243,8 @@ def test_pairs_of_other_runners_are_those_of_vr_match(tmp_path: Path, style: str
         order = np.random.default_rng(0).permutation(79) + 1
         games = [games[0], *(games[i] for i in order)]
     (tmp_path / "other.pgn").write_text("".join(games))
-    assert figures.drawing("elo", tmp_path / "other.pgn").said == said
-    assert " at 0.95, of pairs" in said
+    assert figures.drawing("elo", tmp_path / "other.pgn").said == caption
+    assert " at 0.95, of pairs" in caption
 
 
 def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
@@ -255,14 +255,14 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
     plain = [other("A", "B", result, moves, Round="-", GameId=f"{i}") for i, result in enumerate(results)]
     (tmp_path / "a.pgn").write_text("".join(plain))
     expected = elo_interval(MatchScore(points.count(1.0), points.count(0.5), points.count(0.0)), 0.95)
-    said = figures.drawing("elo", tmp_path / "a.pgn").said
-    assert said.split("; ")[0].endswith(
+    caption = figures.drawing("elo", tmp_path / "a.pgn").said
+    assert caption.split("; ")[0].endswith(
         f"Elo {expected.value:+.1f} ({expected.low:+.1f} to {expected.high:+.1f}) at 0.95, of games"
     )
     plain[10] = other("A", "B", results[10], FEN=FENS[0])
     plain[11] = other("B", "A", {"1-0": "0-1", "0-1": "1-0"}.get(results[11], results[11]), FEN=FENS[0])
     (tmp_path / "a.pgn").write_text("".join(plain))
-    assert figures.drawing("elo", tmp_path / "a.pgn").said == said
+    assert figures.drawing("elo", tmp_path / "a.pgn").said == caption
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
     ):
         decided = rows[["wins", "draws", "losses"]].sum(axis=1)
         for column, label in (("wins", "White wins"), ("draws", "draws"), ("losses", "Black wins")):
-            (drawn,) = (each for each in axes.containers if each.get_label() == label)
+            (drawn,) = (container for container in axes.containers if container.get_label() == label)
             assert isinstance(drawn, ErrorbarContainer)
             drawn_shares = drawn.lines[0].get_ydata()
             np.testing.assert_allclose(np.array(drawn_shares, np.float64), rows[column] / decided)

@@ -47,10 +47,10 @@ def trees(path: Path, rows: pd.DataFrame) -> dict[int, list[Leaf]]:
 
 
 def test_each_member_is_there_once_behind_what_it_was_reached_from(path: Path, rows: pd.DataFrame) -> None:
-    found = trees(path, rows)
-    assert len(found) > 8
+    families = trees(path, rows)
+    assert len(families) > 8
     deepest = 0
-    for root, leaves in found.items():
+    for root, leaves in families.items():
         members = rows[rows["root_id"] == root].set_index("position_id")
         assert leaves[0].position_id == root
         assert sorted(leaf.position_id for leaf in leaves[1:]) == sorted(members.index)
@@ -65,10 +65,10 @@ def test_each_member_is_there_once_behind_what_it_was_reached_from(path: Path, r
 
 
 def test_any_member_has_the_tree_of_its_root(path: Path, rows: pd.DataFrame) -> None:
-    found = trees(path, rows)
+    families = trees(path, rows)
     with Store.open(path) as store:
         for row in rows.iloc[::17].itertuples():
-            assert family_of(store, int(str(row.position_id)), ASKED) == found[int(str(row.root_id))]
+            assert family_of(store, int(str(row.position_id)), ASKED) == families[int(str(row.root_id))]
 
 
 def test_moves_are_those_that_python_chess_plays(path: Path, rows: pd.DataFrame) -> None:
@@ -78,11 +78,11 @@ def test_moves_are_those_that_python_chess_plays(path: Path, rows: pd.DataFrame)
             parent = leaves[leaf.after]
             before = chess.Board(leaf.fen if leaf.step == "parent" else parent.fen)
             if leaf.step == "line" and leaf.distance and leaf.distance > 1:
-                of_line = [each for each in leaves if each.step == "line" and each.after == leaf.after]
-                there = [each for each in of_line if each.distance == leaf.distance - 1]
-                if not there:
+                of_line = [other for other in leaves if other.step == "line" and other.after == leaf.after]
+                nearer = [other for other in of_line if other.distance == leaf.distance - 1]
+                if not nearer:
                     continue
-                before = chess.Board(there[0].fen)
+                before = chess.Board(nearer[0].fen)
             number, san = leaf.move.split()
             assert number == f"{before.fullmove_number}." + ("" if before.turn else "..")
             before.push_san(san)
@@ -117,16 +117,16 @@ def test_values_and_marks_are_those_of_the_frame(path: Path, rows: pd.DataFrame)
 
 def test_text_and_json_say_the_same(path: Path, rows: pd.DataFrame) -> None:
     number = int(rows.loc[rows["step"] == "child", "position_id"].iloc[0])
-    text, told = shown(path, number, "--family"), json.loads(shown(path, number, "--family", "--json"))
+    text, printed = shown(path, number, "--family"), json.loads(shown(path, number, "--family", "--json"))
     tree = text[text.index("\nfamily ") + 1 :].splitlines()
-    assert len(tree) == len(told["family"]) + 2
-    for line, leaf in zip(tree[1:-1], told["family"], strict=True):
+    assert len(tree) == len(printed["family"]) + 2
+    for line, leaf in zip(tree[1:-1], printed["family"], strict=True):
         assert f"  {leaf['position_id']}  net {leaf['net_q']:+.3f}" in line
         assert MARKS[leaf["mark"]] in line
         assert leaf["move"] in line
         assert line.endswith("<- this one") == (leaf["position_id"] == number)
     assert "family" not in json.loads(shown(path, number, "--json"))
-    assert f"candidates at 0.55: {sum(leaf['candidate'] for leaf in told['family'])}," in tree[0]
+    assert f"candidates at 0.55: {sum(leaf['candidate'] for leaf in printed['family'])}," in tree[0]
 
 
 def test_a_terminal_without_unicode_gets_plain_marks(path: Path) -> None:
@@ -162,12 +162,12 @@ def test_how_it_was_reached_is_said_of_one_position(path: Path, rows: pd.DataFra
         frame = store.frame(Question(alpha=170.0, expanded="all"))
     inferred = int(frame.loc[frame["inferred"], "position_id"].iloc[0])
     row = rows[rows["position_id"] == inferred].iloc[0]
-    text, told = shown(path, inferred), json.loads(shown(path, inferred, "--json"))
+    text, printed = shown(path, inferred), json.loads(shown(path, inferred, "--json"))
     assert "inferred from the line of a search" in text
     assert " 0 nodes" not in text
     assert f"reached   by vr expand from position {row['parent_id']}: line, " in text
-    assert told["deep"]["inferred"] is True
-    assert told["reached"] == {name: row[name] for name in ("root_id", "parent_id", "step", "distance")}
+    assert printed["deep"]["inferred"] is True
+    assert printed["reached"] == {name: row[name] for name in ("root_id", "parent_id", "step", "distance")}
     cut = rows.loc[rows["cut_at"].notna(), "position_id"].iloc[0]
     assert "cut by the screening ladder at 1,000 nodes, with a chance of 1.00 %" in shown(path, cut)
     sampled = json.loads(shown(path, row["root_id"], "--json"))
@@ -221,16 +221,16 @@ def test_what_is_not_scored_has_no_family(tmp_path: Path, path: Path) -> None:
 
 
 def test_a_calibrated_question_judges_the_family_by_its_curve(tmp_path: Path) -> None:
-    asked = Question(alpha=170.0, calibration="fitted", expanded="all")
+    question = Question(alpha=170.0, calibration="fitted", expanded="all")
     with Store.open(expanded_store(tmp_path, games=100, roots=6)) as store:  # enough to draw a curve
-        frame = store.frame(asked).set_index("position_id")
+        frame = store.frame(question).set_index("position_id")
         root = int(frame.loc[frame["step"].notna(), "root_id"].iloc[0])
-        leaves = [leaf for leaf in family_of(store, root, asked) if leaf.position_id in frame.index]
-        found = store_figures(store, asked)["expanded"]
+        leaves = [leaf for leaf in family_of(store, root, question) if leaf.position_id in frame.index]
+        figures = store_figures(store, question)["expanded"]
     assert len(leaves) > 8
     for leaf in leaves:
         row = frame.loc[leaf.position_id]
         assert leaf.net_q == pytest.approx(row["net_q"])
         assert leaf.disagreement == pytest.approx(row["calibrated_q"] - row["deep_q"])
     searched = frame[frame["step"].notna() & ~frame["inferred"]]
-    assert found["candidates"] == (searched["disagreement"].abs() >= 0.55).sum() > 0
+    assert figures["candidates"] == (searched["disagreement"].abs() >= 0.55).sum() > 0

@@ -46,15 +46,15 @@ def frame(db: Path) -> pd.DataFrame:
 @pytest.mark.parametrize("by_weight", [True, False])
 def test_hexagons_hold_the_weight_of_their_positions(db: Path, frame: pd.DataFrame, by_weight: bool) -> None:
     cells = artist(draw("hexbin", db, weighted=by_weight), "density")
-    centres, found = cells.get_offsets(), np.ma.filled(cells.get_array(), 0)
+    centres, weights = cells.get_offsets(), np.ma.filled(cells.get_array(), 0)
     weight = frame["weight"].to_numpy() if by_weight else np.ones(len(frame))
-    assert found.sum() == pytest.approx(weight.sum())
+    assert weights.sum() == pytest.approx(weight.sum())
     # Each position belongs to the nearest centre, by the steps of the grid of centres.
     step_x, step_y = 2 / 44, 2 / int(44 / np.sqrt(3))  # of matplotlib's grid of 44
     dx = (frame["deep_q"].to_numpy()[:, None] - centres[None, :, 0]) / step_x
     dy = (frame["net_q"].to_numpy()[:, None] - centres[None, :, 1]) / step_y
     nearest = np.argmin(dx**2 + 3 * dy**2, axis=1)
-    np.testing.assert_allclose(np.bincount(nearest, weight, minlength=len(found)), found)
+    np.testing.assert_allclose(np.bincount(nearest, weight, minlength=len(weights)), weights)
 
 
 def test_residuals_are_the_scatter_less_the_diagonal(db: Path, frame: pd.DataFrame) -> None:
@@ -75,9 +75,9 @@ def test_residuals_are_the_scatter_less_the_diagonal(db: Path, frame: pd.DataFra
 
 
 def heading(axes: Axes) -> Text:
-    [found] = [text for text in axes.findobj(Text) if text.get_text() == axes.get_title("left") != ""]
-    assert isinstance(found, Text)
-    return found
+    [title] = [text for text in axes.findobj(Text) if text.get_text() == axes.get_title("left") != ""]
+    assert isinstance(title, Text)
+    return title
 
 
 def test_words_below_a_title_stay_within_the_figure_and_leave_the_plot_its_width() -> None:
@@ -178,13 +178,13 @@ def test_rates_by_group(db: Path, frame: pd.DataFrame, kind: str, column: str, g
 
 def test_rates_by_men_cover_every_position(db: Path, frame: pd.DataFrame) -> None:
     figure = draw("by-men", db, weighted=False)
-    found = 0.0
+    total = 0.0
     for name, (rate, _, _) in bars(figure).items():
         low, _, high = name.partition(" to ")
         members = frame["pieces"].between(int(low), int(high or low))
         assert rate == pytest.approx((frame["disagreement"][members].abs() >= THRESHOLD).mean())
-        found += members.sum()
-    assert found == len(frame)
+        total += members.sum()
+    assert total == len(frame)
     assert line(figure, "overall")[0][0] == pytest.approx((frame["disagreement"].abs() >= THRESHOLD).mean())
 
 
@@ -192,12 +192,12 @@ def test_shares_of_labels(db: Path, frame: pd.DataFrame) -> None:
     rows = frame[frame["disagreement"].abs() >= THRESHOLD]
     with Store.open(db) as store:
         of_rows = names(labels_of(store, rows))
-    found, plain = bars(draw("by-label", db)), bars(draw("by-label", db, weighted=False))
+    drawn, plain = bars(draw("by-label", db)), bars(draw("by-label", db, weighted=False))
     for name in ("optimistic", "middlegame", "forced", "in-check"):
-        hits = pd.Series([name in each for each in of_rows], rows.index)
-        assert (name in found) == hits.any()
+        hits = pd.Series([name in labels for labels in of_rows], rows.index)
+        assert (name in drawn) == hits.any()
         if hits.any():
-            assert found[name][0] == pytest.approx(hajek(hits, rows["weight"]))
+            assert drawn[name][0] == pytest.approx(hajek(hits, rows["weight"]))
             assert plain[name][1:] == pytest.approx(by_games(hits, rows["game_id"]))
 
 
@@ -240,5 +240,5 @@ def test_one_game_of_one_position(tmp_path: Path) -> None:
         add_plays(store, run, [Play(0, 0, int(row.key), row.fen, "own", "own", "1-0", 1.0, 9, "checkmate")])
         store.commit()
         figure = figures.draw("calibration", store)
-    assert [float(each[0]) for each in line(figure, "net")] == pytest.approx([row.net_q, 1])
+    assert [float(value[0]) for value in line(figure, "net")] == pytest.approx([row.net_q, 1])
     assert margins(figure, "net-intervals")[0] == pytest.approx([2 * 0.2065493 - 1, 1], abs=1e-5)

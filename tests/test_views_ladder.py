@@ -84,9 +84,9 @@ def test_recall_is_that_of_vr_stats(db: Path) -> None:
     for (low, high), point in zip(ends, table["curve"], strict=True):
         bounds = proportion_confint(point["recall"] * point["positives"], point["positives"], method="wilson")
         assert (low, high) == pytest.approx(bounds, abs=1e-9)
-    told = json.loads(CliRunner().invoke(cli, ["stats", *shared]).stdout)["scored"]["screening"]
+    printed = json.loads(CliRunner().invoke(cli, ["stats", *shared]).stdout)["scored"]["screening"]
     assert (
-        f"1/{told['saving']:.1f} of the nodes, {told['recall_said']}"
+        f"1/{printed['saving']:.1f} of the nodes, {printed['recall_said']}"
         in figures.drawing("recall", db, alpha=200.0, threshold=THRESHOLD).said
     )
 
@@ -94,11 +94,14 @@ def test_recall_is_that_of_vr_stats(db: Path) -> None:
 def test_a_ladder_for_candidates_beyond_scale_has_a_table_of_its_own(tmp_path: Path) -> None:
     sample = shutil.copy(Path(__file__).parents[1] / "data" / "sample.db", tmp_path / "sample.db")
     question = vr.Question(alpha=170, threshold=0.35)
-    found = [vr.stats(sample, asked, ladder=True) for asked in (question, replace(question, calibration="fitted"))]
-    plain, beyond = (each.figures["ladder"] for each in found)
+    stats = [
+        vr.stats(sample, one_question, ladder=True)
+        for one_question in (question, replace(question, calibration="fitted"))
+    ]
+    plain, beyond = (one_stats.figures["ladder"] for one_stats in stats)
     assert (plain["calibration"], beyond["calibration"]) == ("none", "fitted")
     assert plain["stored"] is not None
     assert beyond["stored"] is None  # the store's ladder is for the other question
     assert beyond["positions"] == plain["positions"]
     assert beyond["candidates"] != plain["candidates"]
-    assert "screening at threshold 0.35 beyond scale, alpha 170" in "\n".join(found[1].lines())
+    assert "screening at threshold 0.35 beyond scale, alpha 170" in "\n".join(stats[1].lines())

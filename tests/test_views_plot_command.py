@@ -32,21 +32,21 @@ OF_STORE = [name for name, kind in figures.KINDS.items() if kind.reads == figure
 @pytest.mark.parametrize("kind", OF_STORE)
 def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) -> None:
     """An SVG's words are text, with the counts that pandas finds; the line on standard output says so too."""
-    asked = [] if kind == "calibration" else ["--threshold", str(THRESHOLD)]
-    done = CliRunner().invoke(cli, ["plot", kind, "--db", str(db), "-o", str(tmp_path / "a.svg"), *asked])
+    options = [] if kind == "calibration" else ["--threshold", str(THRESHOLD)]
+    done = CliRunner().invoke(cli, ["plot", kind, "--db", str(db), "-o", str(tmp_path / "a.svg"), *options])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{tmp_path / 'a.svg'}: ")
     assert done.stdout.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
     text = "\n".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
     with Store.open(db) as store:
-        found = store.frame(text=False)
+        frame = store.frame(text=False)
     if kind in OF_POSITIONS:
-        assert f"{len(found):,} positions" in text
+        assert f"{len(frame):,} positions" in text
     if kind not in ("calibration", "recall", "rate", "by-phase", "by-side", "by-men"):
-        candidates = int((found["disagreement"].abs() >= THRESHOLD).sum())
+        candidates = int((frame["disagreement"].abs() >= THRESHOLD).sum())
         assert f"{candidates:,} candidates" in text or kind == "survival"
-    assert f"{found.attrs['net']['name']} · {found.attrs['oracle']['label']} · alpha" in text
+    assert f"{frame.attrs['net']['name']} · {frame.attrs['oracle']['label']} · alpha" in text
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_refused_in_one_line(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str, code: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = arguments if "--db" in arguments or "elo" in arguments else [*arguments, "--db", str(bare)]
+    words = arguments if "--db" in arguments or "elo" in arguments else [*arguments, "--db", str(bare)]
     with pytest.raises(ValueRepairError) as caught:
-        CliRunner().invoke(cli, ["plot", *given], catch_exceptions=False)
+        CliRunner().invoke(cli, ["plot", *words], catch_exceptions=False)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == code

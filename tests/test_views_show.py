@@ -59,8 +59,8 @@ def show(db: Path, *arguments: object, **environment: str) -> Result:
 
 
 def told(db: Path, *arguments: object) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(show(db, *arguments, "--json").stdout)
-    return found
+    printed: dict[str, Any] = json.loads(show(db, *arguments, "--json").stdout)
+    return printed
 
 
 def refused(*arguments: object) -> tuple[str, int]:
@@ -77,23 +77,23 @@ def test_json_is_the_row_of_the_frame(db: Path, frame: pd.DataFrame) -> None:
     with Store.open(db) as store:
         for i in range(0, len(frame), 5):
             row = frame.iloc[i]
-            found = told(db, row["position_id"])
-            assert found["fen"] == row["fen"]
-            assert " ".join(found["moves"]) == row["moves"]
-            assert found["net"]["q"] == row["net_q"]
-            assert found["net"]["wdl"] == [row["net_w"], row["net_d"], row["net_l"]]
-            assert found["deep"]["q"] == pytest.approx(row["deep_q"])
-            assert found["disagreement"] == pytest.approx(row["disagreement"])
-            assert found["candidate"] == (abs(row["disagreement"]) >= 0.55)
-            assert (found["weight"], found["phase"], found["ply"]) == (row["weight"], row["phase"], row["ply"])
+            printed = told(db, row["position_id"])
+            assert printed["fen"] == row["fen"]
+            assert " ".join(printed["moves"]) == row["moves"]
+            assert printed["net"]["q"] == row["net_q"]
+            assert printed["net"]["wdl"] == [row["net_w"], row["net_d"], row["net_l"]]
+            assert printed["deep"]["q"] == pytest.approx(row["deep_q"])
+            assert printed["disagreement"] == pytest.approx(row["disagreement"])
+            assert printed["candidate"] == (abs(row["disagreement"]) >= 0.55)
+            assert (printed["weight"], printed["phase"], printed["ply"]) == (row["weight"], row["phase"], row["ply"])
             for name in ("source", "game", "white", "black", "event", "date", "result"):
-                assert found["origin"][name] == row[name]
-            expected = names(labels_of(store, frame.iloc[[i]]))[0] if found["candidate"] else frozenset()
-            assert set(found["labels"]) == expected
+                assert printed["origin"][name] == row[name]
+            expected = names(labels_of(store, frame.iloc[[i]]))[0] if printed["candidate"] else frozenset()
+            assert set(printed["labels"]) == expected
             board = chess.Board(row["fen"])
-            assert found["origin"]["played"]["san"] == board.san(chess.Move.from_uci(row["played"]))
-            assert found["deep"]["pv"] == row["pv"].split()
-            assert found["deep"]["pv_san"] == board.variation_san([chess.Move.from_uci(m) for m in row["pv"].split()])
+            assert printed["origin"]["played"]["san"] == board.san(chess.Move.from_uci(row["played"]))
+            assert printed["deep"]["pv"] == row["pv"].split()
+            assert printed["deep"]["pv_san"] == board.variation_san([chess.Move.from_uci(m) for m in row["pv"].split()])
 
 
 def test_text_has_the_numbers_and_the_moves(db: Path, frame: pd.DataFrame) -> None:
@@ -151,8 +151,8 @@ def test_games_played_from_it(db: Path, frame: pd.DataFrame) -> None:
     assert told(db, row.position_id)["games"] == {
         "games": 5, "undecided": 1, "wins": 1, "draws": 1, "losses": 2, "z": -0.25, "players": ["own"],
     }  # fmt: skip
-    said = "5 played from here by own: +1 -2 =1 for the side to move, mean Z -0.25, 1 undecided"
-    assert said in show(db, row.position_id).stdout
+    line = "5 played from here by own: +1 -2 =1 for the side to move, mean Z -0.25, 1 undecided"
+    assert line in show(db, row.position_id).stdout
 
 
 def test_the_verdict_is_that_of_vr_confirm(db: Path, frame: pd.DataFrame) -> None:
@@ -167,8 +167,8 @@ def test_the_verdict_is_that_of_vr_confirm(db: Path, frame: pd.DataFrame) -> Non
     connection.close()
     with Store.open(db) as store:
         (verdict,) = evidence(store, frame[frame["position_id"] == row["position_id"]])["verdict"]
-    found = told(db, row["position_id"])["verdict"]
-    assert found["verdict"] == verdict == "search right"
+    verdict_row = told(db, row["position_id"])["verdict"]
+    assert verdict_row["verdict"] == verdict == "search right"
     assert f"search right, says {row['oracle']}: Q {row['deep_q']:+.3f}" in show(db, row["position_id"]).stdout
 
 
@@ -307,18 +307,22 @@ def test_svg_has_an_arrow_for_each_move(db: Path, frame: pd.DataFrame, tmp_path:
     path = tmp_path / "board.svg"
     show(db, row["position_id"], "--svg", path)
     root = ElementTree.parse(path).getroot()
-    text = [each.strip() for each in root.itertext() if each.strip()]
+    text = [content.strip() for content in root.itertext() if content.strip()]
     board = chess.Board(row["fen"])
-    found = told(db, row["position_id"])
+    printed = told(db, row["position_id"])
     for who, move in (
-        ("net", found["net"]["best"]),
-        ("search", found["deep"]["best"]),
-        ("played", found["origin"]["played"]),
+        ("net", printed["net"]["best"]),
+        ("search", printed["deep"]["best"]),
+        ("played", printed["origin"]["played"]),
     ):
         if move is not None:
             assert any(who in line and line.endswith(f": {move['san']}") for line in text)
-    arrows = [each for each in root.iter("{http://www.w3.org/2000/svg}line") if each.get("class") == "arrow"]
-    moves = {move["uci"] for move in (found["net"]["best"], found["deep"]["best"], found["origin"]["played"]) if move}
+    arrows = [
+        svg_line for svg_line in root.iter("{http://www.w3.org/2000/svg}line") if svg_line.get("class") == "arrow"
+    ]
+    moves = {
+        move["uci"] for move in (printed["net"]["best"], printed["deep"]["best"], printed["origin"]["played"]) if move
+    }
     assert len(arrows) == len(moves) >= 2
     assert len(list(root.iter("{http://www.w3.org/2000/svg}use"))) == len(board.piece_map())
     assert sorted(p.name for p in tmp_path.iterdir() if "svg" in p.name) == ["board.svg"]

@@ -23,12 +23,12 @@ CANONICAL = (3, 4, 132, 5, 133)
 def positions_of(moves: Sequence[str], start: str = chess.STARTING_FEN) -> list[Position]:
     """Every position of a game in which a move was played, with its history."""
     board = chess.Board(start)
-    found = []
+    positions = []
     for ply, move in enumerate(moves):
         key = int(keys(parse_fens([board.fen()]))[0])
-        found.append(Position(board.fen(), start, tuple(moves[:ply]), board.ply(), key))
+        positions.append(Position(board.fen(), start, tuple(moves[:ply]), board.ply(), key))
         board.push_uci(move)
-    return found
+    return positions
 
 
 def records_of(

@@ -26,12 +26,12 @@ def in_a_process(*words: str | Path, cwd: Path) -> Done:
 
 def here(*words: str | Path, cwd: Path) -> Done:
     """Exit code, standard output and standard error; what is no error for the user is raised."""
-    given = [str(word) for word in words]
+    arguments = [str(word) for word in words]
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    with typed(given), pytest.MonkeyPatch.context() as patch:
+    with typed(arguments), pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd)
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
         code = run(cli)
-    said, complaint = (stream.buffer.getvalue().decode() for stream in (out, err))
-    return subprocess.CompletedProcess(given, code, said, complaint)
+    printed, complaint = (stream.buffer.getvalue().decode() for stream in (out, err))
+    return subprocess.CompletedProcess(arguments, code, printed, complaint)
