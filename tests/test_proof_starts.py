@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.proof import games, starts
+from benchmarks.proof import games, page, starts, tables
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.starts import SHARES, Starts
 from tests.cli_tree import parse
@@ -90,11 +90,24 @@ def test_tables_are_what_remeasure_said(there: Starts, shared_data: Path) -> Non
         "kind": "game", "positions": 7, "squared_error": [0.2, 0.1], "change": change,
         "candidates": [{"threshold": 0.55, "change": change}],
     }  # fmt: skip
+    lost = {"kind": "game", "positions": 5, "judged": 3, "regret": [0.02, 0.01], "change": change}
     for share in SHARES:
         there.net(share).write_bytes((shared_data / "nets" / "maia-1100.pb.gz").read_bytes())
     for name in ("ordinary", "starts"):
-        there.judged(name).write_text(json.dumps({"comparisons": [{"by_kind": [row]}] * len(SHARES)}))
+        there.judged(name).write_text(
+            json.dumps({"comparisons": [{"by_kind": [row], "regret": {"rows": [lost]}}] * len(SHARES)})
+        )
     table = starts.kinds(there.out)
     assert list(table["net"]) == 2 * [*(f"starts-{share}" for share in SHARES[1:]), NET]
     assert list(table["test"]) == ["ordinary"] * 4 + ["starts"] * 4
     assert (table["low_0.55"] == -0.2).all()
+    regret = starts.regrets(there.out)
+    assert list(regret["net"]) == list(table["net"])
+    assert (regret["new"] == 0.01).all()
+    tables.write_table(
+        table.assign(**{f"{name}_0.3": 0.5 for name in ("change", "low", "high")}), there.out / "starts-kinds.csv"
+    )
+    assert page.starts_kinds(there.out)[2] == (
+        "| `starts-3` | ordinary | in games | 7 | 0.2000, 0.1000 | -0.1000 (-0.2000 to +0.0000) "
+        "| **+50.00 (+50.00 to +50.00)** | -10.00 (-20.00 to +0.00) |"
+    )

@@ -21,6 +21,7 @@ from tests.lc0_rescorer import taken
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import v6
+from valuerepair.training.chunk_files import HELD_OUT, read_index
 from valuerepair.training.rescore import Rescored, put_values
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
@@ -247,7 +248,7 @@ def test_tars_folders_and_what_is_broken(tmp_path: Path) -> None:
     assert long.endswith(names[2])
 
 
-def test_held_out_positions_give_no_value(tmp_path: Path) -> None:
+def test_a_game_that_is_held_out_is_not_written(tmp_path: Path) -> None:
     chunks = chunks_in(tmp_path / "chunks", 1, 3)
     tar = tar_of(tmp_path / "all.tar", {path.name: path.read_bytes() for path in sorted(chunks.iterdir())})
     store = mined(tar, tmp_path / "store.db")
@@ -261,7 +262,62 @@ def test_held_out_positions_give_no_value(tmp_path: Path) -> None:
             break
     summary = rescored(chunks, store, tmp_path / "out", split=split)
     assert summary.changed_records == train.sum() == len(ENDING)
-    assert read(tmp_path / "out" / "game_000000.gz").tobytes() == read(chunks / "game_000000.gz").tobytes()
+    assert (summary.chunks, summary.held_out) == (1, 1)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["game_000001.gz"]
+    assert "left out with a position that the split holds out: 1 chunk" in summary.lines()
+    keys, _ = held_out_of(store, split)
+    assert read_index([str(chunks)], held_out=keys).left_out.reasons == {HELD_OUT: 1}
+    assert read_index([str(tmp_path / "out")], held_out=keys).games == 1
+
+
+def test_a_split_of_loose_chunks_says_that_their_games_are_alike(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chunks = chunks_in(tmp_path / "chunks", 1, 3)
+    tar = tar_of(tmp_path / "all.tar", {path.name: path.read_bytes() for path in sorted(chunks.iterdir())})
+    for archive, is_loose in ((chunks, True), (tar, False)):
+        store = mined(archive, tmp_path / f"{is_loose}.db")
+        _, _, error = command(f"split --db {store} --families 0 -o {tmp_path / 'split.json'}".split(), capfd)
+        assert ("nothing tells its games apart" in error) == is_loose
+
+
+def held_out_of(store: Path, split: vr.Split) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    with vr.open_store(store) as opened:
+        return split.held_out(opened)
+
+
+def test_commands_fail_after_what_came_before_the_end_of_a_cut_tar(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chunks = chunks_in(tmp_path / "chunks", 1, 3)
+    store = mined(chunks, tmp_path / "store.db")
+    cut = tar_of(tmp_path / "all.tar", {path.name: path.read_bytes() for path in sorted(chunks.iterdir())})
+    with tarfile.open(cut) as tar:
+        second = tar.getmembers()[1].offset_data
+    cut.write_bytes(cut.read_bytes()[: second + 100])
+    for words in (
+        f"rescore {cut} --db {store} -o {tmp_path / 'rescored'}",
+        f"mix --repair {chunks} --normal {cut} --share 0.5 -o {tmp_path / 'mixture'}",
+        f"weights {cut}",
+    ):
+        code, _, error = command(["-q", *words.split()], capfd)
+        assert code == 1
+        assert error.startswith(f"vr: {cut}: the tar archive breaks off at byte ")
+        assert error.endswith("everything before that was used\n")
+    assert len(list((tmp_path / "mixture").glob("*.tar"))) == 1
+
+
+def test_no_command_writes_into_what_it_reads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    chunks = chunks_in(tmp_path / "chunks", 1, 3)
+    store, out = mined(chunks, tmp_path / "store.db"), chunks / "deep" / "out"
+    for words in (
+        f"rescore {chunks} --db {store} -o {out}",
+        f"mix --repair {chunks} --normal {chunks} -o {out}",
+        f"weights {chunks} --sampled {out}",
+    ):
+        code, _, error = command(words.split(), capfd)
+        assert (code, error) == (2, f"vr: {out}: lies in {chunks}, which is read; give a folder elsewhere\n")
+    assert not out.exists()
 
 
 def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +92,9 @@ def test_a_tar_that_breaks_off_is_used_up_to_the_cut(sides: MixOptions, tmp_path
     manifest = mix(sides, tmp_path / "out", quiet=True)
     normal = manifest["inputs"]["normal"]
     assert 50 < normal["games"] < 100
-    assert sum(normal["left_out"].values()) >= 1
+    ((broken, how),) = normal["broken_off"]
+    assert broken == str(tar)
+    assert re.fullmatch(r"the tar archive breaks off at byte [\d,]+", how)
 
 
 def test_a_folder_that_was_not_finished_is_told(

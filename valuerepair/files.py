@@ -289,11 +289,14 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_new_folder(out: str | os.PathLike[str]) -> None:
-    """Raises UsageError unless `whole_folder` can make the folder: it is missing or empty, and its parents are
-    writable."""
+def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
+    """Raises UsageError unless `whole_folder` can make the folder: it is missing or empty, its parents are writable,
+    and it does not lie in one of the folders that are read, `inputs`."""
     check_folder(out)
     target = Path(os.path.realpath(out))
+    for folder in inputs:
+        if Path(os.path.realpath(folder)) in target.parents:
+            raise UsageError(f"{out}: lies in {folder}, which is read; give a folder elsewhere")
     check_empty(target, out)
     if os.path.ismount(target):
         raise UsageError(f"{out}: a disk is mounted there; give a folder on it")

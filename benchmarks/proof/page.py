@@ -248,12 +248,22 @@ def policy_nets(folder: Path) -> list[str]:
 
 def player_kinds(folder: Path, part: str = "player") -> list[str]:
     """A net against the old one by kind of position: squared errors, and candidates at both thresholds."""
-    lines = _head(["net", "judge", "positions", "number", "error, old and new", "change",
+    return _kinds(_read(folder, f"{part}-kinds"), "judge")
+
+
+def starts_kinds(folder: Path) -> list[str]:
+    """A net against that which learned from ordinary positions alone, on ordinary test positions and on others."""
+    return _kinds(_read(folder, "starts-kinds"), "test")
+
+
+def _kinds(rows: pd.DataFrame, second: str) -> list[str]:
+    """Comparisons by kind of position; their second column is `second`."""
+    lines = _head(["net", second, "positions", "number", "error, old and new", "change",
                    *(f"candidates at {bar:g}, points" for bar in THRESHOLDS)])  # fmt: skip
-    for row in _read(folder, f"{part}-kinds").to_dict("records"):
+    for row in rows.to_dict("records"):
         errors = "" if isnan(row["old"]) else f"{row['old']:.4f}, {row['new']:.4f}"
         points = [_points(row, f"_{bar:g}", 100, "+.2f") for bar in THRESHOLDS]
-        cells = [f"`{row['net']}`", row["judge"], WORDS[row["kind"]], f"{row['positions']:,}", errors]
+        cells = [f"`{row['net']}`", row[second], WORDS[row["kind"]], f"{row['positions']:,}", errors]
         lines.append(_row([*cells, _points(row, "", 1, "+.4f"), *points]))
     return lines
 
@@ -326,6 +336,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "policy-nets": lambda folder: policy_nets(folder / SECOND),
     "played-kinds": lambda folder: player_kinds(folder / SECOND, "played"),
     "policy-kinds": lambda folder: player_kinds(folder / SECOND, "policy"),
+    "starts-kinds": lambda folder: starts_kinds(folder / SECOND),
     "policy-matches": lambda folder: player_matches(folder / SECOND, "policy"),
 }
 

@@ -452,11 +452,18 @@ def regrets(out: Path) -> pd.DataFrame:
         path = Player(Path(), out).judged(name)
         if not path.exists():
             continue
-        for row in read_json(path)["comparisons"][0]["regret"]["rows"]:
-            cells = {"net": name, "kind": row["kind"], "positions": row["positions"], "judged": row["judged"]}
-            rows.append(cells | {"old": row["regret"][0], "new": row["regret"][1], **_interval(row["change"], "")})
+        rows += regret_rows(name, read_json(path)["comparisons"][0])
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
+
+
+def regret_rows(net: str, comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of `regrets`, of a comparison of `vr remeasure --json --regret`."""
+    rows = []
+    for row in comparison["regret"]["rows"]:
+        cells = {"net": net, "kind": row["kind"], "positions": row["positions"], "judged": row["judged"]}
+        rows.append(cells | {"old": row["regret"][0], "new": row["regret"][1], **_interval(row["change"], "")})
+    return rows
 
 
 def _quick(name: str) -> str:

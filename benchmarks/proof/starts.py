@@ -7,10 +7,10 @@ are judged on ordinary games that were held out, and on games that begin at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.proof import tables
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
-from benchmarks.proof.player import ALPHA, CHOSEN, MIXTURES, kind_row, read_json
+from benchmarks.proof.player import ALPHA, CHOSEN, MIXTURES, kind_row, read_json, regret_rows
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.registry import locate
 from valuerepair.question import Question
@@ -155,15 +155,26 @@ def kinds(out: Path) -> pd.DataFrame:
 
     Before the columns of these stands `test`, the test positions: ``ordinary`` or ``starts``.
     """
+    files = {f"starts-{share}": Starts(Path(), out).net(share) for share in SHARES[1:]} | {NET: Path(locate(NET))}
+    return _by_test(
+        out, lambda net, comparison: [kind_row(net, files[net], "first", row) for row in comparison["by_kind"]]
+    )
+
+
+def regrets(out: Path) -> pd.DataFrame:
+    """The regret of moves, against the net of ordinary positions: `player.regrets`, after the column `test`."""
+    return _by_test(out, regret_rows)
+
+
+def _by_test(out: Path, rows_of: Callable[[str, Mapping[str, Any]], list[dict[str, Any]]]) -> pd.DataFrame:
+    """The rows of each net's comparison on both kinds of test positions."""
     import pandas as pd
 
-    starts = Starts(Path(), out)
-    files = {f"starts-{share}": starts.net(share) for share in SHARES[1:]} | {NET: Path(locate(NET))}
     rows = []
     for test in ("ordinary", "starts"):
-        pairs = zip(files.items(), read_json(starts.judged(test))["comparisons"], strict=True)
-        for (net, file), pair in pairs:
-            rows += [{"test": test, **kind_row(net, file, "first", row)} for row in pair["by_kind"]]
+        comparisons = read_json(Starts(Path(), out).judged(test))["comparisons"]
+        for net, comparison in zip((*(f"starts-{share}" for share in SHARES[1:]), NET), comparisons, strict=True):
+            rows += [{"test": test, **row} for row in rows_of(net, comparison)]
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
 
@@ -191,11 +202,11 @@ def write_draw(db: str, share: int, output: Path) -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def write_tables(folder: Path, output: Path) -> None:
-    """Write starts-kinds.csv."""
+    """Write starts-kinds.csv and starts-regret.csv."""
     output.mkdir(parents=True, exist_ok=True)
-    table = kinds(folder)
-    tables.write_table(table, output / "starts-kinds.csv")
-    click.echo(table.to_string(index=False))
+    for name, table in (("kinds", kinds(folder)), ("regret", regrets(folder))):
+        tables.write_table(table, output / f"starts-{name}.csv")
+        click.echo(table.to_string(index=False))
 
 
 if __name__ == "__main__":

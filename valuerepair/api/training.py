@@ -267,7 +267,7 @@ def weigh_chunks(
         raise UsageError(f"--keep {keep:g}: needs --sampled, and must be above 0 and at most 1")
     # A wrong argument is reported before many games are read.
     if sampled is not None:
-        check_new_folder(sampled)
+        check_new_folder(sampled, paths_of(chunks))
     if plot is not None:
         from valuerepair.report import style
 

@@ -17,9 +17,8 @@ from valuerepair.cli.options import (
     AlphaOption,
     alpha_option,
 )
-from valuerepair.cli.printing import print_result
+from valuerepair.cli.printing import fail_if_broken_off, print_result
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.errors import TruncatedInput
 from valuerepair.training.options import parse_policy
 
 
@@ -93,6 +92,4 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **gi
         ),
         of_files=True,
     )
-    if summary.report.truncated:
-        source, how = summary.report.truncated[0]
-        raise TruncatedInput(f"{source}: {how}; everything before that was used")
+    fail_if_broken_off(summary.report.truncated)

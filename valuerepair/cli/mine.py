@@ -23,9 +23,8 @@ from valuerepair.cli.options import (
     threshold_option,
     with_threshold,
 )
-from valuerepair.cli.printing import print_result
+from valuerepair.cli.printing import fail_if_broken_off, print_result
 from valuerepair.cli.verbosity import is_quiet
-from valuerepair.errors import TruncatedInput
 
 
 @click.command(
@@ -114,9 +113,7 @@ def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
             **{name: given[name] for name in same_names},
         )
     )
-    if summary.report.truncated:
-        source, how = summary.report.truncated[0]
-        raise TruncatedInput(f"{source}: {how}; everything before that was used")
+    fail_if_broken_off(summary.report.truncated)
 
 
 def _sample_options(given: dict[str, Any]) -> vr.SampleOptions:

@@ -8,7 +8,7 @@ import click
 
 import valuerepair as vr
 from valuerepair.cli.options import FILE, NEW_FOLDER, SEED
-from valuerepair.cli.printing import print_result
+from valuerepair.cli.printing import fail_if_broken_off, print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.training.options import SHARE_OF_GAMES
 
@@ -41,4 +41,5 @@ def command(repair: tuple[str, ...], normal: tuple[str, ...], output: str, **cho
       vr mix --repair repair-chunks --normal lc0-data --share 0.10 -o mixture
       vr mix --repair repair-chunks --normal lc0-data --share 0.05 --by positions --form links -o mixture
     """
-    print_result(lambda: vr.mix(repair, normal, output, quiet=is_quiet(), **chosen), of_files=True)
+    result = print_result(lambda: vr.mix(repair, normal, output, quiet=is_quiet(), **chosen), of_files=True)
+    fail_if_broken_off(result.broken_off)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import click
 
 from valuerepair import signals
 from valuerepair.cli.verbosity import is_quiet, say_more
-from valuerepair.errors import Interrupted
+from valuerepair.errors import Interrupted, TruncatedInput
 
 # Lines that say what comes next.
 _WHAT_NEXT = ("next: ", "not done yet: ", "lc0 itself plays by ")
@@ -52,6 +52,13 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
         click.echo("\n".join(lines), err=to_stderr)
     if details := getattr(result, "details", None):
         say_more(details())
+
+
+def fail_if_broken_off(archives: Sequence[tuple[str, str]]) -> None:
+    """Raises TruncatedInput where archives broke off, each given with where. Called after the result is printed."""
+    if archives:
+        source, how = archives[0]
+        raise TruncatedInput(f"{source}: {how}; everything before that was used")
 
 
 def print_one(result: Any, as_json: bool) -> None:

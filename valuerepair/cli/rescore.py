@@ -8,7 +8,7 @@ import click
 
 import valuerepair as vr
 from valuerepair.cli.options import ARCHIVE, DB, JSON, NEW_FOLDER, SPLIT, question
-from valuerepair.cli.printing import print_result
+from valuerepair.cli.printing import fail_if_broken_off, print_result
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -22,7 +22,7 @@ from valuerepair.cli.verbosity import is_quiet
     default="q",
     help="Fields to change: the search's values (q), the result (1, 0 or -1 drawn by the judge's W/D/L), or both.",
 )
-@SPLIT(help="A file of vr split: rescore only positions of its part train.")
+@SPLIT(help="A file of vr split: rescore its part train; leave out chunks with a position that it holds out.")
 @question(
     "Rescore only positions with |net Q - deep Q| of at least this.  [default: every judged position]",
     default=None,
@@ -37,7 +37,7 @@ def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **given: 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, or such tars. With vr mine on
     the same chunks before it, this repairs the values of a training run's own data, without a new game. DIR gets all of
     the chunks, in files of the same names; records of other positions stay as they are, to the byte. Policies do not
-    change.
+    change. With --split, DIR gets no chunk with a position that is held out.
 
     \b
     Example:
@@ -45,4 +45,7 @@ def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **given: 
       vr rescore lc0-data/ -o rescored
       vr rescore lc0-data/ --split split.json -o rescored
     """
-    print_result(lambda: vr.rescore(chunks, db, output, quiet=is_quiet() or json, **given), json, of_files=True)
+    result = print_result(
+        lambda: vr.rescore(chunks, db, output, quiet=is_quiet() or json, **given), json, of_files=True
+    )
+    fail_if_broken_off(result.broken_off)

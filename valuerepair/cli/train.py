@@ -19,7 +19,7 @@ from valuerepair.cli.options import (
     question,
     settings_of,
 )
-from valuerepair.cli.printing import print_result
+from valuerepair.cli.printing import fail_if_broken_off, print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import UsageError
 from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, Only, TrainOptions
@@ -45,7 +45,7 @@ _DEFAULTS = TrainOptions()
     help="The new net, a .pb.gz.",
 )
 @click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values for the positions of this store.")
-@SPLIT(help="A file of vr split: learn only from its part train.")
+@SPLIT(help="A file of vr split: learn only from its part train, and from no chunk with a position that it holds out.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters to train.")
 @click.option(
     "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS:,}]"
@@ -109,4 +109,7 @@ def command(
     heads: vr.Heads = given.pop("heads")
     settings = settings_of({"set": given.pop("set")}, listed="`vr train --help` names them all")
     options = TrainOptions(**given, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
-    print_result(lambda: vr.train(net, output, chunks, store, question, options, split=split, quiet=is_quiet()))
+    result = print_result(
+        lambda: vr.train(net, output, chunks, store, question, options, split=split, quiet=is_quiet())
+    )
+    fail_if_broken_off(result.broken_off)

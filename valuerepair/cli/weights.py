@@ -10,7 +10,7 @@ import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import CALIBRATION, FILE, JSON, NEW_FOLDER, PLOT_FILE
-from valuerepair.cli.printing import print_result
+from valuerepair.cli.printing import fail_if_broken_off, print_result
 from valuerepair.cli.verbosity import is_quiet
 
 
@@ -51,4 +51,5 @@ def command(chunks: tuple[str, ...], json: bool, **given: Any) -> None:
       vr weights mixture --formula soft:threshold=0.3,floor=0.05 --keep 0.25 --sampled focused
     """
     writes = any(given[name] for name in ("side", "sampled", "plot"))
-    print_result(lambda: vr.weigh_chunks(chunks, quiet=is_quiet() or json, **given), json, of_files=writes)
+    result = print_result(lambda: vr.weigh_chunks(chunks, quiet=is_quiet() or json, **given), json, of_files=writes)
+    fail_if_broken_off(result.broken_off)

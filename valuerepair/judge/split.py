@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shlex
@@ -50,6 +51,8 @@ from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -204,6 +207,11 @@ def choose_split(
     of_games = stored.sampled & ~stored.beside
     if not of_games.any():
         raise ValueRepairError(f"{store.path}: has no positions of games to split by; mine first")
+    if games and len(stored.keys) > 1 and len(np.unique(stored.keys)) == 1:
+        log.info(
+            f"warning: {store.path}: nothing tells its games apart, so --games holds out all or none; loose training "
+            "chunks have no headers: pack them in a tar, and mine that"
+        )
     names = stored.archive_names(archives)
     free = of_games & ~stored.of_archives(names)[stored.game]
     wanted, held = families * free.sum(), np.zeros(len(free), np.bool_)

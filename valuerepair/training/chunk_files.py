@@ -24,9 +24,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
 from valuerepair.archives.open import COMPRESSIONS, MAX_PACKED, MAX_RECORDS, TarError, bare_name, chunk_version, members
 from valuerepair.chess import v6
-from valuerepair.chess.rows import Index
+from valuerepair.chess.rows import Index, Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
@@ -36,6 +37,7 @@ from valuerepair.training.chunk_output import UNFINISHED, TarShard
 
 log = logging.getLogger(__name__)
 
+HELD_OUT = "with a position that the split holds out"
 _OPEN_TARS = 64
 _AHEAD = 8  # chunks that wait for each unpacking thread
 
@@ -127,8 +129,8 @@ def _add(archives: Archives, path: str, name: str) -> None:
     archives.names.append(name)
 
 
-def read_archives(archives: Archives, broken: Callable[[str, str], None]) -> Iterator[ChunkFile]:
-    """All compressed chunks in order. Calls `broken(name, reason)` for a tar that breaks off."""
+def read_archives(archives: Archives, broken_off: Callable[[str, str], None]) -> Iterator[ChunkFile]:
+    """All compressed chunks in order. Calls `broken_off(name, reason)` for a tar that breaks off."""
     for number, path in enumerate(archives.paths):
         if not archives.is_tar(number):
             with open_regular(path) as file:
@@ -140,7 +142,7 @@ def read_archives(archives: Archives, broken: Callable[[str, str], None]) -> Ite
                     if os.path.basename(member.name) != "LICENSE":  # a file in lc0's archives
                         yield ChunkFile(number, member.name, member.offset, member.content)
             except TarError as error:
-                broken(archives.names[number], str(error))
+                broken_off(path, str(error))
 
 
 class RandomReader:
@@ -206,6 +208,14 @@ def unpack(content: bytes) -> Records:
     return records
 
 
+def has_any(records: Records, keys: Keys) -> bool:
+    """Whether a chunk has one of the positions with these keys (`chess.board.keys`)."""
+    if records["input_format"][0] not in (*STANDARD_FORMATS, *CANONICAL_FORMATS):
+        return False
+    boards = boards_of([ChunkRecords.of(records.tobytes(), len(records))])
+    return bool(np.isin(boards.keys[boards.usable], keys).any())
+
+
 def pack(records: Records) -> bytes:
     """The compressed chunk of these records; equal records give equal bytes."""
     return gzip.compress(records.tobytes(), 6, mtime=0)
@@ -260,10 +270,12 @@ EXAMPLES = 3
 
 @dataclass(slots=True)
 class LeftOut:
-    """Files that are no usable chunks: their number by reason, and the first few names."""
+    """Files that are no usable chunks: their number by reason, and the first few names; and the tars that break off,
+    each with where, whose chunks before that are used."""
 
     reasons: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
+    broken_off: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, name: str, reason: str) -> None:
         """Counts one file."""
@@ -271,8 +283,20 @@ class LeftOut:
         if len(self.examples) < EXAMPLES:
             self.examples.append(f"{name}: {reason}")
 
+    def break_off(self, path: str, how: str) -> None:
+        """Notes a tar that breaks off."""
+        self.broken_off.append((path, how))
+
     def __str__(self) -> str:
-        return ", ".join(f"{reason} {n:,}" for reason, n in self.reasons.items())
+        reasons = [f"{reason} {n:,}" for reason, n in self.reasons.items()]
+        return ", ".join([*reasons, *(f"{path}: {how}" for path, how in self.broken_off)])
+
+    def lines(self) -> list[str]:
+        """What was left out, as one line or none; `TruncatedInput` says what broke off."""
+        if not self.reasons:
+            return []
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in self.reasons.items())
+        return [f"left out: {reasons}; first: {self.examples[0]}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +328,13 @@ class ChunkIndex:
         return int(self.records.sum(dtype=np.int64))
 
 
-def read_index(given: Sequence[str], on_bytes: Callable[[int], None] = lambda n: None) -> ChunkIndex:
+def read_index(
+    given: Sequence[str], on_bytes: Callable[[int], None] = lambda n: None, held_out: Keys | None = None
+) -> ChunkIndex:
     """Reads and checks every chunk of some folders or tars once. `on_bytes` is called with the bytes read from disk.
 
-    Files that are no usable chunks are counted and left out; a folder whose writing was stopped is logged. Raises
+    Files that are no usable chunks are counted and left out, and so are chunks with a position whose key is in
+    `held_out`; a folder whose writing was stopped is logged. Raises
     ValueRepairError if no usable chunk is left, and if the chunks have several input formats.
     """
     archives, left_out, sha = find_archives(given), LeftOut(), hashlib.sha256()
@@ -316,7 +343,11 @@ def read_index(given: Sequence[str], on_bytes: Callable[[int], None] = lambda n:
             log.info(f"warning: {folder} is not finished: the command that writes it goes on when given again")
     columns = (array("i"), array("q"), array("i"), array("i"), array("Q"))
     first: tuple[int, str] | None = None
-    for chunk, facts in in_order(_facts_of, read_archives(archives, left_out.add)):
+
+    def look(chunk: ChunkFile) -> tuple[int, int, int, bytes] | str:
+        return _facts_of(chunk, held_out)
+
+    for chunk, facts in in_order(look, read_archives(archives, left_out.break_off)):
         on_bytes(len(chunk.content))
         name = name_of(archives, chunk)
         if isinstance(facts, str):
@@ -357,11 +388,13 @@ def name_of(archives: Archives, chunk: ChunkFile) -> str:
     return f"{name}: {chunk.name}" if chunk.name else name
 
 
-def _facts_of(chunk: ChunkFile) -> tuple[int, int, int, bytes] | str:
+def _facts_of(chunk: ChunkFile, held_out: Keys | None) -> tuple[int, int, int, bytes] | str:
     """Number of records, input format, digest and SHA-256 of a chunk, or why it cannot be used."""
     try:
         records = unpack(chunk.content)
     except BrokenChunk as reason:
         return str(reason)
+    if held_out is not None and has_any(records, held_out):
+        return HELD_OUT
     sha256 = hashlib.sha256(chunk.content).digest()
     return len(records), int(records["input_format"][0]), digest_of(chunk.content), sha256

@@ -27,7 +27,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.text import quantity
-from valuerepair.training.chunk_files import ChunkIndex, RandomReader, digest_of, find_archives, read_index
+from valuerepair.training.chunk_files import ChunkIndex, LeftOut, RandomReader, digest_of, find_archives, read_index
 from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
 from valuerepair.training.options import SHARE_OF_GAMES
 from valuerepair.version import __version__
@@ -84,7 +84,7 @@ def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[st
     Raises UsageError when `out` is not empty, ValueRepairError for a share that the inputs cannot give, chunks of
     different input formats, and a disk without room.
     """
-    check_new_folder(out)
+    check_new_folder(out, (*options.repair, *options.normal))
     sides = _read_sides(options, quiet)
     choices = choose(sides, options)
     with whole_folder(out) as partial:
@@ -220,6 +220,7 @@ def _input(choice: Choice) -> dict[str, Any]:
         "used_positions": choice.positions,
         "left_out": index.left_out.reasons,
         "left_out_first": index.left_out.examples,
+        "broken_off": index.left_out.broken_off,
     }
 
 
@@ -229,6 +230,11 @@ class Mixture:
 
     folder: str
     manifest: Mapping[str, Any]
+
+    @property
+    def broken_off(self) -> Sequence[tuple[str, str]]:
+        """The tars that break off, each with where."""
+        return [archive for side in self.manifest["inputs"].values() for archive in side["broken_off"]]
 
     def lines(self) -> list[str]:
         """The mixture in lines for a terminal."""
@@ -243,9 +249,7 @@ class Mixture:
         for name, side in inputs.items():
             mean = side["used_positions"] / side["used_games"]
             lines.append(f"{name}: {side['used_games']:,} of {side['games']:,} games, {mean:.1f} positions per game")
-            if side["left_out"]:
-                counts = ", ".join(f"{reason} {n:,}" for reason, n in side["left_out"].items())
-                lines.append(f"  left out: {counts}; first: {side['left_out_first'][0]}")
+            lines += [f"  {line}" for line in LeftOut(side["left_out"], side["left_out_first"]).lines()]
         same = manifest["same_content"]
         if same["in_both"]:
             lines.append(f"warning: {same['in_both']:,} chunks are among both the repair and the normal games")

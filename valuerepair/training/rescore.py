@@ -23,6 +23,7 @@ from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, Chu
 from valuerepair.archives.select import scrambled
 from valuerepair.chess import v6
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.rows import Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
@@ -31,6 +32,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 from valuerepair.training.chunk_files import (
+    HELD_OUT,
     Archives,
     BrokenChunk,
     ChunkFile,
@@ -60,7 +62,9 @@ _AT_ONCE = 16  # chunks that are decoded together
 class Rescored:
     """The output in `folder`: `chunks` and their `records`, the numbers of both with the judge's value, the mean
     abs(new - old) by field (``q``, ``result``); `positions` that the store has judged, `otherwise` records of judged
-    positions with another history; `left_out`: files that are no usable chunks, by reason, and the first few."""
+    positions with another history; `held_out` chunks with a position that the split holds out, which are not written;
+    `left_out`: files that are no usable chunks, by reason, and the first few; `broken_off`: tars that break off, each
+    with where."""
 
     folder: str
     fields: Fields
@@ -71,8 +75,10 @@ class Rescored:
     changed_records: int
     otherwise: int
     mean_change: Mapping[str, float]
+    held_out: int
     left_out: Mapping[str, int]
     left_out_first: Sequence[str]
+    broken_off: Sequence[tuple[str, str]]
 
     def as_json(self) -> dict[str, Any]:
         """Its fields, JSON-able."""
@@ -90,9 +96,9 @@ class Rescored:
                 f"{quantity(self.otherwise, 'record')} of judged positions keep theirs: they were repeated, or had "
                 "another count of moves without a capture or a pawn's move"
             )
-        if self.left_out:
-            counts = ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items())
-            lines.append(f"left out: {counts}; first: {self.left_out_first[0]}")
+        if self.held_out:
+            lines.append(f"left out {HELD_OUT}: {quantity(self.held_out, 'chunk')}")
+        lines += LeftOut(dict(self.left_out), list(self.left_out_first)).lines()
         if not self.changed_records:
             lines.append(f"none of the {self.positions:,} judged positions is in these chunks: vr mine CHUNKS first")
         return lines
@@ -114,21 +120,23 @@ def rescore(
     ``q``: best_*, root_*, and played_*, moved with them; ``result``: result_*, a win, a draw or a loss with the judge's
     chances of each, since lc0's rescorer accepts no other results; ``both``. W/D/L come from the judge's Q with the
     net's own draws, or with `question.q_from` ``wdl`` from the judge. With a `split` only positions of its part
-    ``train`` give their values. `out` appears whole or not at all; it leaves out files that are no usable chunks.
+    ``train`` give their values, and chunks with a position that it holds out are not written. `out` appears whole or
+    not at all; it leaves out files that are no usable chunks.
 
     Raises UsageError if two files would get one name or `out` is not empty, ValueRepairError without judged positions
     or chunks.
     """
-    check_new_folder(out)
+    check_new_folder(out, chunks)
     archives = find_archives(chunks)
     refuse_equal_names(archives)
     training_question, notes = store.for_training(question or Question())
     for line in notes:
         log.info(line)
     judged = JudgedBoards.of(store, training_question, split=split, candidates_only=candidates_only)
+    held_out = np.empty(0, np.uint64) if split is None else split.held_out(store)[0]
     with whole_folder(out) as partial, Progress("rescoring", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         check_room(partial, archives.total_bytes())
-        counts = _write(archives, judged, fields, partial, progress.advance)
+        counts = _write(archives, judged, held_out, fields, partial, progress.advance)
         if not counts.chunks:
             raise ValueRepairError(f"{', '.join(chunks)}: no usable chunk: {counts.left_out or 'they are empty'}")
     means = {name: total / counts.changed_records for name, total in counts.change.items() if counts.changed_records}
@@ -142,8 +150,10 @@ def rescore(
         counts.changed_records,
         counts.otherwise,
         means,
+        counts.held_out,
         counts.left_out.reasons,
         counts.left_out.examples,
+        counts.left_out.broken_off,
     )
 
 
@@ -161,6 +171,7 @@ class _Counts:
     changed_chunks: int = 0
     changed_records: int = 0
     otherwise: int = 0
+    held_out: int = 0
 
     def add(self, chunk: _Chunk) -> None:
         self.chunks += 1
@@ -183,17 +194,25 @@ class _Chunk(NamedTuple):
 
 
 def _write(
-    archives: Archives, judged: JudgedBoards, fields: Fields, folder: Path, on_bytes: Callable[[int], None]
+    archives: Archives,
+    judged: JudgedBoards,
+    held_out: Keys,
+    fields: Fields,
+    folder: Path,
+    on_bytes: Callable[[int], None],
 ) -> _Counts:
     counts = _Counts()
 
     def work(block: Sequence[ChunkFile]) -> list[_Chunk | str]:
-        return _rescored([chunk_file.content for chunk_file in block], judged, fields)
+        return _rescored([chunk_file.content for chunk_file in block], judged, held_out, fields)
 
     def written() -> Iterator[tuple[ChunkFile, bytes]]:
-        for block, rescored in in_order(work, _blocks(read_archives(archives, counts.left_out.add))):
+        for block, rescored in in_order(work, _blocks(read_archives(archives, counts.left_out.break_off))):
             for file, chunk in zip(block, rescored, strict=True):
                 on_bytes(len(file.content))
+                if chunk == HELD_OUT:
+                    counts.held_out += 1
+                    continue
                 if isinstance(chunk, str):
                     counts.left_out.add(name_of(archives, file), chunk)
                     continue
@@ -219,8 +238,8 @@ def _short(name: str, _taken: set[str]) -> str:
     return name.encode()[-LENGTH_NAME:].decode(errors="ignore")
 
 
-def _rescored(packed: Sequence[bytes], judged: JudgedBoards, fields: Fields) -> list[_Chunk | str]:
-    """Each packed chunk with the judge's values, or the reason why it cannot be used."""
+def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fields: Fields) -> list[_Chunk | str]:
+    """Each packed chunk with the judge's values, or the reason why it is not written."""
     unpacked = [_unpacked(content) for content in packed]
     usable = [records for records in unpacked if not isinstance(records, str)]
     if not usable:
@@ -230,12 +249,15 @@ def _rescored(packed: Sequence[bytes], judged: JudgedBoards, fields: Fields) -> 
     cuts = np.cumsum([len(records) for records in usable])[:-1]
     rows_of_chunks = iter(np.split(np.where(boards.usable, rows, -1), cuts))
     otherwise = iter(np.split(boards.usable & is_otherwise, cuts))
-    return [
-        records
-        if isinstance(records, str)
-        else _chunk(content, records, next(rows_of_chunks), int(next(otherwise).sum()), judged, fields)
-        for content, records in zip(packed, unpacked, strict=True)
-    ]
+    is_held_out = iter(np.split(boards.usable & np.isin(boards.keys, held_out), cuts))
+    chunks: list[_Chunk | str] = []
+    for content, records in zip(packed, unpacked, strict=True):
+        if isinstance(records, str):
+            chunks.append(records)
+            continue
+        chunk = _chunk(content, records, next(rows_of_chunks), int(next(otherwise).sum()), judged, fields)
+        chunks.append(HELD_OUT if next(is_held_out).any() else chunk)
+    return chunks
 
 
 def _unpacked(content: bytes) -> Records | str:

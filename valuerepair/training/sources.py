@@ -93,11 +93,13 @@ class ChunkSource:
         q_ratio: float = 0.0,
         weights: str | None = None,
         holdout: float = 0.1,
+        held_out: Keys | None = None,
         on_bytes: Callable[[int], None] = lambda n: None,
     ) -> None:
-        """Reads and checks every chunk once. Raises as `chunk_files.read_index`, and ValueRepairError for chunks of
-        another input format than the net's."""
-        self._index = read_index(given, on_bytes)
+        """Reads and checks every chunk once; leaves out those with a position whose key is in `held_out`. Raises as
+        `chunk_files.read_index`, and ValueRepairError for chunks of another input format than the net's."""
+        self._index = read_index(given, on_bytes, held_out)
+        self.left_out = self._index.left_out
         self.name = ", ".join(given)
         if self._index.input_format != input_format:
             own, expected = (

@@ -78,6 +78,12 @@ class Training:
         frame.attrs.update(self.about)
         return frame
 
+    @property
+    def broken_off(self) -> Sequence[tuple[str, str]]:
+        """The tars of chunks that break off, each with where."""
+        broken_off: Sequence[tuple[str, str]] = self.about.get("broken_off", ())
+        return broken_off
+
     def lines(self) -> list[str]:
         """The result as text for a terminal."""
         about, written = self.about, self.about["written"]
@@ -140,7 +146,8 @@ def train(
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
 
-    With a `split` it uses only the part ``train`` of the store; a question without an alpha gets that of
+    With a `split` it uses only the part ``train`` of the store, and no chunk with a position that it holds out; a
+    question without an alpha gets that of
     `Store.for_training`. The same call resumes an interrupted one, and returns a finished one's result again. lc0 reads
     the written file, which is compared with the trained parameters before it gets its name. Raises ValueRepairError
     and UsageError.
@@ -222,6 +229,9 @@ def _train(
         "net": {"name": file.name, "sha256": file.sha256},
         "options": asdict(options) | {"policy_kl": policy_kl, "threshold": question.threshold, "alpha": question.alpha},
         "sources": [source.name for source in sources],
+        "broken_off": [
+            archive for source in sources if isinstance(source, ChunkSource) for archive in source.left_out.broken_off
+        ],
         "split": split and asdict(split),
         "games": {
             "all": sum(source.games for source in sources),
@@ -268,6 +278,9 @@ def _learns(
         f"learns from {positions_of_games(count, games)}{kinds}, {judged}; {options.total_steps:,} steps are "
         f"{passes:.3g} passes"
     )
+    for source in sources:
+        if isinstance(source, ChunkSource):
+            yield from source.left_out.lines()
     if count < FEW_POSITIONS:
         yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that generalises; mine more"
     if held and any(isinstance(source, ChunkSource) and not source.is_of_games for source in sources):
@@ -387,8 +400,10 @@ def _sources(
     assert file.header is not None
     form = file.header.input_format
     sources: list[TrainingSource] = []
+    held_out = None
     if store is not None:
         with Store.open(store) as opened:
+            held_out = None if split is None else split.held_out(opened)[0]
             draw = StoreDraw(
                 opened,
                 question,
@@ -409,6 +424,7 @@ def _sources(
                     q_ratio=options.q_ratio,
                     weights=options.weights,
                     holdout=options.holdout,
+                    held_out=held_out,
                     on_bytes=progress.advance,
                 )
             )

@@ -90,14 +90,18 @@ class WeighedChunks:
         """JSON-able: the manifest of the drawn records, or the figures alone."""
         return self.measured.as_json() if self.manifest is None else dict(self.manifest)
 
+    @property
+    def broken_off(self) -> Sequence[tuple[str, str]]:
+        """The tars that break off, each with where."""
+        return self.measured.left_out.broken_off
+
     def lines(self) -> list[str]:
         """The result as text for a terminal."""
         measured, figures = self.measured, self.as_json()
         curve = [] if measured.calibration is None else [measured.calibration.words()]
         kept = measured.tally.kept(figures.get("factor", 1.0))
         lines = [formula_text(measured.formula), *curve, *tally_lines(figures, kept)]
-        if measured.left_out.reasons:
-            lines.append(f"left out: {measured.left_out}; first: {measured.left_out.examples[0]}")
+        lines += measured.left_out.lines()
         if self.manifest is not None:
             drawn = self.manifest["kept"]
             lines.append(f"{self.folder}: {positions_of_games(drawn['positions'], drawn['games'])}")
@@ -205,7 +209,7 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
 
     with Progress("Calibrating", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         parts, games = [np.empty((2, 0))], [np.empty(0, np.int64)]
-        for chunk, values in in_order(look, read_archives(archives, LeftOut().add)):
+        for chunk, values in in_order(look, read_archives(archives, LeftOut().break_off)):
             progress.advance(len(chunk.content))
             if values is not None:
                 parts.append(values)
@@ -240,7 +244,7 @@ def _weighed(
         return _Content(records, weights, disagreement(judged), phases_of(records), digest_of(chunk.content), own)
 
     with Progress("Weighing", archives.total_bytes(), "bytes", quiet=quiet) as progress:
-        for chunk, content in in_order(look, read_archives(archives, left_out.add)):
+        for chunk, content in in_order(look, read_archives(archives, left_out.break_off)):
             progress.advance(len(chunk.content))
             if isinstance(content, str):
                 left_out.add(name_of(archives, chunk), content)
