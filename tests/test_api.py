@@ -72,9 +72,9 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         f"print(spent, [name for name in {HEAVY!r} if name in sys.modules])"
     )
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
-    said = [run.stdout.split(" ", 1) for run in runs]
-    assert {modules.strip() for _, modules in said} == {"[]"}
-    assert min(float(spent) for spent, _ in said) < 0.05
+    printed = [run.stdout.split(" ", 1) for run in runs]
+    assert {modules.strip() for _, modules in printed} == {"[]"}
+    assert min(float(spent) for spent, _ in printed) < 0.05
 
 
 def test_reading_a_store_loads_neither_engines_nor_plots() -> None:
@@ -122,9 +122,9 @@ def test_labels_are_those_of_vr_export(store: vr.MinedStore, tmp_path: Path) -> 
     frame = store.frame(labels=True)
     assert set(rows) == set(frame["position_id"])
     for row in frame.to_dict("records"):
-        there = rows[row["position_id"]]
+        exported = rows[row["position_id"]]
         assert [row[name] for name in ("sign", "blind", "material_family")] == [
-            there[name] for name in ("sign", "blind", "material_family")
+            exported[name] for name in ("sign", "blind", "material_family")
         ]
 
 
@@ -150,11 +150,11 @@ def test_labels_follow_from_raw_rows(store: vr.MinedStore, sql: sqlite3.Connecti
 
 
 def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
-    found = list(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
+    candidates = list(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
     alpha = store.frame(text=False).attrs["alpha"]["value"]
-    assert [abs(c.disagreement) for c in found] == sorted((abs(c.disagreement) for c in found), reverse=True)
-    assert len(found) == len(store.candidates(Question(threshold=THRESHOLD))) > 40
-    for candidate in found:
+    assert [abs(c.disagreement) for c in candidates] == sorted((abs(c.disagreement) for c in candidates), reverse=True)
+    assert len(candidates) == len(store.candidates(Question(threshold=THRESHOLD))) > 40
+    for candidate in candidates:
         board = chess.Board(candidate.start_fen)
         for move in candidate.moves:
             board.push_uci(move)
@@ -171,22 +171,22 @@ def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
 
 
 def test_stats_are_those_of_vr_stats(store: vr.MinedStore) -> None:
-    told = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
-    assert store_figures(store, Question(threshold=THRESHOLD))["scored"] == told["scored"]
+    printed = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
+    assert store_figures(store, Question(threshold=THRESHOLD))["scored"] == printed["scored"]
 
 
 def test_the_worst_are_those_of_vr_stats(store: vr.MinedStore) -> None:
-    told = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", "worst:2%", "--json"))
-    assert store.stats(vr.Worst(0.02))["scored"] == told["scored"]
+    printed = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", "worst:2%", "--json"))
+    assert store.stats(vr.Worst(0.02))["scored"] == printed["scored"]
     frame = store.frame()
-    worst = frame[frame["disagreement"].abs() >= told["scored"]["threshold"]]
+    worst = frame[frame["disagreement"].abs() >= printed["scored"]["threshold"]]
     assert sorted(store.candidates(vr.Worst(0.02))["position_id"]) == sorted(worst["position_id"])
     assert 0 < worst["weight"].sum() <= 0.02 * frame["weight"].sum()
 
 
 def test_a_frame_of_single_columns(store: vr.MinedStore) -> None:
-    found = store.frame(only=("net_q", "weight"))
-    pd.testing.assert_frame_equal(found[["net_q", "weight"]], store.frame()[["net_q", "weight"]], check_like=True)
+    frame = store.frame(only=("net_q", "weight"))
+    pd.testing.assert_frame_equal(frame[["net_q", "weight"]], store.frame()[["net_q", "weight"]], check_like=True)
     with pytest.raises(vr.UsageError, match="joined to whole rows"):
         store.frame(only=("net_q",), labels=True)
 
@@ -194,8 +194,8 @@ def test_a_frame_of_single_columns(store: vr.MinedStore) -> None:
 def test_verdicts_are_those_that_vr_stats_counts(store: vr.MinedStore) -> None:
     counted = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
     verdicts = store.candidates(Question(threshold=THRESHOLD), verdicts=True)["verdict"].value_counts()
-    said = {word: rate["count"] for word, rate in counted["confirmed"]["rates"].items()}
-    assert verdicts.to_dict() == {word: count for word, count in said.items() if count}
+    counts = {word: rate["count"] for word, rate in counted["confirmed"]["rates"].items()}
+    assert verdicts.to_dict() == {word: count for word, count in counts.items() if count}
     assert verdicts.sum() > 40
 
 
@@ -249,12 +249,12 @@ def test_an_open_store_may_be_given_wherever_its_path_may(tmp_path: Path) -> Non
 
 def test_evaluating_a_frame_gives_the_values_that_were_mined(store: vr.MinedStore) -> None:
     frame = store.frame().sample(40, random_state=1)
-    found = vr.evaluate(frame)
-    assert found.index.equals(frame.index)
-    assert np.abs(found["q"] - frame["net_q"]).max() < 1e-4
-    assert (found["best"] == frame["net_best"]).mean() > 0.95
-    assert np.allclose(found[["w", "d", "l"]].sum(axis=1), 1, atol=1e-5)
-    assert found.attrs["net"]["name"] == "maia-1900"
+    evaluated = vr.evaluate(frame)
+    assert evaluated.index.equals(frame.index)
+    assert np.abs(evaluated["q"] - frame["net_q"]).max() < 1e-4
+    assert (evaluated["best"] == frame["net_best"]).mean() > 0.95
+    assert np.allclose(evaluated[["w", "d", "l"]].sum(axis=1), 1, atol=1e-5)
+    assert evaluated.attrs["net"]["name"] == "maia-1900"
     # The history is part of it: a bare FEN is another question.
     bare = vr.evaluate(frame["fen"].tolist())
     assert np.abs(bare["q"].to_numpy() - frame["net_q"].to_numpy()).max() > 0.01
@@ -264,9 +264,9 @@ def test_all_ways_to_give_a_position_are_one(store: vr.MinedStore) -> None:
     candidate = next(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
     text = f"startpos moves {' '.join(candidate.moves)}"
     with vr.open_net(threads=1) as net:
-        found = vr.evaluate([candidate, candidate.position, text], net)
+        evaluated = vr.evaluate([candidate, candidate.position, text], net)
         one = vr.evaluate(candidate, net)
-        assert np.allclose(found["q"], candidate.net_q, atol=1e-4)
+        assert np.allclose(evaluated["q"], candidate.net_q, atol=1e-4)
         assert np.allclose(one["q"], candidate.net_q, atol=1e-4)
         [searched] = vr.search(candidate, 20, net)
         assert searched.result is not None
@@ -275,12 +275,12 @@ def test_all_ways_to_give_a_position_are_one(store: vr.MinedStore) -> None:
 
 
 def test_searching_is_what_vr_search_does() -> None:
-    said = json.loads(command("search", FEN, "--nodes", "60", "--set", "certainty=1", "--json", "-q"))
-    [found] = vr.search(FEN, 60, params=vr.SearchParams(certainty=True))
-    assert found.result is not None
-    assert found.result.best_move == said["best"]
-    assert [(m.move, m.visits) for m in found.result.moves] == [(m["uci"], m["n"]) for m in said["root_moves"]]
-    assert found.result.q == pytest.approx(said["q"])
+    printed = json.loads(command("search", FEN, "--nodes", "60", "--set", "certainty=1", "--json", "-q"))
+    [searched] = vr.search(FEN, 60, params=vr.SearchParams(certainty=True))
+    assert searched.result is not None
+    assert searched.result.best_move == printed["best"]
+    assert [(m.move, m.visits) for m in searched.result.moves] == [(m["uci"], m["n"]) for m in printed["root_moves"]]
+    assert searched.result.q == pytest.approx(printed["q"])
 
 
 def test_a_finished_game_is_not_searched() -> None:
@@ -350,7 +350,7 @@ def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> 
         "utf-8"
     )
     by_path = vr.plot("scatter", SAMPLE, threshold=THRESHOLD)
-    lines = [{line.get_gid(): line.get_xydata() for line in each.axes[0].lines} for each in (figure, by_path)]
+    lines = [{line.get_gid(): line.get_xydata() for line in drawn.axes[0].lines} for drawn in (figure, by_path)]
     assert np.array_equal(lines[0]["optimistic"], lines[1]["optimistic"])
 
 
@@ -376,9 +376,9 @@ def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
         games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen="off"
     )
     assert (summary.state, summary.scored) == ("finished", 6)
-    with vr.open_store(tmp_path / "said.db") as said, vr.open_store(tmp_path / "made.db") as made:
+    with vr.open_store(tmp_path / "said.db") as by_command, vr.open_store(tmp_path / "made.db") as made:
         columns = ["fen", "net_q", "deep_q", "moves", "nodes"]
-        pd.testing.assert_frame_equal(said.frame()[columns], made.frame()[columns])
+        pd.testing.assert_frame_equal(by_command.frame()[columns], made.frame()[columns])
     again = vr.mine(
         games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen="off"
     )
@@ -388,15 +388,15 @@ def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
 def test_remeasuring_is_what_vr_remeasure_does(tmp_path: Path) -> None:
     path = Path(shutil.copy(SAMPLE, tmp_path))
     words = ["--net", "maia-1900", "--net", "maia-1100", "--threshold", "0.35", "--json", "-q"]
-    said = json.loads(command("remeasure", "--db", str(path), *words))
-    found = vr.remeasure(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
-    assert json.loads(json.dumps(found.as_json())) == said
+    printed = json.loads(command("remeasure", "--db", str(path), *words))
+    remeasured = vr.remeasure(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
+    assert json.loads(json.dumps(remeasured.as_json())) == printed
     with sqlite3.connect(path) as writer:  # as if it had been asked for from Python, or with options before the command
         writer.execute("UPDATE runs SET command = 'valuerepair' WHERE command LIKE 'vr remeasure%'")
     writer.close()
     with vr.open_store(path) as after:
         assert after.frame(text=False).attrs["net"]["name"] == "maia-1900"  # mined for, not only compared
-    figure = vr.plot_remeasured(found, tmp_path / "pair.png")
+    figure = vr.plot_remeasured(remeasured, tmp_path / "pair.png")
     assert (tmp_path / "pair.png").stat().st_size > 10_000
     assert len(figure.axes) == 2
 
@@ -429,15 +429,15 @@ def timeless(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_confirming_is_what_vr_confirm_does(tmp_path: Path, stockfish: str) -> None:
-    said, made = many(tmp_path / "said.db", 6), many(tmp_path / "made.db", 6)
-    told = json.loads(command("confirm", "--db", str(said), "--nodes", "2000", "--limit", "4", "--json", "-q"))
-    found = vr.confirm(made, nodes=2000, limit=4)
-    assert found.summary.state == told["state"] == "limited"
-    assert timeless(found.report) == timeless(told)
-    assert found.verdicts["looked"] == 4
-    assert found.lines()[-1].startswith("done for this --limit")
+    by_command, made = many(tmp_path / "said.db", 6), many(tmp_path / "made.db", 6)
+    printed = json.loads(command("confirm", "--db", str(by_command), "--nodes", "2000", "--limit", "4", "--json", "-q"))
+    confirmed = vr.confirm(made, nodes=2000, limit=4)
+    assert confirmed.summary.state == printed["state"] == "limited"
+    assert timeless(confirmed.report) == timeless(printed)
+    assert confirmed.verdicts["looked"] == 4
+    assert confirmed.lines()[-1].startswith("done for this --limit")
     again = vr.confirm(made, nodes=2000)
-    assert (again.verdicts["looked"], again.summary.searches) == (6, told["searches"] // 2)
+    assert (again.verdicts["looked"], again.summary.searches) == (6, printed["searches"] // 2)
     with vr.open_store(made) as store:
         assert store.candidates(verdicts=True)["verdict"].notna().all()
 
@@ -460,10 +460,10 @@ def test_second_looks_before_an_interruption_are_kept(tmp_path: Path, stockfish:
 def test_a_match_is_what_vr_match_plays(tmp_path: Path, stockfish: str) -> None:
     sides = (f"{stockfish},name=a", f"{stockfish},name=b")
     words = ["--games", "4", "--nodes", "200", "--jobs", "1", "--max-plies", "40", "--json", "-q"]
-    told = json.loads(command("match", *sides, *words, "-o", str(tmp_path / "said.pgn")))
+    printed = json.loads(command("match", *sides, *words, "-o", str(tmp_path / "said.pgn")))
     options = vr.MatchOptions(games=4, nodes="200", jobs=1, rules=vr.Rules(max_plies=40))
     end = vr.match(*sides, tmp_path / "made.pgn", options)
-    assert {**end.as_json(), "pgn": ""} == {**told, "pgn": ""}
+    assert {**end.as_json(), "pgn": ""} == {**printed, "pgn": ""}
     assert (end.standing.games, end.before) == (4, 0)
     assert end.lines()[0].startswith("a against b: 4 games")
     texts = [re.sub(r"\[%emt [^]]*\]", "", (tmp_path / f"{name}.pgn").read_text()) for name in ("made", "said")]
@@ -492,7 +492,7 @@ def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> N
     words = ["--net", str(any_maia), "--nodes", "5", "--repeat", "2", "--max-plies", "30", "--temperature", "0.8"]
     made, where = tmp_path / "made", ["-o", str(tmp_path / "said.pgn"), "--db", str(tmp_path / "said.db")]
     chunks = ["--training", str(tmp_path / "said")]
-    told = json.loads(command("selfplay", str(book), *words, *where, *chunks, "--json"))
+    printed = json.loads(command("selfplay", str(book), *words, *where, *chunks, "--json"))
     options = vr.SelfplayOptions(
         net=str(any_maia),
         nodes=5,
@@ -503,7 +503,9 @@ def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> N
     )
     end = vr.selfplay(book, tmp_path / "made.pgn", tmp_path / "made.db", options)
     timed = ("seconds", "nodes_per_second", "games_per_hour", "batch_fill", "known_evaluations")
-    figures = [{name: value for name, value in each.items() if name not in timed} for each in (end.as_json(), told)]
+    figures = [
+        {name: value for name, value in report.items() if name not in timed} for report in (end.as_json(), printed)
+    ]
     assert figures[0] == figures[1]
     assert (len(end.games), end.planned, end.interrupted) == (4, 4, False)
     assert end.lines()[0].startswith("4 games: White won")

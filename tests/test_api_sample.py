@@ -95,17 +95,17 @@ def test_the_script_makes_a_store(
     script: ModuleType, stockfish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smaller = {"1500": "60", "=50000": "=3000", "200000": "9000", "--limit 50": "--limit 2", "--nodes 50": "--nodes 4"}
-    commands = [re.sub("|".join(smaller), lambda found: smaller[found[0]], each) for each in script.COMMANDS]
-    commands = [each.replace("0.35", "0.15").replace("--save-alpha slope ", "") for each in commands]
+    commands = [re.sub("|".join(smaller), lambda match: smaller[match[0]], call) for call in script.COMMANDS]
+    commands = [call.replace("0.35", "0.15").replace("--save-alpha slope ", "") for call in commands]
     monkeypatch.setattr(script, "COMMANDS", commands)
     path = script.make(tmp_path, [])
     script.settle(path)
     with vr.open_store(path) as store:
         assert store_figures(store)["positions"] == 60
-        found = store.candidates(Question(threshold=0.15), labels=True, verdicts=True, outcomes=True)
-    assert found["verdict"].notna().all()
-    assert found["z_games"].sum() == 2
-    assert found["blind"].notna().any()
+        candidates = store.candidates(Question(threshold=0.15), labels=True, verdicts=True, outcomes=True)
+    assert candidates["verdict"].notna().all()
+    assert candidates["z_games"].sum() == 2
+    assert candidates["blind"].notna().any()
     assert not Path(f"{path}-wal").exists()
 
 

@@ -65,13 +65,13 @@ def room_of(module: str) -> str:
 @pytest.fixture(scope="module")
 def trees() -> dict[str, ast.Module]:
     """Every module of the package below valuerepair/__init__.py, by its dotted name."""
-    found = {}
+    modules = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT.parent).with_suffix("").parts
-        found[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text("utf-8"), str(path))
-    assert len(found) > 100
+        modules[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text("utf-8"), str(path))
+    assert len(modules) > 100
     # The first offers the names of all rooms, the second is `python -m valuerepair`.
-    return {name: tree for name, tree in found.items() if name not in (PACKAGE, f"{PACKAGE}.__main__")}
+    return {name: tree for name, tree in modules.items() if name not in (PACKAGE, f"{PACKAGE}.__main__")}
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -90,15 +90,15 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 def imported(nodes: Iterable[ast.AST], modules: Iterable[str]) -> Iterator[str]:
     """The modules of the package that these name."""
-    known = set(modules)
+    module_names = set(modules)
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"relative import at line {node.lineno}"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             # What is no module is a name within one.
-            yield from (known & {name if name in known else str(node.module) for name in names})
+            yield from (module_names & {name if name in module_names else str(node.module) for name in names})
         elif isinstance(node, ast.Import):
-            yield from (known & {alias.name for alias in node.names})
+            yield from (module_names & {alias.name for alias in node.names})
 
 
 def when_used(trees: Mapping[str, ast.Module]) -> Graph:
@@ -170,8 +170,8 @@ def test_every_file_lies_in_a_known_room(trees: dict[str, ast.Module]) -> None:
 
 
 def test_rooms_import_only_from_rooms_below(trees: dict[str, ast.Module]) -> None:
-    found = upward(when_used(trees))
-    new, gone = sorted(found - STANDING), sorted(STANDING - found)
+    imports = upward(when_used(trees))
+    new, gone = sorted(imports - STANDING), sorted(STANDING - imports)
     assert not new, "import upward:\n" + "\n".join(new)
     assert not gone, "no longer there, take them out of STANDING:\n" + "\n".join(gone)
 
@@ -244,13 +244,13 @@ FOREIGN = {"engines/process.py: time.monotonic", "chess/v6.py: np.unpackbits",
 
 def defined_in(path: Path) -> set[str]:
     """What a file defines: functions, classes, methods, names and attributes that are assigned."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.id if isinstance(node, ast.Name) else node.attr)
-    return found
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return names
 
 
 def unresolved(text: str) -> list[str]:

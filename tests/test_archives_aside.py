@@ -39,10 +39,10 @@ def played(start: str, moves: Sequence[str]) -> chess.Board:
     return board
 
 
-def position_of(board: chess.Board, start: str = chess.STARTING_FEN, **known: Any) -> Position:
+def position_of(board: chess.Board, start: str = chess.STARTING_FEN, **facts: Any) -> Position:
     moves = tuple(move.uci() for move in board.move_stack)
     key = chess.polyglot.zobrist_hash(board)
-    return Position(board.fen(), start, moves, board.ply(), key, origin=Origin("games.pgn", 3, played="e2e4"), **known)
+    return Position(board.fen(), start, moves, board.ply(), key, origin=Origin("games.pgn", 3, played="e2e4"), **facts)
 
 
 def aside(batch: PositionBatch, seed: int) -> tuple[PositionBatch, NDArray[np.int64]]:
@@ -67,17 +67,17 @@ def test_every_position_is_a_legal_move_away_and_keeps_its_past(rng: random.Rand
             break
         board.push(rng.choice(moves))
         boards.append(board.copy())
-    drawn = [position_of(each) for each in rng.sample(boards, min(len(boards), 5))]
+    drawn = [position_of(earlier) for earlier in rng.sample(boards, min(len(boards), 5))]
     reached, rows = aside(PositionBatch.from_positions(drawn), seed)
     assert len(reached) == len(rows)
-    for found, i in zip(reached, rows.tolist(), strict=True):
-        before, there = drawn[i], played(found.start_fen, found.moves)
-        assert found.moves[:-1] == before.moves
-        assert chess.Move.from_uci(found.moves[-1]) in chess.Board(before.fen).legal_moves
-        assert found.fen == there.fen()
-        assert not over(there)
-        assert (found.ply, found.key) == (before.ply + 1, chess.polyglot.zobrist_hash(there))
-        assert found.origin == Origin("games.pgn", 3, kind="aside")
+    for position, i in zip(reached, rows.tolist(), strict=True):
+        before, after = drawn[i], played(position.start_fen, position.moves)
+        assert position.moves[:-1] == before.moves
+        assert chess.Move.from_uci(position.moves[-1]) in chess.Board(before.fen).legal_moves
+        assert position.fen == after.fen()
+        assert not over(after)
+        assert (position.ply, position.key) == (before.ply + 1, chess.polyglot.zobrist_hash(after))
+        assert position.origin == Origin("games.pgn", 3, kind="aside")
     for i in set(range(len(drawn))) - set(rows.tolist()):
         before = played(chess.STARTING_FEN, drawn[i].moves)
         assert over(before) or any(over_after(before, move) for move in before.legal_moves)
@@ -85,9 +85,9 @@ def test_every_position_is_a_legal_move_away_and_keeps_its_past(rng: random.Rand
 
 def over_after(board: chess.Board, move: chess.Move) -> bool:
     board.push(move)
-    found = over(board)
+    ended = over(board)
     board.pop()
-    return found
+    return ended
 
 
 def test_moves_are_drawn_evenly() -> None:
@@ -113,16 +113,16 @@ def test_a_move_that_repeats_the_position_a_third_time_ends_the_game() -> None:
     board = played("7k/8/8/1p1p4/1P1P4/8/8/K7 w - - 0 1", [*there_and_back, *there_and_back[:3]])
     drawn = PositionBatch.from_positions([position_of(board, "7k/8/8/1p1p4/1P1P4/8/8/K7 w - - 0 1")])
     reached = [aside(drawn, seed)[0] for seed in range(200)]
-    moves = {found[0].moves[-1] for found in reached if len(found)}
+    moves = {batch[0].moves[-1] for batch in reached if len(batch)}
     legal = {move.uci() for move in board.legal_moves}
     assert moves == legal - {"g8h8"}
-    assert any(not len(found) for found in reached)
+    assert any(not len(batch) for batch in reached)
 
 
 def test_what_was_recorded_in_the_game_is_not_of_this_position() -> None:
     recorded = Position(chess.STARTING_FEN, origin=Origin("a.pgn", 1, played="e2e4", recorded=Recorded("eval", cp=30)))
-    found = aside(PositionBatch.from_positions([recorded]), 0)[0][0].origin
-    assert (found.played, found.recorded) == (None, None)
+    origin = aside(PositionBatch.from_positions([recorded]), 0)[0][0].origin
+    assert (origin.played, origin.recorded) == (None, None)
     with pytest.raises(UsageError, match=r"^--aside: nothing is recorded of positions that were not played"):
         SampleOptions(aside=0.5, recorded=RecordedOptions("eval"))
 
@@ -196,9 +196,9 @@ def games(path: Path, count: int = 40) -> str:
 
 def drawn_from(path: str, **options: Any) -> tuple[list[Position], ReadReport]:
     report = ReadReport()
-    found = [p for batch in sample([path], SampleOptions(**options), report) for p in batch]
+    positions = [p for batch in sample([path], SampleOptions(**options), report) for p in batch]
     assert report.adds_up, report
-    return found, report
+    return positions, report
 
 
 @pytest.mark.parametrize("options", [{"per_game": 3}, {"per_game": None, "positions": 200}])
@@ -248,7 +248,7 @@ def test_what_a_game_has_is_the_game_s(tmp_path: Path) -> None:
 def test_recorded_values_are_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
     path.write_text('[Result "1-0"]\n\n1. e4 { [%eval 0.3] } e5 { [%eval 0.2] } 2. Nf3 { [%eval 0.2] } 1-0\n')
-    said = here("mine", path, "--aside", "0.5", "--deep", "recorded", cwd=tmp_path)
-    assert said.returncode == 2
-    assert said.stderr.splitlines()[-1].startswith("vr: --aside: nothing is recorded")
-    assert "Traceback" not in said.stderr
+    done = here("mine", path, "--aside", "0.5", "--deep", "recorded", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("vr: --aside: nothing is recorded")
+    assert "Traceback" not in done.stderr

@@ -40,9 +40,9 @@ def run(path: Path, text: str, **options: Any) -> tuple[list[Position], ReadRepo
     path.write_text(text)
     report = ReadReport()
     chosen = {"recorded": RecordedOptions("dump"), **options}
-    found = [p for batch in sample([str(path)], SampleOptions(**chosen), report) for p in batch]
+    positions = [p for batch in sample([str(path)], SampleOptions(**chosen), report) for p in batch]
     assert report.adds_up, report
-    return found, report
+    return positions, report
 
 
 def recorded(path: Path, text: str, **options: Any) -> Recorded:
@@ -52,10 +52,10 @@ def recorded(path: Path, text: str, **options: Any) -> Recorded:
 
 
 def test_the_sample_that_lichess_gives(tmp_path: Path) -> None:
-    found = recorded(tmp_path / "a.jsonl", SAMPLE)
-    assert (found.kind, found.cp, found.mate, found.depth, found.nodes) == ("dump", 311, None, 36, 206_765_000)
-    assert found.best_move == "g2e4"
-    assert " ".join(found.pv) == "g2e4 f7f5 e4b7 c8b7 f2f3 b7f3 e1e6 d8h4 c2h2 h4g4"
+    record = recorded(tmp_path / "a.jsonl", SAMPLE)
+    assert (record.kind, record.cp, record.mate, record.depth, record.nodes) == ("dump", 311, None, 36, 206_765_000)
+    assert record.best_move == "g2e4"
+    assert " ".join(record.pv) == "g2e4 f7f5 e4b7 c8b7 f2f3 b7f3 e1e6 d8h4 c2h2 h4g4"
 
 
 def test_the_deepest_evaluation_counts_and_of_equally_deep_ones_that_of_most_nodes(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_castling_is_the_kings_move_and_a_rooks_stays_one(tmp_path: Path) -> Non
 
 def test_lines_are_cut_at_what_is_illegal(tmp_path: Path) -> None:
     for line, legal in (("e2e4 e2e4", ("e2e4",)), ("xyz", ()), ("", ())):
-        found = recorded(tmp_path / "a.jsonl", entry("4k3/8/8/8/8/8/4P3/4K3 w - -", evaluation(9, 1, line, cp=1)))
-        assert (found.pv, found.best_move) == (legal, legal[0] if legal else None)
+        record = recorded(tmp_path / "a.jsonl", entry("4k3/8/8/8/8/8/4P3/4K3 w - -", evaluation(9, 1, line, cp=1)))
+        assert (record.pv, record.best_move) == (legal, legal[0] if legal else None)
 
 
 def test_positions_are_those_of_the_fens(tmp_path: Path) -> None:
@@ -101,15 +101,15 @@ def test_positions_are_those_of_the_fens(tmp_path: Path) -> None:
             fens.append(board.epd())
     fens = list(dict.fromkeys(fens))
     text = "\n".join(entry(fen, evaluation(10 + i % 7, i, cp=i)) for i, fen in enumerate(fens))
-    found, report = run(tmp_path / "a.jsonl", text)
-    assert [p.fen for p in found] == [f"{fen} 0 1" for fen in fens]
-    assert [p.origin.game for p in found] == list(range(1, len(fens) + 1))
+    positions, report = run(tmp_path / "a.jsonl", text)
+    assert [p.fen for p in positions] == [f"{fen} 0 1" for fen in fens]
+    assert [p.origin.game for p in positions] == list(range(1, len(fens) + 1))
     data = (tmp_path / "a.jsonl").read_bytes()
-    assert all(data[p.origin.offset :].startswith(f'{{"fen":"{fens[i]}"'.encode()) for i, p in enumerate(found))
-    assert not any(p.history_known for p in found)
+    assert all(data[p.origin.offset :].startswith(f'{{"fen":"{fens[i]}"'.encode()) for i, p in enumerate(positions))
+    assert not any(p.history_known for p in positions)
     assert report.without_history == len(fens)
     sides = [1 if fen.split()[1] == "w" else -1 for fen in fens]
-    assert [p.origin.eval_cp for p in found] == [sign * i for i, sign in enumerate(sides)]
+    assert [p.origin.eval_cp for p in positions] == [sign * i for i, sign in enumerate(sides)]
 
 
 def test_what_is_no_position_is_counted_with_its_line(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_what_is_no_position_is_counted_with_its_line(tmp_path: Path) -> None:
         "",
         entry("4k3/8/8/8/8/8/3P4/4K3 b - -", good),
     ]
-    found, report = run(tmp_path / "a.jsonl", "\n".join(lines))
-    assert len(found) == 2
+    positions, report = run(tmp_path / "a.jsonl", "\n".join(lines))
+    assert len(positions) == 2
     assert report.games == 12
     assert report.rejected == {"not a position": 3, "illegal position": 2, "Chess960": 2}
     assert report.rejected_positions == {"no legal move": 1, "no recorded evaluation": 2}
@@ -155,8 +155,8 @@ def test_unusual_spelling_of_the_same_object(tmp_path: Path) -> None:
     ],
 )
 def test_too_shallow_ones_are_counted(tmp_path: Path, wanted: dict[str, Any], reason: str) -> None:
-    found, report = run(tmp_path / "a.jsonl", SAMPLE, recorded=RecordedOptions("dump", **wanted))
-    assert (found, report.rejected_positions) == ([], {reason: 1})
+    positions, report = run(tmp_path / "a.jsonl", SAMPLE, recorded=RecordedOptions("dump", **wanted))
+    assert (positions, report.rejected_positions) == ([], {reason: 1})
     assert (
         recorded(tmp_path / "a.jsonl", SAMPLE, recorded=RecordedOptions("dump", min_depth=36, min_nodes=10)).cp == 311
     )
@@ -178,8 +178,8 @@ def test_board_filters_and_a_packed_dump_that_breaks_off(tmp_path: Path) -> None
     packed = zstandard.compress("\n".join(many).encode())
     (tmp_path / "b.jsonl.zst").write_bytes(packed[: len(packed) // 2])
     report = ReadReport()
-    found = list(sample([str(tmp_path / "b.jsonl.zst")], SampleOptions(recorded=RecordedOptions("dump")), report))
-    assert sum(map(len, found)) == 1
+    batches = list(sample([str(tmp_path / "b.jsonl.zst")], SampleOptions(recorded=RecordedOptions("dump")), report))
+    assert sum(map(len, batches)) == 1
     assert 10_000 < report.duplicates < 50_000
     assert "breaks off" in report.truncated[0][1]
     with pytest.raises(ValueRepairError, match="no games found"):

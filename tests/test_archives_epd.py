@@ -20,9 +20,9 @@ START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 
 def run(path: Path, **options: Any) -> tuple[list[Position], ReadReport]:
     report = ReadReport()
-    found = [p for b in sample([str(path)], SampleOptions(**options), report) for p in b]
+    positions = [p for b in sample([str(path)], SampleOptions(**options), report) for p in b]
     assert report.adds_up, report
-    return found, report
+    return positions, report
 
 
 def test_lines_of_all_kinds(tmp_path: Path) -> None:
@@ -36,10 +36,10 @@ def test_lines_of_all_kinds(tmp_path: Path) -> None:
         + b"7K/8/5k2/8/8/8/8/6r1 w - - 3 70 dm -1; D1 2 ;D2 5\r\n"
         + b"rnbqkbnr/pppp1ppp/8/8/3Pp3/8/PPP1PPPP/RNBQKBNR b KQkq d3"
     )
-    found, report = run(path, per_game=None)
+    positions, report = run(path, per_game=None)
     assert report.rejected == {}
     assert report.rejected_positions == {"no legal move": 1}  # stalemate in line 5
-    assert [p.origin.game for p in found] == [2, 3, 6, 7, 8]
+    assert [p.origin.game for p in positions] == [2, 3, 6, 7, 8]
 
 
 def test_opcodes_and_counters(tmp_path: Path) -> None:
@@ -50,14 +50,19 @@ def test_opcodes_and_counters(tmp_path: Path) -> None:
         "7K/8/5k2/8/8/8/8/6r1 w - - 3 70 dm -1; D1 2 ;D2 5\n"
         "rnbqkbnr/pppp1ppp/8/8/3Pp3/8/PPP1PPPP/RNBQKBNR b KQkq d3\n"
     )
-    found, report = run(path)
+    positions, report = run(path)
     assert report.parsed == 4
-    assert [(p.origin.eval_cp, p.origin.eval_mate) for p in found] == [(-12, None), (None, 2), (None, -1), (None, None)]
-    assert found[0].origin.headers == {"id": "quoted; name"}
-    assert found[2].fen == "7K/8/5k2/8/8/8/8/6r1 w - - 3 70"
-    assert found[2].ply == 138
-    assert found[3].fen.split()[3] == "d3"  # exd3 is legal
-    for position in found:
+    assert [(p.origin.eval_cp, p.origin.eval_mate) for p in positions] == [
+        (-12, None),
+        (None, 2),
+        (None, -1),
+        (None, None),
+    ]
+    assert positions[0].origin.headers == {"id": "quoted; name"}
+    assert positions[2].fen == "7K/8/5k2/8/8/8/8/6r1 w - - 3 70"
+    assert positions[2].ply == 138
+    assert positions[3].fen.split()[3] == "d3"  # exd3 is legal
+    for position in positions:
         assert not position.history_known
         assert position.moves == ()
         assert position.start_fen == position.fen
@@ -81,11 +86,11 @@ def test_clock_and_move_number_are_also_opcodes(tmp_path: Path) -> None:
         + "8/5kp1/8/8/8/8/2K3P1/8 w - - hmvc 1 2; fmvn 3;\n"
         + '8/5kp1/8/8/8/8/1K4P1/8 w - - c0 "; ce 5; hmvc 7";\n'
     )
-    found, report = run(path)
-    assert [p.fen.split(" ", 3)[3] for p in found] == ["- 12 70", "- 0 9", "- 12 70", "- 0 1"]
-    assert [p.ply for p in found] == [138, 16, 138, 0]
+    positions, report = run(path)
+    assert [p.fen.split(" ", 3)[3] for p in positions] == ["- 12 70", "- 0 9", "- 12 70", "- 0 1"]
+    assert [p.ply for p in positions] == [138, 16, 138, 0]
     assert report.rejected == {"illegal position": 4}
-    assert found[-1].origin.eval_cp is None
+    assert positions[-1].origin.eval_cp is None
 
 
 def test_bad_lines_and_positions_without_moves(tmp_path: Path) -> None:
@@ -98,8 +103,8 @@ def test_bad_lines_and_positions_without_moves(tmp_path: Path) -> None:
         "bqnb1rkr/pp3ppp/3ppn2/2p5/5P2/P2P4/NPP1P1PP/BQ1BNRKR w HFhf - 2 9\n"
         f"{START} w KQkq - 5 9\n"
     )
-    found, report = run(path)
-    assert len(found) == 1
+    positions, report = run(path)
+    assert len(positions) == 1
     assert report.rejected == {"not a position": 1, "illegal position": 1, "Chess960": 1}
     assert report.rejected_positions == {"no legal move": 1}
     assert report.duplicates == 1
@@ -130,9 +135,9 @@ def test_filters_that_bare_positions_can_have(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["bratko-kopec.epd", "perft-ferdy-double-checks.epd", "perft.epd"])
 def test_suites_are_read_as_python_chess_reads_them(shared_data: Path, name: str) -> None:
     path = shared_data / "epd" / name
-    found, report = run(path)
+    positions, report = run(path)
     lines = [line.strip() for line in path.read_text("latin-1").splitlines()]
     assert report.games == sum(bool(line.strip("\0 ")) for line in lines)
-    for position in found:
+    for position in positions:
         fields = lines[position.origin.game - 1].replace(";", " ;").split()
         assert chess.Board(" ".join(fields[:4]) + " 0 1").epd() == chess.Board(position.fen).epd()

@@ -33,19 +33,19 @@ def run(path: Path, kind: str, text: str | None = None, **options: Any) -> tuple
     wanted = {name: options.pop(name) for name in ("view", "depth", "min_depth", "min_nodes", "by") if name in options}
     chosen: dict[str, Any] = {"per_game": None, "min_ply": 0, "recorded": RecordedOptions(kind, **wanted), **options}
     report = ReadReport()
-    found = [p for batch in sample([str(path)], SampleOptions(**chosen), report) for p in batch]
+    positions = [p for batch in sample([str(path)], SampleOptions(**chosen), report) for p in batch]
     assert report.adds_up, report
-    return found, report
+    return positions, report
 
 
-def scores(found: list[Position]) -> list[tuple[str | None, int | None, int | None]]:
+def scores(positions: list[Position]) -> list[tuple[str | None, int | None, int | None]]:
     """(move played, centipawns, moves to mate) of each."""
-    return [(p.origin.played, p.origin.eval_cp, p.origin.eval_mate) for p in found]
+    return [(p.origin.played, p.origin.eval_cp, p.origin.eval_mate) for p in positions]
 
 
-def extents(found: list[Position]) -> list[tuple[int, int, int, int]]:
+def extents(positions: list[Position]) -> list[tuple[int, int, int, int]]:
     """(depth, seldepth, nodes, milliseconds) of each."""
-    recorded = [p.origin.recorded for p in found if p.origin.recorded]
+    recorded = [p.origin.recorded for p in positions if p.origin.recorded]
     return [(r.depth, r.seldepth, r.nodes, r.time_ms) for r in recorded]
 
 
@@ -54,9 +54,9 @@ def test_lichess_comments_are_of_the_position_after_the_move_and_whites_view(tmp
         "1. e4 { [%eval 0.24] [%clk 0:10:00] } e5 { [%eval 0.12,20] } "
         "2. Nc3 { [%eval #-3] } Bc5 { [%eval #4,33] } 3. a3"
     )
-    found, report = run(tmp_path / "a.pgn", "eval", game(moves))
-    assert scores(found) == [("e7e5", -24, None), ("b1c3", 12, None), ("f8c5", None, 3), ("a2a3", None, 4)]
-    assert [p.origin.recorded.depth for p in found if p.origin.recorded] == [0, 20, 0, 33]
+    positions, report = run(tmp_path / "a.pgn", "eval", game(moves))
+    assert scores(positions) == [("e7e5", -24, None), ("b1c3", 12, None), ("f8c5", None, 3), ("a2a3", None, 4)]
+    assert [p.origin.recorded.depth for p in positions if p.origin.recorded] == [0, 20, 0, 33]
     assert report.rejected_positions == {"no recorded evaluation": 1}
 
 
@@ -65,10 +65,10 @@ def test_cutechess_comments_are_of_the_position_before_the_move_and_the_movers_v
         "1. e4 {book} e5 {+0.65/12 1.2s} 2. Nf3 {-M6/64 0.16s} Nc6 {+M17/17 0s} "
         "3. Bb5 {0.00/9 2s, n=500, sd=20} a6 {0s} 4. Ba4"
     )
-    found, report = run(tmp_path / "a.pgn", "cutechess", game(moves))
-    assert scores(found) == [("e7e5", 65, None), ("g1f3", None, -3), ("b8c6", None, 9), ("f1b5", 0, None)]
-    assert extents(found) == [(12, 0, 0, 1200), (64, 0, 0, 160), (17, 0, 0, 0), (9, 20, 500, 2000)]
-    players = [p.origin.recorded.by for p in found if p.origin.recorded]
+    positions, report = run(tmp_path / "a.pgn", "cutechess", game(moves))
+    assert scores(positions) == [("e7e5", 65, None), ("g1f3", None, -3), ("b8c6", None, 9), ("f1b5", 0, None)]
+    assert extents(positions) == [(12, 0, 0, 1200), (64, 0, 0, 160), (17, 0, 0, 0), (9, 20, 500, 2000)]
+    players = [p.origin.recorded.by for p in positions if p.origin.recorded]
     assert players == ["Beta 2", "Alpha 1.0", "Beta 2", "Alpha 1.0"]
     assert report.rejected_positions == {"no recorded evaluation": 3}
 
@@ -78,9 +78,9 @@ def test_tcec_comments_are_of_the_position_before_the_move_and_whites_view(tmp_p
         "1. e4 {book, mb=+0+0+0+0+0,} e5 {d=16, sd=53, mt=70033, s=9, n=26518605, pv=e5 Nf3, tb=0, wv=0.43, R50=50,} "
         "2. Nf3 {d=2, sd=3, mt=5, n=77, pv=Nf3, wv=-M4, R50=47,} Nc6 {d=1, sd=1, mt=232, n=0, pv=Nc6, wv=0.00,} 3. Bb5"
     )
-    found, report = run(tmp_path / "a.pgn", "tcec", game(moves))
-    assert scores(found) == [("e7e5", -43, None), ("g1f3", None, -2)]
-    assert extents(found) == [(16, 53, 26518605, 70033), (2, 3, 77, 5)]
+    positions, report = run(tmp_path / "a.pgn", "tcec", game(moves))
+    assert scores(positions) == [("e7e5", -43, None), ("g1f3", None, -2)]
+    assert extents(positions) == [(16, 53, 26518605, 70033), (2, 3, 77, 5)]
     # What an engine writes without a search is no evaluation.
     assert report.rejected_positions == {"no recorded evaluation": 3}
 
@@ -90,8 +90,8 @@ def test_comments_of_self_play_are_of_the_position_before_the_move_and_the_mover
         "1. e4 {book} e5 {[%eval -0.30,4]\nq=+0.0344 wdl=488/59/453 n=8 net=+0.0653} 2. Nf3 {q=-1.0000 net=-0.5000} "
         "Nc6 {q=+0.2000 wdl=600/0/400 n=100} 3. Bb5 {[%eval 1.00,4]} a6"
     )
-    found, report = run(tmp_path / "a.pgn", "selfplay", game(moves))
-    recorded = [p.origin.recorded for p in found if p.origin.recorded]
+    positions, report = run(tmp_path / "a.pgn", "selfplay", game(moves))
+    recorded = [p.origin.recorded for p in positions if p.origin.recorded]
     assert [(r.q, r.net_q, r.wdl, r.nodes, r.by) for r in recorded] == [
         (0.0344, 0.0653, (488, 59, 453), 8, "Beta 2"),
         (-1.0, -0.5, None, 0, "Alpha 1.0"),
@@ -111,8 +111,8 @@ def test_a_wrong_view_can_be_put_right(tmp_path: Path) -> None:
 
 def test_shallow_ones_and_those_of_other_players_are_counted(tmp_path: Path) -> None:
     text = game("1. e4 {+0.20/9 1s} e5 {+0.30/12 1s} 2. Nf3 {+0.10/8 1s}")
-    found, report = run(tmp_path / "a.pgn", "cutechess", text, min_depth=9, by="alpha")
-    assert scores(found) == [("e2e4", 20, None)]
+    positions, report = run(tmp_path / "a.pgn", "cutechess", text, min_depth=9, by="alpha")
+    assert scores(positions) == [("e2e4", 20, None)]
     assert report.rejected_positions == {"evaluation by another player": 1, "evaluation of less than depth 9": 1}
     _, report = run(tmp_path / "a.pgn", "cutechess", text, min_nodes=1)
     assert report.rejected_positions == {"evaluation of fewer than 1 nodes": 3}
@@ -121,8 +121,8 @@ def test_shallow_ones_and_those_of_other_players_are_counted(tmp_path: Path) -> 
 def test_evaluations_with_and_without_depth_are_not_mixed(tmp_path: Path) -> None:
     text = game("1. e4 {[%eval 0.2]} e5 {[%eval 0.3,20]} 2. Nf3")
     assert scores(run(tmp_path / "a.pgn", "eval", text, depth=True)[0]) == [("g1f3", 30, None)]
-    found, report = run(tmp_path / "a.pgn", "eval", text, depth=False)
-    assert scores(found) == [("e7e5", -20, None)]
+    positions, report = run(tmp_path / "a.pgn", "eval", text, depth=False)
+    assert scores(positions) == [("e7e5", -20, None)]
     assert report.rejected_positions["evaluation with a depth, unlike the first ones"] == 1
 
 
@@ -135,8 +135,8 @@ def test_one_run_takes_one_kind(tmp_path: Path) -> None:
         + game("1. b4 b5")
     )
     for kind in ("eval", "cutechess", "tcec", "selfplay"):
-        found, report = run(tmp_path / "a.pgn", kind, text)
-        assert len(found) == 1
+        positions, report = run(tmp_path / "a.pgn", kind, text)
+        assert len(positions) == 1
         assert report.rejected == {"evaluations of another kind": 3, "no recorded evaluation": 1}
     with pytest.raises(UsageError, match="only cutechess, tcec and selfplay comments say which player"):
         RecordedOptions("eval", by="x")
@@ -150,9 +150,9 @@ def test_epd_scores_with_depth_and_nodes(tmp_path: Path) -> None:
         "4k3/8/8/8/8/8/4P3/4K3 w - - bm #3;\n"
         "4k3/8/8/8/8/8/3P4/4K3 w - - bm e4;\n"
     )
-    found, report = run(tmp_path / "a.epd", "epd", lines)
-    assert scores(found) == [(None, -120, None), (None, None, 3)]
-    first = found[0].origin.recorded
+    positions, report = run(tmp_path / "a.epd", "epd", lines)
+    assert scores(positions) == [(None, -120, None), (None, None, 3)]
+    first = positions[0].origin.recorded
     assert first is not None
     assert (first.depth, first.nodes, first.time_ms) == (20, 5000, 3000)
     assert report.rejected_positions == {"no recorded evaluation": 1}
@@ -166,8 +166,8 @@ def test_epd_scores_with_depth_and_nodes(tmp_path: Path) -> None:
 )
 def test_what_people_write_is_no_score(tmp_path: Path, comment: str) -> None:
     text = game(f"1. e4 {{{comment}}} e5 2. Nf3") + game("1. d4 {[%eval 0.2]} d5")
-    found, report = run(tmp_path / "a.pgn", "cutechess", text)
-    assert found == []
+    positions, report = run(tmp_path / "a.pgn", "cutechess", text)
+    assert positions == []
     assert report.rejected == {"no recorded evaluation": 1, "evaluations of another kind": 1}
     assert detect([str(tmp_path / "a.pgn")]).kind == "eval"
 
@@ -185,7 +185,7 @@ def read_games(path: Path, mark: str) -> list[chess.pgn.Game]:
 
 def by_python_chess(kind: str, path: Path) -> dict[tuple[str, str], tuple[int | None, int | None]]:
     """FEN and move played -> scores, read independently: python-chess's comments, and the formats' definitions."""
-    found: dict[tuple[str, str], tuple[int | None, int | None]] = {}
+    evaluations: dict[tuple[str, str], tuple[int | None, int | None]] = {}
     for one in read_games(path, {"eval": "%eval", "cutechess": "/", "tcec": "wv="}[kind]):
         for node in one.mainline():
             assert node.parent is not None
@@ -205,8 +205,8 @@ def by_python_chess(kind: str, path: Path) -> dict[tuple[str, str], tuple[int | 
                     score = chess.engine.PovScore(-value if match[1] == "-" else value, view)
             if score is not None:
                 own = score.pov(board.turn)
-                found.setdefault((board.fen(), node.move.uci()), (own.score(), own.mate()))
-    return found
+                evaluations.setdefault((board.fen(), node.move.uci()), (own.score(), own.mate()))
+    return evaluations
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def by_python_chess(kind: str, path: Path) -> dict[tuple[str, str], tuple[int | 
 def test_real_archives_as_python_chess_reads_them(shared_data: Path, kind: str, name: str) -> None:
     path = shared_data / "pgn" / name
     expected = by_python_chess(kind, path)
-    found, _ = run(path, kind, positions=None)
-    ours = {(p.fen, p.origin.played or ""): (p.origin.eval_cp, p.origin.eval_mate) for p in found}
+    positions, _ = run(path, kind, positions=None)
+    ours = {(p.fen, p.origin.played or ""): (p.origin.eval_cp, p.origin.eval_mate) for p in positions}
     # Positions of these games that came first in another one are that one's.
     same = [ours[place] == expected[place] for place in expected if place in ours]
     assert len(same) > 1000
@@ -237,8 +237,8 @@ def test_real_archives_as_python_chess_reads_them(shared_data: Path, kind: str, 
     ],
 )
 def test_the_kind_is_that_of_the_first_evaluation(shared_data: Path, name: str, kind: str, depth: bool) -> None:
-    found = detect([str(shared_data / "pgn" / name)])
-    assert (found.kind, found.depth) == (kind, depth)
+    detected = detect([str(shared_data / "pgn" / name)])
+    assert (detected.kind, detected.depth) == (kind, depth)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_the_kind_is_that_of_the_first_evaluation(shared_data: Path, name: str, 
 )
 def test_the_depth_of_epd_is_that_of_the_first_line_with_a_score(tmp_path: Path, lines: list[str], depth: bool) -> None:
     (tmp_path / "a.epd").write_text("\n".join(f"4k3/8/8/8/8/8/4P3/4K3 w - - {line}" for line in lines))
-    found = detect([str(tmp_path / "a.epd")])
-    assert (found.kind, found.depth) == ("epd", depth)
+    detected = detect([str(tmp_path / "a.epd")])
+    assert (detected.kind, detected.depth) == ("epd", depth)
     assert depth_of([str(tmp_path / "a.epd")], "epd") is depth
     assert depth_of([str(tmp_path / "a.epd")], "dump") is None
 
@@ -266,8 +266,8 @@ def test_detection_looks_through_archives_in_order(tmp_path: Path) -> None:
     ):
         detect([str(tmp_path)])
     (tmp_path / "c.pgn").write_text(game("1. e4 e5") * 40_000 + game("1. e4 {[%eval 0.30,12]} e5"))
-    found = detect([str(tmp_path)])
-    assert (found.kind, found.depth, Path(found.archive).name) == ("eval", True, "c.pgn")
+    detected = detect([str(tmp_path)])
+    assert (detected.kind, detected.depth, Path(detected.archive).name) == ("eval", True, "c.pgn")
     (tmp_path / "b.epd").write_text("4k3/8/8/8/8/8/4P3/4K3 w - - bm e4; ce 30;\n")
     assert detect([str(tmp_path)]).kind == "epd"
     assert depth_of([str(tmp_path)], "eval") is True

@@ -30,15 +30,15 @@ WITH_EVALS = """[Event "a"]
 
 def by_python_chess(text: str, wanted: set[int]) -> list[tuple[int, int, str, str]]:
     """Game, ply, board and the move played, of all positions of the wanted games in which one was."""
-    found, number, stream = [], 0, io.StringIO(text)
+    positions, number, stream = [], 0, io.StringIO(text)
     while (game := chess.pgn.read_game(stream)) is not None:
         number += 1
         board = game.board()
         for move in game.mainline_moves():
             if number in wanted:
-                found.append((number, board.ply(), board.epd(), move.uci()))
+                positions.append((number, board.ply(), board.epd(), move.uci()))
             board.push(move)
-    return found
+    return positions
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -49,14 +49,14 @@ def test_all_positions_of_the_wanted_games(tmp_path: Path, packed: bool) -> None
     if packed:
         path = tmp_path / "games.pgn.zst"
         path.write_bytes(zstandard.compress(plain.read_bytes()))
-    report, found = ReadReport(), []
+    report, positions = ReadReport(), []
     for batch in read_games({str(path): wanted}, None, report):
         origins = batch.origin
         for i in range(len(batch)):
             assert origins.game[i].source == str(path)
             board = chess.Board(batch.fen[i])
-            found.append((origins.game[i].number, int(batch.ply[i]), board.epd(), origins.played[i]))
-    assert found == by_python_chess(text, wanted)
+            positions.append((origins.game[i].number, int(batch.ply[i]), board.epd(), origins.played[i]))
+    assert positions == by_python_chess(text, wanted)
     assert (report.games, report.parsed, report.not_sampled) == (300, 4, 296)
     assert report.adds_up
 
@@ -66,15 +66,15 @@ def test_positions_bring_their_evaluations(tmp_path: Path) -> None:
     [batch] = read_games({str(tmp_path / "evals.pgn"): [1]}, RecordedOptions(EVAL), ReadReport())
     assert batch.ply.tolist() == [1, 3]  # where a move was played and the one before it has an evaluation
     # lichess writes for White; a record is from the side to move, which is Black after White's move
-    assert [each and each.cp for each in batch.origin.recorded or []] == [-20, -31]
+    assert [evaluation and evaluation.cp for evaluation in batch.origin.recorded or []] == [-20, -31]
 
 
 def test_several_files_and_games_that_are_not_there(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.pgn").write_text(WITH_EVALS)
     wanted = {str(tmp_path / "a.pgn"): [2, 9], str(tmp_path / "b.pgn"): [1]}
-    found = [game for batch in read_games(wanted, None, ReadReport()) for game in batch.origin.game]
-    assert list(dict.fromkeys((Path(game.source).name, game.number) for game in found)) == [("a.pgn", 2), ("b.pgn", 1)]
+    games = [game for batch in read_games(wanted, None, ReadReport()) for game in batch.origin.game]
+    assert list(dict.fromkeys((Path(game.source).name, game.number) for game in games)) == [("a.pgn", 2), ("b.pgn", 1)]
 
 
 def test_a_file_that_has_gone(tmp_path: Path) -> None:

@@ -24,10 +24,10 @@ HEADER = '[Event "E"]\n[White "W"]\n[Black "B"]\n[Result "1-0"]\n\n'
 
 def positions(paths: Sequence[Path], options: SampleOptions = EVERYTHING) -> tuple[list[Position], ReadReport]:
     report = ReadReport()
-    found = [p for batch in sample([str(p) for p in paths], options, report) for p in batch]
+    sampled = [p for batch in sample([str(p) for p in paths], options, report) for p in batch]
     assert report.adds_up, report
-    assert report.positions == len(found)
-    return found, report
+    assert report.positions == len(sampled)
+    return sampled, report
 
 
 def of_text(
@@ -77,10 +77,10 @@ def unpacked(path: Path) -> bytes:
 def test_real_archives_agree_with_python_chess(shared_data: Path, name: str, per_game: int, share: float) -> None:
     path = shared_data / "pgn" / name
     data = unpacked(path)
-    found, report = positions([path], SampleOptions(per_game=per_game, game_share=share))
-    assert len(found) > 20
+    sampled, report = positions([path], SampleOptions(per_game=per_game, game_share=share))
+    assert len(sampled) > 20
     assert set(report.rejected) <= {"no moves"}
-    for position in found:
+    for position in sampled:
         assert position.ply >= 8
         game = data[position.origin.offset : position.origin.offset + 100_000]
         try:
@@ -93,21 +93,21 @@ def test_real_archives_agree_with_python_chess(shared_data: Path, name: str, per
 def test_all_plies_of_a_game_with_its_history(tmp_path: Path) -> None:
     text = HEADER + "1. e4 c5 2. e5 d5 3. exd6 e5 4. Nf3 Nc6 5. Bc4 Bd7 6. O-O Qf6 7. d4 O-O-O "
     text += "8. dxe5 Bg4 9. d7+ Kb8 10. exf6 Bxf3 11. fxg7 Rxd7 12. gxh8=N Bxd1 1-0\n"
-    found, report = of_text(tmp_path, text)
-    assert [len(p.moves) for p in found] == list(range(24))
+    sampled, report = of_text(tmp_path, text)
+    assert [len(p.moves) for p in sampled] == list(range(24))
     assert report.looked_at == 24
-    for position in found:
+    for position in sampled:
         check_against_python_chess(position, text)
 
 
 def test_a_game_from_a_fen_with_black_to_move(tmp_path: Path) -> None:
     fen = "r3k2r/pppq1ppp/2npbn2/4p3/4P3/2NPBN2/PPPQ1PPP/R3K2R b KQkq - 4 9"
     text = f'[Event "E"]\n[Result "*"]\n[SetUp "1"]\n[FEN "{fen}"]\n\n9... O-O-O 10. O-O d5 *\n'
-    found, _ = of_text(tmp_path, text)
-    assert [p.ply for p in found] == [17, 18, 19]
-    assert found[0].fen == found[0].start_fen == fen
-    assert found[0].history_known
-    for position in found:
+    sampled, _ = of_text(tmp_path, text)
+    assert [p.ply for p in sampled] == [17, 18, 19]
+    assert sampled[0].fen == sampled[0].start_fen == fen
+    assert sampled[0].history_known
+    for position in sampled:
         check_against_python_chess(position, text)
 
 
@@ -116,17 +116,17 @@ def test_recorded_evaluations_belong_to_the_position_reached_and_to_the_side_to_
         "1. e4 { [%eval 0.17] [%clk 0:00:30] } 1... e5 { [%eval #-3] } 2. Nf3 { [%eval #4,20] } (2. d4 { [%eval 9.0] })"
         " 2... Nc6 { [%eval -2.5,18] } 3. Bb5 {[%eval 1.0]} {a word} a6 { no } 4. Ba4 1-0\n"
     )
-    found, _ = of_text(tmp_path, text)
-    evals = [(p.origin.eval_cp, p.origin.eval_mate) for p in found]
+    sampled, _ = of_text(tmp_path, text)
+    evals = [(p.origin.eval_cp, p.origin.eval_mate) for p in sampled]
     assert evals == [(None, None), (-17, None), (None, -3), (None, -4), (-250, None), (-100, None), (None, None)]
 
 
 def test_evaluations_of_a_real_archive_are_those_python_chess_reads(shared_data: Path) -> None:
     path = shared_data / "pgn" / "lichess-blitz.pgn"
-    found, _ = positions([path], SampleOptions(per_game=2))
+    sampled, _ = positions([path], SampleOptions(per_game=2))
     data = path.read_bytes()
     checked = 0
-    for position in found:
+    for position in sampled:
         if position.origin.eval_cp is None and position.origin.eval_mate is None:
             continue
         game = chess.pgn.read_game(io.StringIO(data[position.origin.offset :][:60_000].decode()))
@@ -164,10 +164,10 @@ def test_evaluations_of_a_real_archive_are_those_python_chess_reads(shared_data:
 )
 def test_bad_games_are_rejected_whole_with_their_reason(tmp_path: Path, movetext: str, reason: str) -> None:
     good = HEADER + "1. d4 d5 1-0\n\n"
-    found, report = of_text(tmp_path, good + HEADER + movetext + "\n\n" + good.replace("d4 d5", "c4 c5"))
+    sampled, report = of_text(tmp_path, good + HEADER + movetext + "\n\n" + good.replace("d4 d5", "c4 c5"))
     assert report.rejected == {reason: 1}
     assert report.parsed == 2
-    assert [p.origin.game for p in found] == [1, 1, 3]  # the initial position is there once
+    assert [p.origin.game for p in sampled] == [1, 1, 3]  # the initial position is there once
     assert report.duplicates == 1
     assert [(offset, why.split(":")[0]) for _, offset, why in report.examples] == [(len(good), reason)]
 
@@ -207,33 +207,33 @@ def test_standard_chess_by_other_names_is_no_variant(tmp_path: Path, variant: st
     ],
 )
 def test_unusual_notation_is_read_to_the_end(tmp_path: Path, movetext: str) -> None:
-    found, report = of_text(tmp_path, HEADER + movetext + "\n")
+    sampled, report = of_text(tmp_path, HEADER + movetext + "\n")
     assert report.rejected == {}
-    played = [p.origin.played for p in found]
+    played = [p.origin.played for p in sampled]
     assert played == ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5"]
 
 
 def test_promotions_and_captures_without_their_signs(tmp_path: Path) -> None:
     text = '[Event "E"]\n[FEN "1r5k/P7/8/8/8/8/8/K7 w - - 0 1"]\n\n1. ab8Q+ Kg7 *\n'
-    found, report = of_text(tmp_path, text)
+    sampled, report = of_text(tmp_path, text)
     assert report.rejected == {}
-    assert found[0].origin.played == "a7b8q"
+    assert sampled[0].origin.played == "a7b8q"
 
 
 def test_headers_in_latin1_and_with_escapes(tmp_path: Path) -> None:
     latin = HEADER.replace('"W"', '"Réti"').encode("latin-1") + b"1. Nf3 d5 1-0\n\n"
     utf8 = HEADER.replace('"W"', '"Č \\"x\\" \\\\"').encode() + b"1. c4 e5 1-0\n\n"
-    found, _ = of_text(tmp_path, latin + utf8)
-    assert {p.origin.headers["White"] for p in found} == {"Réti", 'Č "x" \\'}
+    sampled, _ = of_text(tmp_path, latin + utf8)
+    assert {p.origin.headers["White"] for p in sampled} == {"Réti", 'Č "x" \\'}
 
 
 def test_all_of_the_ugly_files_add_up(shared_data: Path) -> None:
     logging.getLogger("chess.pgn").setLevel(logging.CRITICAL)
     folder = shared_data / "pgn" / "ugly"
-    found, report = positions([folder], SampleOptions(min_ply=0))
+    sampled, report = positions([folder], SampleOptions(min_ply=0))
     assert report.parsed > 380
     assert {"no moves", "Chess960", "variant Crazyhouse", "variant Antichess", "null move"} <= set(report.rejected)
-    for position in found:
+    for position in sampled:
         data = Path(position.origin.source).read_bytes()[position.origin.offset :][:100_000]
         game = chess.pgn.read_game(io.StringIO(data.decode("latin-1").removeprefix("\xef\xbb\xbf")))
         assert game is not None

@@ -44,9 +44,9 @@ def run(tmp_path: Path, text: str, **options: Any) -> tuple[list[Position], Read
 def run_paths(paths: list[Path], **options: Any) -> tuple[list[Position], ReadReport]:
     report = ReadReport()
     batches = sample([str(p) for p in paths], SampleOptions(**options), report)
-    found = [p for batch in batches for p in batch]
+    positions = [p for batch in batches for p in batch]
     assert report.adds_up, report
-    return found, report
+    return positions, report
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_classes_of_time_control_are_those_of_lichess(tag: str, expected: str | 
 
 
 def test_ply_filters_are_inclusive_and_counted(tmp_path: Path) -> None:
-    found, report = run(tmp_path, game(), per_game=None, min_ply=3, max_ply=10)
-    assert [p.ply for p in found] == list(range(3, 11))
+    positions, report = run(tmp_path, game(), per_game=None, min_ply=3, max_ply=10)
+    assert [p.ply for p in positions] == list(range(3, 11))
     assert report.rejected_positions == {"before ply 3": 3, "after ply 10": 6}
 
 
@@ -177,17 +177,17 @@ def test_n_positions_are_uniform_over_the_distinct_ones(tmp_path: Path) -> None:
     assert report.duplicates == 200 - 5
     counts: collections.Counter[int] = collections.Counter()
     for seed in range(300):
-        found, report = run(tmp_path, text, per_game=None, min_ply=0, positions=2, seed=seed)
-        assert len(found) == 2
-        counts.update(p.key for p in found)
+        positions, report = run(tmp_path, text, per_game=None, min_ply=0, positions=2, seed=seed)
+        assert len(positions) == 2
+        counts.update(p.key for p in positions)
     # The initial position is in every game, each other one in a quarter of them: all are drawn 120 times of 300.
     assert set(counts) == {p.key for p in everything}
     assert all(80 <= count <= 160 for count in counts.values())
 
 
 def test_more_positions_than_there_are(tmp_path: Path) -> None:
-    found, report = run(tmp_path, game() * 3, per_game=None, min_ply=0, positions=100)
-    assert len(found) == 17
+    positions, report = run(tmp_path, game() * 3, per_game=None, min_ply=0, positions=100)
+    assert len(positions) == 17
     assert report.duplicates == 2 * 17
     assert report.not_drawn == 0
 
@@ -221,8 +221,8 @@ def test_files_in_which_there_is_nothing(tmp_path: Path) -> None:
         run_paths([words])
     full = tmp_path / "full.pgn"
     full.write_text(game())
-    found, report = run_paths([empty, junk, full])
-    assert len(found) == 1
+    positions, report = run_paths([empty, junk, full])
+    assert len(positions) == 1
     assert report.empty == [str(empty)]
     assert report.lines()[-1] == f"empty: {empty}"
 
@@ -291,15 +291,15 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(KeptSample, "save", save_and_stop)
-    found: list[Position] = []
-    while not found:
+    positions: list[Position] = []
+    while not positions:
         report, kept, passed = ReadReport(), KeptSample(tmp_path / "s", "x"), list[int]()
         try:
             batches = sample(paths, options, report, on_bytes=passed.append, kept=kept)
-            found = [p for batch in batches for p in batch]
+            positions = [p for batch in batches for p in batch]
         except KeyboardInterrupt:
             continue
-    assert found == expected
+    assert positions == expected
     # What was dropped before its double came counts as not drawn, so these two are known by their sum.
     assert report.not_drawn + report.duplicates == whole.not_drawn + whole.duplicates
     assert replace(report, not_drawn=0, duplicates=0) == replace(whole, not_drawn=0, duplicates=0)
@@ -321,9 +321,9 @@ def test_games_are_read_again_from_pgn_alone(tmp_path: Path) -> None:
     played = ["e2e4", "e7e5"]
     write_chunk(tmp_path / "training.1.gz", records_of(positions_of(played), played))
     wanted = {str(path): {2} for path in sorted(tmp_path.iterdir())}
-    found = [p for batch in read_games(wanted, None, ReadReport()) for p in batch]
-    assert {(p.origin.source, p.origin.headers["White"]) for p in found} == {(str(tmp_path / "a.pgn"), "Cleo")}
-    assert len(found) == 17  # all in which a move was played
+    positions = [p for batch in read_games(wanted, None, ReadReport()) for p in batch]
+    assert {(p.origin.source, p.origin.headers["White"]) for p in positions} == {(str(tmp_path / "a.pgn"), "Cleo")}
+    assert len(positions) == 17  # all in which a move was played
 
 
 def test_progress_counts_all_bytes_of_the_files(shared_data: Path) -> None:

@@ -65,7 +65,7 @@ def _read(pgn: str) -> tuple[list[str], list[str]]:
 @given(st.lists(games, min_size=1, max_size=5), names, st.booleans())
 def test_random_games_come_back(drawn: list[tuple[str, list[int]]], name: str, with_moves: bool) -> None:
     text, meant = "", []
-    starts, played = [start for start, _ in drawn], [_game(*each) for each in drawn]
+    starts, played = [start for start, _ in drawn], [_game(*game_drawn) for game_drawn in drawn]
     moves, fens = [line if with_moves else [] for line, _ in played], [fen for _, fen in played]
     lines = book_lines(starts, moves, fens)
     for line, fen in zip(lines, fens, strict=True):
@@ -149,7 +149,7 @@ def test_lines_are_the_same_together_and_alone() -> None:
     starts = [STARTS[i % len(STARTS)] for i in range(40)]
     drawn = [_game(start, [i % 7, 3, 9, i % 3, i, 2 * i, 5][: i % 8]) for i, start in enumerate(starts)]
     moves, fens = [line for line, _ in drawn], [fen for _, fen in drawn]
-    assert book_lines(starts, moves, fens) == [_line(*each) for each in zip(starts, moves, fens, strict=True)]
+    assert book_lines(starts, moves, fens) == [_line(*parts) for parts in zip(starts, moves, fens, strict=True)]
 
 
 def test_a_game_too_long_for_lc0_is_given_by_its_fen() -> None:

@@ -54,27 +54,27 @@ def boards_of(file: Path) -> list[chess.Board]:
 
 
 def keys_of(boards: list[chess.Board]) -> list[int]:
-    found: list[int] = keys(parse_fens([board.fen(en_passant="fen") for board in boards])).tolist()
-    return found
+    board_keys: list[int] = keys(parse_fens([board.fen(en_passant="fen") for board in boards])).tolist()
+    return board_keys
 
 
 @pytest.mark.parametrize("expanded", ["searched", "all"])
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_at_most_so_many_of_a_root_and_the_strongest(path: Path, tmp_path: Path, expanded: Expanded, most: int) -> None:
     with Store.open(path) as store:
-        found = store.candidates(Question(expanded=expanded))
-    assert found["root_id"].value_counts().max() > 5
+        candidates = store.candidates(Question(expanded=expanded))
+    assert candidates["root_id"].value_counts().max() > 5
     manifest = written(path, tmp_path, question=Question(expanded=expanded), per_root=most)
     entries = manifest["entries"]["book"]
     counts = Counter(entry["root_id"] for entry in entries)
     assert max(counts.values()) == most
     over = manifest["left_out"].pop("game over, or too long for lc0", 0)
     if not over:
-        assert counts == Counter({root: min(n, most) for root, n in found["root_id"].value_counts().items()})
-        assert manifest["left_out"] == {"per-root limit": len(found) - len(entries)}
-    sizes = found.set_index("position_id")["disagreement"].abs()
+        assert counts == Counter({root: min(n, most) for root, n in candidates["root_id"].value_counts().items()})
+        assert manifest["left_out"] == {"per-root limit": len(candidates) - len(entries)}
+    sizes = candidates.set_index("position_id")["disagreement"].abs()
     kept = {entry["position_id"] for entry in entries}
-    for root, rows in found.groupby("root_id"):
+    for root, rows in candidates.groupby("root_id"):
         inside, outside = (
             sizes[rows["position_id"][rows["position_id"].isin(kept)]],
             sizes[rows["position_id"][~rows["position_id"].isin(kept)]],
@@ -98,13 +98,13 @@ def test_the_manifest_says_where_each_entry_came_from(path: Path, tmp_path: Path
     assert keys_of(boards) == [int(key) for key in rows["key"]]
     once = rows[~rows.index.duplicated()]
     weights = pd.Series(weights_of(once["disagreement"].to_numpy(), 0.55), once.index)
-    told = manifest["diversity"]["book"]["root"]
+    roots = manifest["diversity"]["book"]["root"]
     masses = weights.groupby(once["root_id"]).sum()
-    assert told["families"] == len(masses)
-    assert told["hill"] == pytest.approx(list(hill_numbers(masses.to_numpy())))
-    asked = ["books", "--db", str(path), "--expanded", "all", "--per-root", "2", "-o", str(tmp_path / "cli")]
-    assert "roots count for" in CliRunner().invoke(cli, [*asked, "-v"]).stderr
-    assert "count for" not in CliRunner().invoke(cli, asked).stdout
+    assert roots["families"] == len(masses)
+    assert roots["hill"] == pytest.approx(list(hill_numbers(masses.to_numpy())))
+    words = ["books", "--db", str(path), "--expanded", "all", "--per-root", "2", "-o", str(tmp_path / "cli")]
+    assert "roots count for" in CliRunner().invoke(cli, [*words, "-v"]).stderr
+    assert "count for" not in CliRunner().invoke(cli, words).stdout
 
 
 def test_without_such_positions_the_book_is_as_it_was(path: Path, tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_a_root_is_on_one_side_of_a_holdout(path: Path, tmp_path: Path) -> None:
         for i, number in enumerate(members[::4]):
             connection.execute("UPDATE positions SET game_id = ? WHERE id = ?", (games[i % len(games)], number))
     for seed in range(4):
-        asked: dict[str, Any] = {"question": Question(expanded="all"), "split": Split(games=0.4, seed=seed)}
-        manifest = written(db, tmp_path / str(seed), parents=1, **asked)
+        options: dict[str, Any] = {"question": Question(expanded="all"), "split": Split(games=0.4, seed=seed)}
+        manifest = written(db, tmp_path / str(seed), parents=1, **options)
         book, held = ({entry["root_id"] for entry in manifest["entries"][side]} for side in ("book", "holdout"))
         assert len(book) > 3
         assert len(held) > 3

@@ -60,11 +60,11 @@ def db(archive: Path) -> Path:
 @pytest.fixture(scope="module")
 def games(archive: Path) -> list[list[chess.Board]]:
     """All boards of the archive's games, as python-chess reads them."""
-    found = []
+    boards = []
     with archive.open() as stream:
         while (game := chess.pgn.read_game(stream)) is not None:
-            found.append([game.board(), *(node.board() for node in game.mainline())])
-    return found
+            boards.append([game.board(), *(node.board() for node in game.mainline())])
+    return boards
 
 
 def _book(db: Path, folder: Path, **options: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _weights(epd: Path) -> list[tuple[str, float]]:
 
 def _weights_by_katago(db: Path) -> dict[str, float]:
     """Weight of each position: its own and a half or a quarter of those it comes before, added up over the book."""
-    found: dict[str, float] = {}
+    by_epd: dict[str, float] = {}
     with Store.open(db) as store:
         rows = store.candidates(Question(threshold=THRESHOLD, alpha=170.0)).to_dict("records")
     for row in rows:
@@ -123,25 +123,25 @@ def _weights_by_katago(db: Path) -> dict[str, float]:
             board.push_uci(move)
         weight = 1 / (1 + math.exp(-(abs(row["disagreement"]) - THRESHOLD) / 0.1))
         for share in (1.0, 0.5, 0.25):
-            found[board.epd()] = found.get(board.epd(), 0.0) + share * weight
+            by_epd[board.epd()] = by_epd.get(board.epd(), 0.0) + share * weight
             if not board.move_stack:
                 break
             board.pop()
-    return found
+    return by_epd
 
 
 def test_weights_are_soft_shared_with_parents_and_added_up(db: Path, tmp_path: Path) -> None:
     manifest = _book(db, tmp_path, parents=2, near_duplicates="keep")
     wanted = _weights_by_katago(db)
-    found = {board.epd(): float(tags["Weight"]) for board, tags in _entries(tmp_path / "book.pgn")}
+    written = {board.epd(): float(tags["Weight"]) for board, tags in _entries(tmp_path / "book.pgn")}
     # Left out are only parents from which lc0 would play no game.
-    assert set(found) <= set(wanted)
-    assert len(wanted) - len(found) == manifest["parents"]["left_out"].get("game over, or too long for lc0", 0)
-    assert all(weight == pytest.approx(wanted[position], abs=6e-5) for position, weight in found.items())
-    assert dict(_weights(tmp_path / "book.epd")) == found
+    assert set(written) <= set(wanted)
+    assert len(wanted) - len(written) == manifest["parents"]["left_out"].get("game over, or too long for lc0", 0)
+    assert all(weight == pytest.approx(wanted[position], abs=6e-5) for position, weight in written.items())
+    assert dict(_weights(tmp_path / "book.epd")) == written
     figures = manifest["diversity"]["book"]
-    assert figures["weight"] == pytest.approx(sum(wanted[position] for position in found))
-    squares = sum(wanted[position] ** 2 for position in found)
+    assert figures["weight"] == pytest.approx(sum(wanted[position] for position in written))
+    squares = sum(wanted[position] ** 2 for position in written)
     assert figures["effective_positions"] == pytest.approx(figures["weight"] ** 2 / squares)
 
 
@@ -210,9 +210,9 @@ def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None
 
 def test_parents_end_where_the_known_history_begins(tmp_path: Path) -> None:
     start = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R b KQkq - 3 12"
-    found = DeepResult(cp=-300)
-    rows = [Candidate(position_of(start.replace("b KQkq", "w KQkq")), 0.9, found)]
-    rows += [Candidate(position_of(start, *moves), 0.9, found) for moves in (("e8g8",), ("a6b5", "e2b5", "b4c3"))]
+    losing = DeepResult(cp=-300)
+    rows = [Candidate(position_of(start.replace("b KQkq", "w KQkq")), 0.9, losing)]
+    rows += [Candidate(position_of(start, *moves), 0.9, losing) for moves in (("e8g8",), ("a6b5", "e2b5", "b4c3"))]
     path = make_store(tmp_path / "a.db", rows)
     with Store.open(path) as store:
         manifest = write_books(store, tmp_path, options=BookOptions(parents=2, near_duplicates="keep"))

@@ -107,8 +107,8 @@ def test_lines_are_those_of_python_chess(games: list[list[str]]) -> None:
     for number, start in enumerate(10 * (*STARTS, *EP_STARTS)):
         starts.append(start)
         games = [*games, _game(number, number % 50, start)]
-    ends = [_end(*each) for each in zip(games, starts, strict=True)]
-    found = book_lines(starts, games, ends)
+    ends = [_end(*game_and_start) for game_and_start in zip(games, starts, strict=True)]
+    lines = book_lines(starts, games, ends)
     kinds = {
         "O-O-O",
         "x",
@@ -119,19 +119,19 @@ def test_lines_are_those_of_python_chess(games: list[list[str]]) -> None:
         "^[NBRQ][1-8]x?[a-h]",
         "^[NBRQ][a-h][1-8]x?[a-h]",
     }
-    for start, moves, line in zip(starts, games, found, strict=True):
+    for start, moves, line in zip(starts, games, lines, strict=True):
         assert line == _by_python_chess(start, moves)
         kinds -= {kind for kind in kinds if any(re.search(kind, san) for san in line.sans)}
     assert not kinds, f"no game with {kinds}"
-    assert sum(line.start_fen == STARTPOS_FEN for line in found) > 100
-    assert sum(bool(line.sans) and line.start_fen != start for start, line in zip(starts, found, strict=True)) > 40
+    assert sum(line.start_fen == STARTPOS_FEN for line in lines) > 100
+    assert sum(bool(line.sans) and line.start_fen != start for start, line in zip(starts, lines, strict=True)) > 40
 
 
 def test_a_position_alone_where_lc0_would_not_read_the_moves() -> None:
     to_and_fro = ["g1f3", "g8f6", "f3g1", "f6g8"] * 113
     lines = [["e2e4", "e7e5"], [], EP_LINE, to_and_fro[: GAME_PLY_LIMIT - 2], to_and_fro[: GAME_PLY_LIMIT - 1]]
-    found = book_lines([STARTPOS_FEN] * len(lines), lines, [_end(line) for line in lines])
-    assert [bool(line.sans) for line in found] == [True, False, False, True, False]
+    written = book_lines([STARTPOS_FEN] * len(lines), lines, [_end(line) for line in lines])
+    assert [bool(line.sans) for line in written] == [True, False, False, True, False]
 
 
 def test_playable_as_one_by_one(games: list[list[str]]) -> None:
@@ -148,6 +148,6 @@ def test_playable_as_one_by_one(games: list[list[str]]) -> None:
     # Where the moves lead elsewhere, what they lead to counts.
     rows.loc[len(rows)] = ["7k/8/8/8/8/8/R7/K7 w - - 20 40", STARTPOS_FEN, " ".join(to_and_fro * 2)]
     expected = [_goes_on(*row) for row in rows.itertuples(index=False)]
-    found = playable(rows)
-    np.testing.assert_array_equal(found.to_numpy(), expected)
+    can_play = playable(rows)
+    np.testing.assert_array_equal(can_play.to_numpy(), expected)
     assert 0 < sum(expected) < len(expected) - 4

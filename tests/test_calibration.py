@@ -35,13 +35,13 @@ Rows = tuple[Floats, Floats, Floats, Ids]
 SOME_Q = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-def draw(seed: int, games: int, each: int, k: float, noise: float, unequal: bool = False) -> Rows:
+def draw(seed: int, games: int, per_game: int, k: float, noise: float, unequal: bool = False) -> Rows:
     """net Q = tanh(k artanh(deep Q)) + noise, half of the variance of both from game to game; weights, games.
 
     White and Black are to move in turn. Rows with a net Q beyond 1 are left out, which changes nothing for the others.
     """
     dice = np.random.default_rng(seed)
-    game = np.repeat(np.arange(games), each)
+    game = np.repeat(np.arange(games), per_game)
     side = np.where(np.arange(len(game)) % 2, 1.0, -1.0)
 
     def spread() -> Floats:
@@ -59,11 +59,11 @@ def expectation(net_q: Floats, k: float, noise: float) -> Floats:
     """E[deep | net] of `draw`, by quadrature."""
     z = np.linspace(-8, 8, 20_001)
     prior, deep, meant = np.exp(-(z**2) / 2), np.tanh(z), np.tanh(k * z)
-    found = np.empty(len(net_q))
+    expected = np.empty(len(net_q))
     for i, q in enumerate(net_q):
         density = prior * np.exp(-(((q - meant) / noise) ** 2) / 2)
-        found[i] = density @ deep / density.sum()
-    return found
+        expected[i] = density @ deep / density.sum()
+    return expected
 
 
 # -- a net of another scale --------------------------------------------------------------------------------------------
@@ -71,20 +71,20 @@ def expectation(net_q: Floats, k: float, noise: float) -> Floats:
 
 @pytest.mark.parametrize(("k", "bend"), [(0.6, "flatter"), (1.6, "steeper"), (2.5, "steeper")])
 def test_finds_how_steep_a_net_is(k: float, bend: str) -> None:
-    found = fit(*draw(1, 1_000, 10, k, 0.01))
-    steepness = found.steepness
+    fitted = fit(*draw(1, 1_000, 10, k, 0.01))
+    steepness = fitted.steepness
     assert steepness.q == pytest.approx(k, rel=0.02)
     assert steepness.low < k < steepness.high
-    assert found.bend == bend
-    assert found.words().endswith(f"): there its Q is {bend} than the oracle's")  # the slope over all may say another
-    assert f"a net's 0.50 is worth {np.tanh(np.arctanh(0.5) / k):.2f} (95 %:" in found.words()
+    assert fitted.bend == bend
+    assert fitted.words().endswith(f"): there its Q is {bend} than the oracle's")  # the slope over all may say another
+    assert f"a net's 0.50 is worth {np.tanh(np.arctanh(0.5) / k):.2f} (95 %:" in fitted.words()
 
 
 def test_says_that_the_scale_is_the_same() -> None:
-    found = fit(*draw(3, 1_000, 10, 1.0, 0.02))
-    assert found.bend == ""
-    assert found.steepness.low < 1 < found.steepness.high
-    assert "no difference from the oracle's scale is shown" in found.words()
+    fitted = fit(*draw(3, 1_000, 10, 1.0, 0.02))
+    assert fitted.bend == ""
+    assert fitted.steepness.low < 1 < fitted.steepness.high
+    assert "no difference from the oracle's scale is shown" in fitted.words()
 
 
 @pytest.mark.parametrize("resamples", [0, 200])
@@ -129,8 +129,8 @@ def test_intervals_hold_the_truth(k: float, unequal: bool) -> None:
     truth = expectation(np.array(SOME_Q), k, noise)
     held = []
     for seed in range(200):
-        found = fit(*draw(seed, 200, 10, k, noise, unequal), resamples=200, seed=seed)
-        worths = [found.worth(q) for q in SOME_Q]
+        fitted = fit(*draw(seed, 200, 10, k, noise, unequal), resamples=200, seed=seed)
+        worths = [fitted.worth(q) for q in SOME_Q]
         held.append([worth.low <= true <= worth.high for worth, true in zip(worths, truth, strict=True)])
     coverage = np.mean(held, axis=0)
     assert 0.92 <= coverage.mean() <= 0.98, coverage
@@ -139,7 +139,7 @@ def test_intervals_hold_the_truth(k: float, unequal: bool) -> None:
 
 def test_an_interval_of_games_is_wider_than_one_of_rows() -> None:
     net, deep, weight, game = draw(11, 60, 40, 1.0, 0.3)
-    of_games, of_rows = (fit(net, deep, weight, each).worth() for each in (game, np.arange(len(game))))
+    of_games, of_rows = (fit(net, deep, weight, groups).worth() for groups in (game, np.arange(len(game))))
     assert of_games.high - of_games.low > 1.5 * (of_rows.high - of_rows.low)
 
 
@@ -154,15 +154,15 @@ def test_the_interval_comes_from_the_seed() -> None:
 
 def test_resampled_curves_are_those_of_the_interval() -> None:
     rows = draw(14, 60, 10, 1.4, 0.3)
-    found = fit(*rows, resamples=200, seed=3)
-    curves = resampled_curves(*rows, found.method, resamples=200, seed=3)
-    assert np.allclose(np.percentile(curves, [2.5, 97.5], axis=0), [found.low, found.high], atol=1e-6)
+    fitted = fit(*rows, resamples=200, seed=3)
+    curves = resampled_curves(*rows, fitted.method, resamples=200, seed=3)
+    assert np.allclose(np.percentile(curves, [2.5, 97.5], axis=0), [fitted.low, fitted.high], atol=1e-6)
     net_q = np.array([-0.5, 0.0, 0.25, np.nan])
-    assert np.allclose(read_curve(found.curve, net_q)[:3], [found.worth(q).q for q in net_q[:3]])
-    assert np.isnan(read_curve(found.curve, net_q)[3])
+    assert np.allclose(read_curve(fitted.curve, net_q)[:3], [fitted.worth(q).q for q in net_q[:3]])
+    assert np.isnan(read_curve(fitted.curve, net_q)[3])
     # A net of twice the values, but for the steps of a curve, meets the same games.
-    half = resampled_curves(rows[0] / 2, *rows[1:], found.method, resamples=200, seed=3)
-    one, other = ([float(read_curve(curve, q)) for curve in each] for each, q in ((curves, 0.4), (half, 0.2)))
+    half = resampled_curves(rows[0] / 2, *rows[1:], fitted.method, resamples=200, seed=3)
+    one, other = ([float(read_curve(curve, q)) for curve in drawn] for drawn, q in ((curves, 0.4), (half, 0.2)))
     assert np.std(np.subtract(one, other)) < 0.5 * np.std(one)
 
 
@@ -198,26 +198,26 @@ LAWS = settings(max_examples=40, deadline=None)
 @LAWS
 @given(STORES)
 def test_the_curve_is_odd_monotone_and_within_bounds(rows: Rows) -> None:
-    found = fit(*rows, resamples=20)
+    fitted = fit(*rows, resamples=20)
     q = np.linspace(0, 1, 401)
     for fold in range(FOLDS):
-        curve, other = (found.expected(each, np.full(len(q), fold)) for each in (q, -q))
+        curve, other = (fitted.expected(net_q, np.full(len(q), fold)) for net_q in (q, -q))
         assert np.array_equal(curve, -other)
         assert curve[0] == 0
         assert curve[-1] <= 1
         assert (np.diff(curve) >= 0).all()
-    assert (found.low <= found.high).all()
+    assert (fitted.low <= fitted.high).all()
 
 
 @LAWS
 @given(STORES, st.integers(0, 9), st.floats(0.01, 100))
 def test_neither_order_nor_unit_of_weight_matters(rows: Rows, seed: int, unit: float) -> None:
-    found = fit(*rows, resamples=20)
+    fitted = fit(*rows, resamples=20)
     net, deep, weight, game = rows
     order = np.random.default_rng(seed).permutation(len(net))
     other = fit(net[order], deep[order], unit * weight[order], game[order], resamples=20)
     for name in ("curve", "by_fold", "low", "high"):
-        assert getattr(other, name) == pytest.approx(getattr(found, name), abs=1e-5)
+        assert getattr(other, name) == pytest.approx(getattr(fitted, name), abs=1e-5)
 
 
 @LAWS
@@ -225,8 +225,8 @@ def test_neither_order_nor_unit_of_weight_matters(rows: Rows, seed: int, unit: f
 def test_turning_the_board_changes_nothing(rows: Rows) -> None:
     net, deep, weight, game = rows
     turned = np.where(game % 2 == 0, -1.0, 1.0)
-    found, other = fit(*rows, resamples=0), fit(turned * net, turned * deep, weight, game, resamples=0)
-    assert other.by_fold == pytest.approx(found.by_fold, abs=1e-5)
+    fitted, other = fit(*rows, resamples=0), fit(turned * net, turned * deep, weight, game, resamples=0)
+    assert other.by_fold == pytest.approx(fitted.by_fold, abs=1e-5)
 
 
 @LAWS
@@ -244,25 +244,25 @@ def test_no_game_has_a_part_in_its_own_judgement(rows: Rows, chosen: int) -> Non
 def test_a_game_has_a_part_in_the_judgement_of_others() -> None:
     net, deep, weight, game = draw(15, 40, 10, 1.0, 0.2)
     before, after = (
-        fit(net, each, weight, game, resamples=0).expected(net, fold_of(game))
-        for each in (deep, np.where(game == game[0], -deep, deep))
+        fit(net, deep_q, weight, game, resamples=0).expected(net, fold_of(game))
+        for deep_q in (deep, np.where(game == game[0], -deep, deep))
     )
     assert not np.array_equal(before, after)
 
 
 def test_rows_without_a_value_and_rows_without_weight_have_no_part() -> None:
     net, deep, weight, game = draw(16, 60, 10, 1.6, 0.2)
-    found = fit(net, deep, weight, game)
+    fitted = fit(net, deep, weight, game)
     missing = np.array([np.nan, 0.5, 0.5]), np.array([0.5, np.nan, -1.0]), np.array([9.0, 9.0, 0.0]), np.arange(3)
     other = fit(*(np.concatenate(pair) for pair in zip((net, deep, weight, game), missing, strict=True)))
-    assert (other.positions, other.games) == (found.positions, found.games) == (len(net), 60)
-    assert np.array_equal(other.by_fold, found.by_fold)
-    assert np.array_equal(other.low, found.low)
+    assert (other.positions, other.games) == (fitted.positions, fitted.games) == (len(net), 60)
+    assert np.array_equal(other.by_fold, fitted.by_fold)
+    assert np.array_equal(other.low, fitted.low)
 
 
 def test_a_missing_net_value_stays_missing() -> None:
-    found = fit(*draw(17, 60, 10, 1.6, 0.2), resamples=0)
-    read = found.expected(np.array([np.nan, 0.0, 1.0, -1.0]), np.array([0, 1, 2, 2]))
+    fitted = fit(*draw(17, 60, 10, 1.6, 0.2), resamples=0)
+    read = fitted.expected(np.array([np.nan, 0.0, 1.0, -1.0]), np.array([0, 1, 2, 2]))
     assert np.isnan(read[0])
     assert read[1] == 0
     assert read[2] == -read[3] > 0.5
@@ -275,27 +275,27 @@ def test_isotonic_where_the_truth_has_a_step() -> None:
     dice = np.random.default_rng(18)
     net = dice.uniform(-1, 1, 4_000)
     deep = np.sign(net) * np.where(np.abs(net) < 0.7, 0.1, 0.8) + 0.02 * dice.normal(size=4_000)
-    found = fit(net, deep, np.ones(4_000), np.arange(4_000), resamples=0)
-    assert found.method == "isotonic"
+    fitted = fit(net, deep, np.ones(4_000), np.arange(4_000), resamples=0)
+    assert fitted.method == "isotonic"
     expected = isotonic_regression((deep * np.sign(net))[order := np.argsort(np.abs(net))]).x
     at = np.abs(net)[order]
     inside = (np.abs(at - 0.7) > 0.05) & (at > 0.1)
-    assert found.curve[np.searchsorted(POINTS, at[inside])] == pytest.approx(expected[inside], abs=0.02)
+    assert fitted.curve[np.searchsorted(POINTS, at[inside])] == pytest.approx(expected[inside], abs=0.02)
     assert fit(*draw(18, 400, 10, 1.6, 0.1), resamples=0).method == "spline"
 
 
 def test_beyond_the_largest_net_q_the_curve_is_level_and_not_called_known() -> None:
     net, deep, weight, game = draw(19, 300, 10, 1.0, 0.1)
     near = np.abs(net) < 0.3
-    found = fit(net[near], deep[near], weight[near], game[near])
-    assert found.curve[-1] == found.curve[np.searchsorted(POINTS, 0.32)]
-    assert np.isnan(found.worth()).all()
-    assert np.isnan(found.steepness).all()
-    assert not found.bend
-    assert "its scale is unknown" in found.words()
-    assert not np.isnan(found.worth(0.2)).any()
-    assert found.worth(-0.2).q == -found.worth(0.2).q
-    assert found.worth(-0.2).low == -found.worth(0.2).high
+    fitted = fit(net[near], deep[near], weight[near], game[near])
+    assert fitted.curve[-1] == fitted.curve[np.searchsorted(POINTS, 0.32)]
+    assert np.isnan(fitted.worth()).all()
+    assert np.isnan(fitted.steepness).all()
+    assert not fitted.bend
+    assert "its scale is unknown" in fitted.words()
+    assert not np.isnan(fitted.worth(0.2)).any()
+    assert fitted.worth(-0.2).q == -fitted.worth(0.2).q
+    assert fitted.worth(-0.2).low == -fitted.worth(0.2).high
 
 
 @pytest.mark.parametrize(("games", "each"), [(29, 10), (10, 100)])
@@ -327,10 +327,10 @@ def test_folds_are_of_like_size_and_stay() -> None:
 
 @pytest.mark.parametrize("resamples", [0, 50])
 def test_reads_back_what_was_written(resamples: int) -> None:
-    found = fit(*draw(21, 60, 10, 1.6, 0.2), alpha=402.5, q_from="wdl", resamples=resamples)
-    read = Calibration.from_json(found.as_json())
+    fitted = fit(*draw(21, 60, 10, 1.6, 0.2), alpha=402.5, q_from="wdl", resamples=resamples)
+    read = Calibration.from_json(fitted.as_json())
     for name in calibration.Calibration.__dataclass_fields__:
-        first, second = getattr(found, name), getattr(read, name)
+        first, second = getattr(fitted, name), getattr(read, name)
         assert np.array_equal(first, second, equal_nan=True) if isinstance(first, np.ndarray) else first == second
     assert replace(read, alpha=1.0).alpha == 1.0
 

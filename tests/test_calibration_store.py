@@ -73,11 +73,11 @@ def test_a_frame_is_judged_by_the_curve_of_its_own_values(db: Path) -> None:
 
 def test_candidates_are_those_of_the_frame(db: Path) -> None:
     with Store.open(db) as store:
-        frame, found = store.frame(FITTED), store.candidates(FITTED)
+        frame, candidates = store.frame(FITTED), store.candidates(FITTED)
     wanted = frame[frame["disagreement"].abs() >= FITTED.threshold]
-    assert set(found["position_id"]) == set(wanted["position_id"])
-    assert found["disagreement"].abs().is_monotonic_decreasing
-    assert found.attrs["calibration"] == frame.attrs["calibration"]
+    assert set(candidates["position_id"]) == set(wanted["position_id"])
+    assert candidates["disagreement"].abs().is_monotonic_decreasing
+    assert candidates.attrs["calibration"] == frame.attrs["calibration"]
 
 
 def test_a_games_own_scores_do_not_move_its_calibrated_q(db: Path) -> None:
@@ -101,7 +101,7 @@ def test_expanded_positions_are_judged_and_draw_nothing(db: Path) -> None:
     listed = ",".join(map(str, ids))
     change(db, f"UPDATE deep_values SET stage = 'expanded' WHERE stage = 'full' AND position_id IN ({listed})")
     with Store.open(db) as store:
-        sampled, whole = (store.frame(replace(FITTED, expanded=each)) for each in ("no", "searched"))
+        sampled, whole = (store.frame(replace(FITTED, expanded=included)) for included in ("no", "searched"))
         assert len(whole) == len(sampled) + len(ids)
         assert whole.attrs["calibration"] == sampled.attrs["calibration"]
         assert sampled.attrs["calibration"]["positions"] == len(sampled)
@@ -113,8 +113,8 @@ def test_expanded_positions_are_judged_and_draw_nothing(db: Path) -> None:
 def test_a_game_is_in_the_same_fold_in_every_store(db: Path, folder: Path) -> None:
     def folds(path: Path) -> dict[int, int]:
         with Store.open(path) as store:
-            found = columns.columns(store.connection, *store.pick(), ("key", columns.GAME_KEY))
-        return dict(zip(found["key"].tolist(), fold_of(found[columns.GAME_KEY]).tolist(), strict=True))
+            rows = columns.columns(store.connection, *store.pick(), ("key", columns.GAME_KEY))
+        return dict(zip(rows["key"].tolist(), fold_of(rows[columns.GAME_KEY]).tolist(), strict=True))
 
     before = folds(db)
     assert set(before.values()) == set(range(8))
@@ -138,9 +138,9 @@ def test_the_stored_curve_is_used_for_the_alpha_that_it_was_fitted_for(db: Path)
         assert later["calibrated_q"].equals(at_first["calibrated_q"])
         assert not later["deep_q"].equals(at_first["deep_q"])
         for other in (replace(FITTED, alpha=300.0), replace(FITTED, q_from="wdl")):
-            told = store.frame(other).attrs["calibration"]["origin"]
-            assert told.startswith("fitted on ")
-            assert ", for the stored one is of alpha 170 (20" in told
+            origin = store.frame(other).attrs["calibration"]["origin"]
+            assert origin.startswith("fitted on ")
+            assert ", for the stored one is of alpha 170 (20" in origin
 
 
 def test_saving_again_replaces_the_curve(folder: Path, db: Path, capsys: Captured) -> None:
@@ -179,12 +179,12 @@ NETS = "remeasure --net maia-1900 --net maia-1100"
 
 @pytest.mark.parametrize("call", [*CALLS, NETS])
 def test_every_command_takes_it(call: str, folder: Path, capsys: Captured) -> None:
-    said = []
+    outputs = []
     for calibration in ("none", "fitted"):
         code, out, err = vr([*call.split(), "--alpha", "170", "--calibration", calibration], capsys)
         assert code == 0, err
-        said.append(out + err)
-    assert said[0] != said[1]
+        outputs.append(out + err)
+    assert outputs[0] != outputs[1]
 
 
 def test_too_little_is_one_line_and_stats_goes_on(folder: Path, db: Path, capsys: Captured) -> None:
@@ -215,10 +215,10 @@ def test_all_say_the_same_of_a_position(folder: Path, db: Path) -> None:
     assert ("optimistic" if row["disagreement"] > 0 else "pessimistic") in shown["labels"]
     assert similar["query"]["disagreement"] == pytest.approx(row["disagreement"], abs=1e-12)
     with Store.open(db) as store:
-        found = store.candidates(FITTED).set_index("position_id")
+        candidates = store.candidates(FITTED).set_index("position_id")
     assert len(similar["neighbours"]) > 3
     for near in similar["neighbours"]:
-        assert near["disagreement"] == pytest.approx(found["disagreement"][near["position_id"]], abs=1e-12)
+        assert near["disagreement"] == pytest.approx(candidates["disagreement"][near["position_id"]], abs=1e-12)
 
 
 def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:
@@ -226,9 +226,9 @@ def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:
     assert code == 0
     assert "; net Q calibrated, fitted on " in out.splitlines()[0]
     with Store.open(db) as store:
-        found = store.candidates(FITTED)
+        candidates = store.candidates(FITTED)
     rounded = {(round(a, 3), round(b, 3), round(c, 3)) for a, b, c in
-               found[["net_q", "calibrated_q", "deep_q"]].itertuples(index=False)}  # fmt: skip
+               candidates[["net_q", "calibrated_q", "deep_q"]].itertuples(index=False)}  # fmt: skip
     entries = 0
     with (folder / "book" / "book.pgn").open() as file:
         while (game := chess.pgn.read_game(file)) is not None:
@@ -238,7 +238,7 @@ def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:
             assert (net, calibrated, deep) in rounded
             assert off == pytest.approx(calibrated - deep, abs=1.1e-3)
             entries += 1
-    assert 0 < entries <= len(found)
+    assert 0 < entries <= len(candidates)
     assert "calibrated_q" in (folder / "book" / "book.epd").read_text()
     manifest = json.loads((folder / "book" / "manifest.json").read_text())
     assert manifest["calibration"]["positions"] > 500
@@ -249,33 +249,33 @@ def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:
 def test_verdicts_are_between_calibrated_q_and_deep_q(db: Path) -> None:
     with Store.open(db) as store:
         frame = store.frame(replace(FITTED, threshold=0.3))
-        found, plain = (evidence(store, each) for each in (frame, frame.drop(columns="calibrated_q")))
-    looked = found["looked"].to_numpy()
+        calibrated, plain = (evidence(store, judged) for judged in (frame, frame.drop(columns="calibrated_q")))
+    looked = calibrated["looked"].to_numpy()
     assert looked.sum() > 20
-    bound = found[["after_net_q", "after_deep_q", "after_second_q"]].max(axis=1)
+    bound = calibrated[["after_net_q", "after_deep_q", "after_second_q"]].max(axis=1)
     words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)
-    for verdicts, name in ((found, "calibrated_q"), (plain, "net_q")):
-        columns = (frame[name], frame["deep_q"], found["second_q"], bound, found["after_second_q"])
+    for verdicts, name in ((calibrated, "calibrated_q"), (plain, "net_q")):
+        columns = (frame[name], frame["deep_q"], calibrated["second_q"], bound, calibrated["after_second_q"])
         decided = decide(*(column.to_numpy()[looked] for column in columns))
         assert verdicts["verdict"].to_numpy()[looked].tolist() == words[decided + 1].tolist()
-    assert found["verdict"].tolist() != plain["verdict"].tolist()
+    assert calibrated["verdict"].tolist() != plain["verdict"].tolist()
 
 
 def test_candidates_by_calibrated_q_are_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     mine_by_key(random_games(tmp_path / "random.pgn", 120), path)
-    asked = Question(alpha=170.0, threshold=1.0, calibration="fitted")
+    question = Question(alpha=170.0, threshold=1.0, calibration="fitted")
     with Store.open(path, write=True) as store:
-        frame = store.candidates(asked)
+        frame = store.candidates(question)
         confirm(store, frame, SecondOracle(by_length), ConfirmOptions(), progress=None)
         looked = {
             row[0] for row in store.connection.execute("SELECT position_id FROM deep_values WHERE stage = 'second'")
         }
         # A run goes on by what it was asked for: with calibration it is another one than without.
         options = [json.loads(row[0]) for row in store.connection.execute("SELECT options FROM runs ORDER BY id")]
-        plain = set(store.candidates(replace(asked, calibration="none"))["position_id"])
+        plain = set(store.candidates(replace(question, calibration="none"))["position_id"])
     assert looked == set(frame["position_id"]) != plain
-    assert [each.get("calibration") for each in options] == [None, "fitted"]
+    assert [run_options.get("calibration") for run_options in options] == [None, "fitted"]
 
 
 # -- stats ------------------------------------------------------------------------------------------------------------
@@ -284,12 +284,12 @@ def test_candidates_by_calibrated_q_are_looked_at_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("calibration", ["none", "fitted"])
 def test_stats_say_how_many_are_left(calibration: str, folder: Path, db: Path, capsys: Captured) -> None:
     options = ["--alpha", "170", "--threshold", "0.3", "--calibration", calibration]
-    told, text = (vr(["stats", *options, *more], capsys)[1] for more in (["--json"], []))
-    figures = json.loads(told)["scored"]["beyond_scale"]
+    printed, text = (vr(["stats", *options, *more], capsys)[1] for more in (["--json"], []))
+    figures = json.loads(printed)["scored"]["beyond_scale"]
     question = replace(FITTED, threshold=0.3)
     with Store.open(db) as store:
-        plain, fitted = (set(store.candidates(replace(question, calibration=each))["position_id"])
-                         for each in ("none", "fitted"))  # fmt: skip
+        plain, fitted = (set(store.candidates(replace(question, calibration=kind))["position_id"])
+                         for kind in ("none", "fitted"))  # fmt: skip
     left = figures["left"]
     assert (left["count"], left["total"]) == (len(plain & fitted), len(plain))
     assert figures["new"] == len(fitted - plain)
@@ -304,12 +304,12 @@ def test_nothing_left_and_nothing_there_have_no_narrow_interval() -> None:
     net = dice.uniform(-1, 1, 2_000)
     game, weight = np.arange(2_000) // 4, np.ones(2_000)
     deep = np.tanh(np.arctanh(net) / 2)  # scale and nothing else
-    found = fit(net, deep, weight, game, resamples=0)
-    beyond = beyond_scale(found, net, deep, weight, game, 0.2)
+    fitted = fit(net, deep, weight, game, resamples=0)
+    beyond = beyond_scale(fitted, net, deep, weight, game, 0.2)
     assert (beyond.left.count, beyond.left.low) == (0, 0.0)
     assert beyond.left.total > 500
     # 0 of n independent positions have an upper end of about 3.7 / n; those of a game may be alike.
     games = len(np.unique(game[np.abs(net - deep) >= 0.2]))
     assert 3.7 / beyond.left.total < beyond.left.high < 3.7 / games
-    nothing = beyond_scale(found, net, deep, weight, game, 1.5).left
+    nothing = beyond_scale(fitted, net, deep, weight, game, 1.5).left
     assert (nothing.count, nothing.total) == (0, 0)
