@@ -29,14 +29,14 @@ THRESHOLD = "0.2"
 
 
 def vr(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(cli, [str(each) for each in arguments], catch_exceptions=False)
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def refused(*arguments: str | Path) -> str:
     with pytest.raises(ValueRepairError) as caught:
-        CliRunner().invoke(cli, [str(each) for each in arguments], catch_exceptions=False)
+        CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -91,20 +91,20 @@ def test_stored_priors_are_the_nets(db: Path, net: Net) -> None:
         assert add_priors(store, net, net_id, oracle_id, ids) == len(ids)
         assert missing_priors(store, net_id, oracle_id, ids) == []
         assert add_priors(store, net, net_id, oracle_id, ids) == 0
-        asked, found = stored.questions(store, oracle_id, ids), stored.of(store, net_id, ids)
+        questions, priors = stored.questions(store, oracle_id, ids), stored.of(store, net_id, ids)
         best = store.connection.execute("SELECT position_id, best_p FROM net_values").fetchall()
-    moves, offsets, p = net.priors(PositionBatch.from_positions([each.position for each in asked]))
-    for i, question in enumerate(asked):
+    moves, offsets, p = net.priors(PositionBatch.from_positions([candidate.position for candidate in questions]))
+    for i, question in enumerate(questions):
         every = dict(zip(moves[offsets[i] : offsets[i + 1]].tolist(), p[offsets[i] : offsets[i + 1]], strict=True))
         legal = {encode_move(move.uci()) for move in chess.Board(question.position.fen).legal_moves}
         assert set(every) == legal
-        rows = found[found["position_id"] == question.position_id]
+        rows = priors[priors["position_id"] == question.position_id]
         assert {question.played, question.deep_best} <= set(rows["move"])
         order = sorted(every.values(), reverse=True)
         for move, share, rank in rows[["move", "p", "rank"]].itertuples(index=False):
             assert share == pytest.approx(float(every[encode_move(move)]), abs=1e-5)
             assert order[rank - 1] == pytest.approx(share, abs=1e-5)
-    top = found[found["rank"] == 1].set_index("position_id")["p"]
+    top = priors[priors["rank"] == 1].set_index("position_id")["p"]
     assert top.index.tolist() == sorted(ids)
     # From other batches: rounding differs in the last digits.
     np.testing.assert_allclose(top, pd.Series(dict(best))[top.index], atol=1e-5)
@@ -180,18 +180,18 @@ def test_the_shares_are_those_of_the_labels(db: Path, net: Net) -> None:
         half = frame["position_id"].tolist()[::2]
         add_priors(store, net, *store.pick(), half)
         weighted = frame.assign(weight=np.where(frame["phase"] == "endgame", 5.0, 1.0))
-        labels, found = labels_of(store, frame), stats_module.label_figures(store, weighted, float(THRESHOLD))
-    rows = {row["label"]: row for row in json.loads(json.dumps(found))["rates"]}
+        labels, figures = labels_of(store, frame), stats_module.label_figures(store, weighted, float(THRESHOLD))
+    rows = {row["label"]: row for row in json.loads(json.dumps(figures))["rates"]}
     assert list(rows) == list(NAMES)
     for name in NAMES:
         assert rows[name]["count"] == sum(name in words for words in names(labels))
     assert rows["optimistic"]["count"] == int((frame["disagreement"] > 0).sum())
-    assert rows["value-blind"]["total"] == found["with_priors"] == len(half)
+    assert rows["value-blind"]["total"] == figures["with_priors"] == len(half)
     endgames = (frame["phase"] == "endgame").to_numpy()
     expected = 5 * endgames.sum() / (5 * endgames.sum() + (~endgames).sum())
     assert rows["endgame"]["rate"] == pytest.approx(expected)
     assert rows["endgame"]["low"] < expected < rows["endgame"]["high"]
-    assert any("blindness is known of" in line for line in stats_module.label_lines(found))
+    assert any("blindness is known of" in line for line in stats_module.label_lines(figures))
 
 
 def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
@@ -201,23 +201,23 @@ def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
     with Store.open(path, write=True) as store:
         frame = store.candidates(Question(threshold=0.55))
         assert net_id_of(store, frame) == store.pick()[0]
-        found = stats_module.sections(store, frame, 0.55)
+        figures = stats_module.sections(store, frame, 0.55)
         empty = stats_module.sections(store, store.candidates(Question(threshold=2.0)), 2.0)
-    assert found["labels"]["with_priors"] == 0
-    assert json.loads(json.dumps(found)) == found
+    assert figures["labels"]["with_priors"] == 0
+    assert json.loads(json.dumps(figures)) == figures
     assert stats_module.section_lines(empty) == []
     with Store.open(path, write=True) as store, store.writing() as connection:
         connection.execute("UPDATE nets SET history_fill = 'recorded'")
-    said = CliRunner().invoke(cli, ["stats", "--labels", "--db", str(path)], catch_exceptions=False)
-    assert "its policy is not known" in said.output
+    result = CliRunner().invoke(cli, ["stats", "--labels", "--db", str(path)], catch_exceptions=False)
+    assert "its policy is not known" in result.output
 
 
 # -- as a user types it -----------------------------------------------------------------------------------------------
 
 
 def test_vr_stats_asks_the_net_once(db: Path, net_file: Path) -> None:
-    asked = ("stats", "--labels", "--db", db, "--threshold", THRESHOLD, "--net", net_file, "--json", "--worst", "3")
-    first, again = json.loads(vr(*asked)), json.loads(vr(*asked))
+    words = ("stats", "--labels", "--db", db, "--threshold", THRESHOLD, "--net", net_file, "--json", "--worst", "3")
+    first, again = json.loads(vr(*words)), json.loads(vr(*words))
     assert first["asked_of_the_net"] == first["labels"]["candidates"] == first["labels"]["with_priors"] > 10
     assert again == {**first, "asked_of_the_net": 0}
     assert [len(row["labels"]) > 2 for row in first["worst"]] == [True] * 3
@@ -234,12 +234,12 @@ def test_vr_stats_asks_the_net_once(db: Path, net_file: Path) -> None:
 def test_vr_export_labels(db: Path, tmp_path: Path) -> None:
     plain = vr("export", "--db", db, "--format", "csv")
     vr("export", "--db", db, "--labels", "-o", tmp_path / "x.parquet")
-    found = pd.read_parquet(tmp_path / "x.parquet")
-    assert list(found.columns)[: len(plain.splitlines()[0].split(","))] == plain.splitlines()[0].split(",")
-    assert {"sign", "blind", "material", "eco", "wdl_kl"} <= set(found.columns)
-    assert found["blind"].isna().all()
+    exported = pd.read_parquet(tmp_path / "x.parquet")
+    assert list(exported.columns)[: len(plain.splitlines()[0].split(","))] == plain.splitlines()[0].split(",")
+    assert {"sign", "blind", "material", "eco", "wdl_kl"} <= set(exported.columns)
+    assert exported["blind"].isna().all()
     rows = [json.loads(line) for line in vr("export", "--db", db, "--labels").splitlines()]
-    assert [row["material"] for row in rows] == found["material"].tolist()
+    assert [row["material"] for row in rows] == exported["material"].tolist()
 
 
 def test_vr_stats_refuses_with_a_reason(db: Path, tmp_path: Path) -> None:

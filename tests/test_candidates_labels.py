@@ -81,17 +81,17 @@ def test_mates_that_the_net_sees_are_not_missed() -> None:
 @given(arrays(np.float64, (5, 3), elements=st.floats(0, 1)), arrays(np.int64, (5, 3), elements=st.integers(0, 1000)))
 def test_wdl_divergence_is_scipys_of_the_smoothed_shares(net: Any, deep: Any) -> None:
     net, deep = net + 1e-6, deep.astype(float) + (deep.sum(1, keepdims=True) == 0)
-    found = labels.wdl_divergence(net, deep)
-    smooth = [(1000 * each / each.sum(1, keepdims=True) + 0.5) / 1001.5 for each in (deep, net)]
-    np.testing.assert_allclose(found, entropy(*smooth, axis=1), rtol=1e-9, atol=1e-12)
-    assert (found >= -1e-12).all()
-    assert (found <= np.log(2001)).all()
+    divergence = labels.wdl_divergence(net, deep)
+    smooth = [(1000 * shares / shares.sum(1, keepdims=True) + 0.5) / 1001.5 for shares in (deep, net)]
+    np.testing.assert_allclose(divergence, entropy(*smooth, axis=1), rtol=1e-9, atol=1e-12)
+    assert (divergence >= -1e-12).all()
+    assert (divergence <= np.log(2001)).all()
     np.testing.assert_allclose(labels.wdl_divergence(net, 7 * net), 0, atol=1e-12)
 
 
 def test_wdl_divergence_of_what_is_missing() -> None:
-    known, nothing = np.array([[0.2, 0.5, 0.3]]), np.full((1, 3), np.nan)
-    for pair in ((known, nothing), (nothing, known), (known, np.zeros((1, 3)))):
+    shares, nothing = np.array([[0.2, 0.5, 0.3]]), np.full((1, 3), np.nan)
+    for pair in ((shares, nothing), (nothing, shares), (shares, np.zeros((1, 3)))):
         assert np.isnan(labels.wdl_divergence(*pair)).all()
 
 
@@ -106,7 +106,7 @@ def test_shares_a_little_below_0_are_0() -> None:
 
 def shuffling_games(seed: int, count: int) -> list[tuple[chess.Board, list[str], list[str]]]:
     """Games in which pieces often go back where they came from: (start, moves, the line that follows)."""
-    dice, found = random.Random(seed), []
+    dice, games = random.Random(seed), []
     for _ in range(count):
         board, start = chess.Board(), chess.Board()
         for _ in range(dice.randrange(4, 90)):
@@ -119,8 +119,8 @@ def shuffling_games(seed: int, count: int) -> list[tuple[chess.Board, list[str],
             board.push(dice.choice(liked))
         cut = dice.randrange(len(board.move_stack))
         line = [move.uci() for move in board.move_stack]
-        found.append((start, line[:cut], line[cut:]))
-    return found
+        games.append((start, line[:cut], line[cut:]))
+    return games
 
 
 def _reverse(move: chess.Move) -> str:
@@ -129,7 +129,7 @@ def _reverse(move: chess.Move) -> str:
 
 def test_expected_lines_are_as_python_chess_plays_them() -> None:
     games = shuffling_games(5, 30)
-    found = expected_lines([g[0].fen() for g in games], [g[1] for g in games], [g[2] for g in games])
+    lines = expected_lines([g[0].fen() for g in games], [g[1] for g in games], [g[2] for g in games])
     expected = []
     for start, moves, line in games:
         board = start.copy()
@@ -144,9 +144,9 @@ def test_expected_lines_are_as_python_chess_plays_them() -> None:
             repeats |= board.is_repetition(2)
             least = min(least, ahead * _white_lead(board))
         expected.append((len(line), repeats, least, checks))
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
-    assert 3 < found.repeats.sum() < 28
-    assert (found.lead > 0).any()
+    assert list(zip(*(column.tolist() for column in lines), strict=True)) == expected
+    assert 3 < lines.repeats.sum() < 28
+    assert (lines.lead > 0).any()
 
 
 def _white_lead(board: chess.Board) -> int:
@@ -173,12 +173,12 @@ def test_checks_and_forced_moves_are_python_chess_s() -> None:
         for move in [*moves, *line]:
             board.push_uci(move)
             boards.append(board.copy(stack=False))
-    found = label_frame(frame_of([{"fen": board.fen()} for board in boards]))
-    assert found["legal_moves"].tolist() == [board.legal_moves.count() for board in boards]
-    assert found["in_check"].tolist() == [board.is_check() for board in boards]
-    assert found["forced"].tolist() == [board.legal_moves.count() == 1 for board in boards]
-    assert found["balance"].tolist() == [_white_lead(board) * (1 if board.turn else -1) for board in boards]
-    assert 0 < found["in_check"].sum() < len(boards)
+    table = label_frame(frame_of([{"fen": board.fen()} for board in boards]))
+    assert table["legal_moves"].tolist() == [board.legal_moves.count() for board in boards]
+    assert table["in_check"].tolist() == [board.is_check() for board in boards]
+    assert table["forced"].tolist() == [board.legal_moves.count() == 1 for board in boards]
+    assert table["balance"].tolist() == [_white_lead(board) * (1 if board.turn else -1) for board in boards]
+    assert 0 < table["in_check"].sum() < len(boards)
 
 
 def test_a_check_with_one_answer_is_forced() -> None:
@@ -186,18 +186,18 @@ def test_a_check_with_one_answer_is_forced() -> None:
     for move in ("f2f3", "e7e5", "g2g4", "d8h4"):  # fool's mate: no answer at all
         board.push_uci(move)
     one = "7k/8/8/8/8/8/6q1/7K w - - 0 1"  # the king takes
-    found = label_frame(frame_of([{"fen": board.fen()}, {"fen": one}]))
-    assert found["legal_moves"].tolist() == [0, 1]
-    assert found["forced"].tolist() == [False, True]
-    assert found["in_check"].all()
+    table = label_frame(frame_of([{"fen": board.fen()}, {"fen": one}]))
+    assert table["legal_moves"].tolist() == [0, 1]
+    assert table["forced"].tolist() == [False, True]
+    assert table["in_check"].all()
 
 
 def test_a_perpetual_check_is_a_repetition(stockfish: str) -> None:
     """Black mates next; White's queen can only give check for ever."""
     row = stockfish_row(stockfish, "6k1/6p1/8/6KQ/1r6/q2b4/8/8 w - - 0 1")
-    (found,) = label_frame(frame_of([{**row, "net_q": -0.6}])).to_dict("records")
+    (labelled,) = label_frame(frame_of([{**row, "net_q": -0.6}])).to_dict("records")
     assert row["deep_q"] == 0
-    assert (found["repetition"], found["fortress_like"], found["sign"]) == (True, None, "pessimistic")
+    assert (labelled["repetition"], labelled["fortress_like"], labelled["sign"]) == (True, None, "pessimistic")
 
 
 def test_repetitions_count_the_games_own_moves() -> None:
@@ -215,9 +215,9 @@ def test_repetitions_count_the_games_own_moves() -> None:
 def test_rook_and_bishop_against_rook_is_held(stockfish: str) -> None:
     """A drawn ending (Philidor; Syzygy says draw too), a piece up."""
     row = {**stockfish_row(stockfish, "8/3R4/8/2rb4/4k3/8/3K4/8 b - - 0 1"), "phase": "endgame"}
-    (found,) = label_frame(frame_of([{**row, "net_q": 0.7}])).to_dict("records")
-    assert found["balance"] == 3
-    assert found["fortress_like"] == "held"
+    (labelled,) = label_frame(frame_of([{**row, "net_q": 0.7}])).to_dict("records")
+    assert labelled["balance"] == 3
+    assert labelled["fortress_like"] == "held"
 
 
 # Extra material that wins, without a mate that a short search sees.
@@ -233,14 +233,14 @@ WINS = [
 @pytest.mark.usefixtures("stockfish")
 def test_published_fortresses_make_no_progress_and_winning_positions_do(tmp_path: Path) -> None:
     names = ("bishop against queen", "rook and bishop against queen", "Tarasiuk 2014, the try", "Petrosian-Hazai")
-    known = [(fortresses.LCZERO | fortresses.OTHERS)[name] for name in (*names, "Hasek 1929")]
-    found = fortresses.labels_of_fens([*known, *WINS], 200_000, tmp_path)
-    assert [found[fen.split()[0]] for fen in known] == ["no progress"] * 5
-    assert [found[fen.split()[0]] for fen in WINS] == [None] * 5
+    fens = [(fortresses.LCZERO | fortresses.OTHERS)[name] for name in (*names, "Hasek 1929")]
+    by_board = fortresses.labels_of_fens([*fens, *WINS], 200_000, tmp_path)
+    assert [by_board[fen.split()[0]] for fen in fens] == ["no progress"] * 5
+    assert [by_board[fen.split()[0]] for fen in WINS] == [None] * 5
 
 
 def test_an_advantage_makes_no_progress_if_it_is_less_than_it_was_and_of_the_same_side() -> None:
-    found = [
+    cases = [
         ((410, 450), None),
         ((400, 450), "no progress"),
         ((-400, -445), "no progress"),
@@ -250,18 +250,18 @@ def test_an_advantage_makes_no_progress_if_it_is_less_than_it_was_and_of_the_sam
         ((np.nan, 445), None),
         ((180, 300), None),  # not won
     ]
-    rows = [{"cp": cp, "rung_cp": rung, "deep_q": np.tanh(cp / 340)} for (cp, rung), _ in found]
-    assert label_frame(frame_of(rows))["fortress_like"].tolist() == [word for _, word in found]
+    rows = [{"cp": cp, "rung_cp": rung, "deep_q": np.tanh(cp / 340)} for (cp, rung), _ in cases]
+    assert label_frame(frame_of(rows))["fortress_like"].tolist() == [word for _, word in cases]
     without = frame_of(rows).drop(columns="rung_cp")
     assert label_frame(without)["fortress_like"].isna().all()
 
 
 def test_words_that_are_missing_are_none_and_numbers_nan() -> None:
-    (found,) = label_frame(frame_of([{"fen": "8/8/4k3/8/8/4K3/4P3/8 w - - 0 1"}])).to_dict("records")
+    (labelled,) = label_frame(frame_of([{"fen": "8/8/4k3/8/8/4K3/4P3/8 w - - 0 1"}])).to_dict("records")
     words = ("sign", "blind", "missed_mate", "fortress_like", "opening_family", "opening", "eco")
-    assert [found[name] for name in words] == [None] * 7
-    assert all(np.isnan(found[name]) for name in ("oracle_move_p", "played_move_rank", "top_move_p", "wdl_kl"))
-    assert (found["material"], found["material_family"], found["balance"]) == ("KPvK", "KvK", 1)
+    assert [labelled[name] for name in words] == [None] * 7
+    assert all(np.isnan(labelled[name]) for name in ("oracle_move_p", "played_move_rank", "top_move_p", "wdl_kl"))
+    assert (labelled["material"], labelled["material_family"], labelled["balance"]) == ("KPvK", "KvK", 1)
 
 
 # -- which expected lines are followed
@@ -301,8 +301,8 @@ def test_masks_say_what_names_say() -> None:
     table = pd.DataFrame(
         {name: pd.Series(cells, dtype=object) for name, cells in zip(columns, zip(*every, strict=True), strict=True)}
     ).assign(**dict.fromkeys(KINDS.values()))
-    found = masks(table)
-    assert list(found) == list(NAMES)
-    for name, mask in found.items():
+    by_name = masks(table)
+    assert list(by_name) == list(NAMES)
+    for name, mask in by_name.items():
         assert mask.dtype == np.bool_
         assert mask.tolist() == [name in words for words in names(table)]

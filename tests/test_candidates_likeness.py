@@ -38,8 +38,8 @@ def boards() -> st.SearchStrategy[chess.Board]:
 
 def distance(one: chess.Board, other: chess.Board, mirror: bool = True) -> tuple[float, float, float, float]:
     """Total, material, pawns, kings."""
-    found = (distances if mirror else neighbours._parts)(shapes([one.fen()]), shapes([other.fen()]))
-    return float(found.total[0]), float(found.material[0]), float(found.pawns[0]), float(found.kings[0])
+    measured = (distances if mirror else neighbours._parts)(shapes([one.fen()]), shapes([other.fen()]))
+    return float(measured.total[0]), float(measured.material[0]), float(measured.pawns[0]), float(measured.kings[0])
 
 
 def by_hand(one: chess.Board, other: chess.Board) -> tuple[float, float, float, float]:
@@ -52,7 +52,7 @@ def by_hand(one: chess.Board, other: chess.Board) -> tuple[float, float, float, 
         p, q = one.pieces(chess.PAWN, side), other.pieces(chess.PAWN, side)
         pawns += 0.5 * len(p ^ q)
         for file in range(8):
-            in_file = [sum(chess.square_file(square) == file for square in each) for each in (p, q)]
+            in_file = [sum(chess.square_file(square) == file for square in men) for men in (p, q)]
             pawns += 0.5 * abs(in_file[0] - in_file[1])
         squares = [board.king(side) for board in (one, other)]
         assert squares[0] is not None
@@ -96,9 +96,9 @@ def test_castling_rights_tell_left_from_right() -> None:
     flipped = board.transform(chess.flip_horizontal)  # king d1: no rights can be kept
     assert distance(board, flipped)[0] > 0
     board.set_castling_fen("-")
-    found = distances(shapes([board.fen()]), shapes([flipped.fen(), board.fen()]))
-    assert found.total.tolist() == [0, 0]
-    assert found.mirrored.tolist() == [True, False]
+    measured = distances(shapes([board.fen()]), shapes([flipped.fen(), board.fen()]))
+    assert measured.total.tolist() == [0, 0]
+    assert measured.mirrored.tolist() == [True, False]
     assert distance(board, flipped, mirror=False)[0] > 0
 
 
@@ -117,20 +117,20 @@ def test_examples(fen: str, expected: tuple[float, float, float, float]) -> None
 
 
 def test_other_pieces_decide_between_equals() -> None:
-    found = distances(
+    measured = distances(
         shapes([STARTPOS_FEN]), shapes([STARTPOS_FEN, "rnbqkbnr/pppppppp/8/8/8/5N2/PPPPPPPP/RNBQKB1R w KQkq - 0 1"])
     )
-    assert found.total.tolist() == [0, 0]
-    assert found.pieces.tolist() == [0, 2]
+    assert measured.total.tolist() == [0, 0]
+    assert measured.pieces.tolist() == [0, 2]
 
 
 @given(boards(), st.lists(boards(), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=40)
 def test_material_alone_is_a_lower_bound(one: chess.Board, others: list[chess.Board]) -> None:
-    found = distances(shapes([one.fen()]), shapes([board.fen() for board in others]))
-    assert (found.material <= found.total).all()
+    measured = distances(shapes([one.fen()]), shapes([board.fen() for board in others]))
+    assert (measured.material <= measured.total).all()
     men = [chess.popcount(board.occupied) for board in (one, *others)]
-    assert (np.abs(np.array(men[1:]) - men[0]) <= found.material).all()
+    assert (np.abs(np.array(men[1:]) - men[0]) <= measured.material).all()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1))

@@ -25,13 +25,13 @@ def opening_of(header: str | None, start_fen: str, moves: list[str]) -> OpeningN
 @pytest.fixture(scope="module")
 def by_epd() -> dict[str, OpeningName]:
     """The named positions as python-chess reaches and writes them."""
-    found = {}
+    names = {}
     for eco, name, moves in named_positions():
         board = chess.Board()
         for move in moves:
             board.push(board.parse_uci(move))  # raises for what is not legal
-        found[board.epd()] = OpeningName(eco, name)
-    return found
+        names[board.epd()] = OpeningName(eco, name)
+    return names
 
 
 def our_games(count: int) -> list[list[str]]:
@@ -43,8 +43,8 @@ def our_games(count: int) -> list[list[str]]:
 def test_every_named_line_is_legal_and_leads_to_its_own_name(by_epd: dict[str, OpeningName]) -> None:
     rows = named_positions()
     assert len(by_epd) == len(rows) > 3000
-    found = openings_of([None] * len(rows), [STARTPOS_FEN] * len(rows), [moves for _, _, moves in rows])
-    assert found == [OpeningName(eco, name) for eco, name, _ in rows]
+    openings = openings_of([None] * len(rows), [STARTPOS_FEN] * len(rows), [moves for _, _, moves in rows])
+    assert openings == [OpeningName(eco, name) for eco, name, _ in rows]
     assert {eco[0] for eco, _, _ in rows} == set("ABCDE")
 
 
@@ -79,9 +79,9 @@ def test_a_game_that_starts_in_a_named_position() -> None:
     board = chess.Board()
     for move in ["e2e4", "c7c6", "d2d4", "d7d5", "e4e5"]:
         board.push_uci(move)
-    found = opening_of(None, board.fen(), ["c8f5"])
-    assert found.eco == "B12"
-    assert found.name.startswith("Caro-Kann Defense: Advance")
+    opening = opening_of(None, board.fen(), ["c8f5"])
+    assert opening.eco == "B12"
+    assert opening.name.startswith("Caro-Kann Defense: Advance")
     assert opening_of(None, "8/8/4k3/8/8/4K3/4P3/8 w - - 0 1", ["e3e4"]) == OpeningName()
 
 
@@ -113,8 +113,8 @@ def test_other_headers_are_no_code(header: str | None) -> None:
 
 @given(st.text() | st.from_regex(r" ?[A-Fa-e][0-9\u0660]{2,3}/?"))
 def test_no_header_gives_anything_but_a_code(header: str) -> None:
-    found = eco_code(header)
-    assert found == "" or (len(found) == 3 and found[0] in "ABCDE" and found[1:].isdecimal() and found.isascii())
+    code = eco_code(header)
+    assert code == "" or (len(code) == 3 and code[0] in "ABCDE" and code[1:].isdecimal() and code.isascii())
 
 
 def test_families() -> None:

@@ -33,30 +33,30 @@ def test_resampled_rows_conclude_what_published_intervals_do(
     dense = share_change(bootstrap(changes[:, None], ones, games)[0], ones, games)
     rows = np.flatnonzero(changes)
     (sparse,) = rare_changes(rows, np.zeros(len(rows), np.int64), changes[rows], 1, ones, games)
-    for found in (dense, sparse):
-        assert (-found.high, -found.low) == pytest.approx((low, high), abs=0.015)
-        assert found.clear == (low > 0 or high < 0)
+    for interval in (dense, sparse):
+        assert (-interval.high, -interval.low) == pytest.approx((low, high), abs=0.015)
+        assert interval.clear == (low > 0 or high < 0)
 
 
 def test_means_agree_with_statsmodels() -> None:
     x = np.random.default_rng(1).normal(size=60)
-    found = mean_interval(x)
-    assert (found.difference, found.low, found.high) == pytest.approx((x.mean(), *zconfint(x)), rel=1e-9)
+    interval = mean_interval(x)
+    assert (interval.difference, interval.low, interval.high) == pytest.approx((x.mean(), *zconfint(x)), rel=1e-9)
     assert math.isnan(mean_interval(x[:1]).low)
 
 
 def test_resampled_games() -> None:
     rng = np.random.default_rng(1)
     moved, ones, games = rng.normal(0.2, 1, (400, 1)), np.ones(400), np.arange(400)
-    (found,) = bootstrap(moved, ones, games)
+    (interval,) = bootstrap(moved, ones, games)
     half = 1.96 * moved.std() / math.sqrt(400)
-    assert found.difference == pytest.approx(moved.mean())
-    assert (found.low, found.high) == pytest.approx((moved.mean() - half, moved.mean() + half), abs=0.1 * half)
+    assert interval.difference == pytest.approx(moved.mean())
+    assert (interval.low, interval.high) == pytest.approx((moved.mean() - half, moved.mean() + half), abs=0.1 * half)
     # The same positions once more in the same games are no further evidence; as games of their own they would be.
     again = bootstrap(np.repeat(moved, 4, 0), np.ones(1600), np.repeat(games, 4))[0]
-    assert (again.low, again.high) == pytest.approx((found.low, found.high))
+    assert (again.low, again.high) == pytest.approx((interval.low, interval.high))
     apart = bootstrap(np.repeat(moved, 4, 0), np.ones(1600), np.arange(1600))[0]
-    assert apart.high - apart.low < 0.6 * (found.high - found.low)
+    assert apart.high - apart.low < 0.6 * (interval.high - interval.low)
     # A weight is what as many rows would be.
     weighted = bootstrap(moved, np.where(games < 100, 3.0, 1.0), games)[0]
     assert weighted.difference == pytest.approx(np.concatenate([moved, moved[:100], moved[:100]]).mean())
@@ -93,8 +93,8 @@ def test_changes_by_label() -> None:
     moved = np.zeros((100, 1))
     moved[[0, 1, 8], 0] = -1, -1, 1
     (expected,) = bootstrap(moved, weights, games)
-    found = optimistic.change
-    assert (found.difference, found.low, found.high) == pytest.approx(
+    interval = optimistic.change
+    assert (interval.difference, interval.low, interval.high) == pytest.approx(
         (expected.difference, expected.low, expected.high)
     )
     assert changes["endgame"].change.difference == 0

@@ -211,7 +211,7 @@ def test_quiet_says_nothing_but_the_result(call: str, folder: Path, capsys: Capt
     quiet = vr([*call.split(), "-q"], capsys)
     verbose = vr([*call.split(), "-v"], capsys)
     before = vr(["-v", *call.split()], capsys)
-    assert [each[0] for each in (plain, quiet, verbose, before)] == [0] * 4
+    assert [result[0] for result in (plain, quiet, verbose, before)] == [0] * 4
     assert quiet[1:] == (plain[1], "")
     assert verbose[1] == before[1] == plain[1]
     assert re.search(r"^\[ *[0-9.]+ s\] vr: valuerepair .*: vr ", verbose[2], re.MULTILINE)
@@ -245,14 +245,14 @@ def test_verbose_shows_files_and_engines_and_very_verbose_their_lines(folder: Pa
     mine += ["--screen", "off", "--jobs", "1", "--seed"]
     code, _, once = vr([*mine, "1", "-v"], capsys)
     assert code == 0, once
-    for said in (
+    for text in (
         "valuerepair.db: for writing",
         "games.pgn.zst",
         "Threads=1",
         "CPUExecutionProvider",
         "converted before",
     ):
-        assert said in once
+        assert text in once
     assert "> bestmove" not in once
     code, _, twice = vr([*mine, "2", "-v", "-v"], capsys)
     assert code == 0
@@ -460,12 +460,12 @@ def spoken_of(path: Path) -> set[str]:
 
 def test_every_option_that_is_spoken_of_exists() -> None:
     """In messages, help and comments of the package and on its pages: on some command, or it is another program's."""
-    known = {name for command in TREE.values() for option in options_of(command) for name in option.opts}
-    known |= {name for command in TREE.values() for option in options_of(command) for name in option.secondary_opts}
-    known |= {"--help", "--version"}.union(*OTHERS_OPTIONS.values())
+    existing = {name for command in TREE.values() for option in options_of(command) for name in option.opts}
+    existing |= {name for command in TREE.values() for option in options_of(command) for name in option.secondary_opts}
+    existing |= {"--help", "--version"}.union(*OTHERS_OPTIONS.values())
     files = {path for kind in ("py", "js", "html") for path in ROOT.glob(f"valuerepair/**/*.{kind}")}
     files |= {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "data" / "README.md"}
     files.remove(ROOT / "valuerepair" / "cli" / "removed.py")  # what is gone
-    unknown = {(str(path.relative_to(ROOT)), word) for path in files for word in spoken_of(path) - known}
+    unknown = {(str(path.relative_to(ROOT)), word) for path in files for word in spoken_of(path) - existing}
     assert len(files) > 150
     assert not unknown

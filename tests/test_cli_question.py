@@ -47,16 +47,16 @@ def test_the_worst_positions_by_weight() -> None:
 def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: Captured) -> None:
     code, out, err = vr(["stats", "--threshold", "worst:10%", "--json"], capsys)
     assert code == 0, err
-    found = json.loads(out)
-    number = found["scored"]["threshold"]
-    assert err.startswith(f"threshold worst:10% is {number:g}: {found['labels']['candidates']:,} of ")
+    figures = json.loads(out)
+    number = figures["scored"]["threshold"]
+    assert err.startswith(f"threshold worst:10% is {number:g}: {figures['labels']['candidates']:,} of ")
     with Store.open(folder / "valuerepair.db") as store:
         frame = store.frame(text=False)
-        assert len(store.candidates(Question(threshold=number))) == found["labels"]["candidates"]
+        assert len(store.candidates(Question(threshold=number))) == figures["labels"]["candidates"]
         share = frame["weight"][frame["disagreement"].abs() >= number].sum() / frame["weight"].sum()
     assert 0.05 < share <= 0.1
     assert f"by weight {100 * share:.2f} %" in err
-    assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == found
+    assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == figures
 
 
 CALLS = [
@@ -82,8 +82,8 @@ def test_every_command_takes_a_share(call: str, folder: Path, capsys: Captured) 
 
 def test_both_sources_of_q(folder: Path, capsys: Captured) -> None:
     words = ["export", "--format", "jsonl", "--alpha"]
-    said = [vr([*words, text], capsys)[1].splitlines()[0] for text in ("170", "wdl", "auto")]
-    assert len({json.loads(line)["deep_q"] for line in said}) == 3
+    outputs = [vr([*words, text], capsys)[1].splitlines()[0] for text in ("170", "wdl", "auto")]
+    assert len({json.loads(line)["deep_q"] for line in outputs}) == 3
 
 
 @pytest.mark.usefixtures("stockfish")
@@ -98,9 +98,9 @@ def test_mining_counts_by_what_is_stored_already(folder: Path, capsys: Captured)
     assert vr([*words, "20"], capsys)[0] == 0
     code, out, err = vr([*words, "25", "--threshold", "worst:20%"], capsys)
     assert code == 0, err
-    said = re.search(r"^threshold worst:20% is (\S+): (\d+) of ", err, re.MULTILINE)
-    assert said is not None
-    assert f"candidates at {said[1]}" in out
+    match = re.search(r"^threshold worst:20% is (\S+): (\d+) of ", err, re.MULTILINE)
+    assert match is not None
+    assert f"candidates at {match[1]}" in out
 
 
 def test_books_of_a_label_that_needs_the_policy_ask_the_net(folder: Path, capsys: Captured) -> None:

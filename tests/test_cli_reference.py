@@ -71,4 +71,4 @@ def test_what_is_gone_is_gone() -> None:
         for name in [command] if command else ["mine", "train", "books", "plot", "report"]:
             owner = cli.get_command(context, name)
             assert owner is not None
-            assert option not in {each for parameter in owner.params for each in parameter.opts}, entry
+            assert option not in {existing for parameter in owner.params for existing in parameter.opts}, entry

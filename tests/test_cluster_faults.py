@@ -45,13 +45,13 @@ OPTIONS = MineOptions(sample=SampleOptions(per_game=None, positions=POSITIONS))
 
 def fake(*arguments: str) -> str:
     """A ``--deep`` of the fake engine, which thinks 20 ms a search."""
-    given = ["play", "think=0.02", *arguments]
-    return f"uci:{sys.executable},nodes=100,arg={FAKE}," + ",".join(f"arg={argument}" for argument in given)
+    words = ["play", "think=0.02", *arguments]
+    return f"uci:{sys.executable},nodes=100,arg={FAKE}," + ",".join(f"arg={argument}" for argument in words)
 
 
-def run(db: Path, address: str, deep: str, said: list[str], options: MineOptions = OPTIONS) -> MineSummary:
+def run(db: Path, address: str, deep: str, remarks: list[str], options: MineOptions = OPTIONS) -> MineSummary:
     with (
-        remarks_to(said.append),
+        remarks_to(remarks.append),
         Store.open(db, create=True) as store,
         open_on_cluster(parse_cluster(address), deep, "maia-1900", None, device="cpu") as opened,
     ):
@@ -98,8 +98,8 @@ class Meanwhile(threading.Thread):
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Machines]:
-    with machines(tmp_path, 2) as found:
-        yield found
+    with machines(tmp_path, 2) as cluster:
+        yield cluster
 
 
 def test_workers_killed_at_random(two: Machines, tmp_path: Path) -> None:
@@ -114,22 +114,22 @@ def test_workers_killed_at_random(two: Machines, tmp_path: Path) -> None:
             two.start_worker(f"again{killed}")
             over.wait(dice.uniform(3, 8))
 
-    said: list[str] = []
+    remarks: list[str] = []
     db = tmp_path / "a.db"
     with Meanwhile(db, 10, act):
-        summary = run(db, two.address, fake("think=0.1"), said)
+        summary = run(db, two.address, fake("think=0.1"), remarks)
     assert accounts(db) == (POSITIONS, POSITIONS, 0)
     assert (summary.scored, summary.failed) == (POSITIONS, 0)
     assert killed >= 2
-    assert any(" was lost: " in line for line in said), said
+    assert any(" was lost: " in line for line in remarks), remarks
 
 
 def test_a_position_that_kills_workers_is_found_and_recorded(tmp_path: Path) -> None:
     drawn = PositionBatch.concat(list(sample([GAMES], OPTIONS.sample, ReadReport())))
     poison = max(drawn, key=lambda position: len(position.moves)).uci  # no other position's moves begin with these
-    said: list[str] = []
-    with machines(tmp_path, 2, nanny=True) as found:
-        summary = run(tmp_path / "a.db", found.address, fake(f"kill-parent-on={poison}"), said)
+    remarks: list[str] = []
+    with machines(tmp_path, 2, nanny=True) as cluster:
+        summary = run(tmp_path / "a.db", cluster.address, fake(f"kill-parent-on={poison}"), remarks)
     assert accounts(tmp_path / "a.db") == (POSITIONS, POSITIONS - 1, 1)
     assert summary.failed == 1
     with Store.open(tmp_path / "a.db") as store:
@@ -148,13 +148,13 @@ def test_workers_of_this_machine_are_killed(tmp_path: Path) -> None:
             over.wait(8)
 
     killed: list[int] = []
-    said: list[str] = []
+    remarks: list[str] = []
     db = tmp_path / "a.db"
     options = MineOptions(sample=SampleOptions(per_game=None, positions=30))
     with Meanwhile(db, 4, act):
-        summary = run(db, "local:2", fake("think=2"), said, options)
+        summary = run(db, "local:2", fake("think=2"), remarks, options)
     assert len(set(killed)) == 3
-    assert (summary.scored, summary.failed) == (30, 0), said
+    assert (summary.scored, summary.failed) == (30, 0), remarks
 
 
 @pytest.mark.parametrize("screen", [None, ScreenOptions(rungs=(30,))], ids=["searched at once", "net first"])
@@ -165,14 +165,14 @@ def test_a_position_on_which_the_net_kills_workers_is_found_and_recorded(
     drawn = PositionBatch.concat(list(sample([GAMES], OPTIONS.sample, ReadReport())))
     poison = int(drawn.key[40])
     options = replace(OPTIONS, screen=screen)
-    said: list[str] = []
+    remarks: list[str] = []
     db = tmp_path / "a.db"
-    with Machines(tmp_path) as found:
+    with Machines(tmp_path) as cluster:
         for name in ("w0", "w1"):
             environment = {"VR_POISON": str(poison)}
-            found.start_worker(name, "--preload", "tests.poisoned_net", nanny=True, environment=environment)
-        summary = run(db, found.address, fake(), said, options)
-        again = run(db, found.address, fake(), [], options)
+            cluster.start_worker(name, "--preload", "tests.poisoned_net", nanny=True, environment=environment)
+        summary = run(db, cluster.address, fake(), remarks, options)
+        again = run(db, cluster.address, fake(), [], options)
     assert (summary.state, summary.scored + summary.cut, summary.failed) == ("finished", POSITIONS - 1, 1)
     assert (again.scored + again.cut, again.failed, again.nodes) == (POSITIONS - 1, 1, 0)
     with Store.open(db) as store:
@@ -187,8 +187,8 @@ def test_a_position_on_which_the_net_kills_workers_is_found_and_recorded(
     assert key % 2**64 == without % 2**64 == poison
     assert reason.startswith("its worker was lost, the last one w")
     assert 3 <= attempts <= 20
-    with machines(tmp_path / "mended", 1) as found:
-        mended = run(db, found.address, fake(), [], replace(options, retry_failed=True))
+    with machines(tmp_path / "mended", 1) as cluster:
+        mended = run(db, cluster.address, fake(), [], replace(options, retry_failed=True))
     assert (mended.scored + mended.cut, mended.failed) == (POSITIONS, 0)
     assert accounts(db, cut=mended.cut) == (POSITIONS, POSITIONS - mended.cut, 0)
 
@@ -201,14 +201,14 @@ def test_the_scheduler_is_killed_and_restarted(two: Machines, tmp_path: Path) ->
         for number in range(2):  # those of before have ended with their scheduler, as Dask's do
             two.start_worker(f"new{number}")
 
-    said: list[str] = []
+    remarks: list[str] = []
     db = tmp_path / "a.db"
     with Meanwhile(db, 30, act):
-        summary = run(db, two.address, fake("think=0.1"), said)
+        summary = run(db, two.address, fake("think=0.1"), remarks)
     assert accounts(db) == (POSITIONS, POSITIONS, 0)
     assert summary.scored == POSITIONS
-    assert any("does not answer: waiting" in line for line in said)
-    assert any("is back" in line for line in said)
+    assert any("does not answer: waiting" in line for line in remarks)
+    assert any("is back" in line for line in remarks)
 
 
 def test_the_scheduler_is_lost_for_good(two: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,13 +283,13 @@ def test_the_network_is_cut(cable: str, tmp_path: Path) -> None:
         if not over.is_set():
             namespace("link", "set", "vrc0", "up")
 
-    said: list[str] = []
+    remarks: list[str] = []
     db = tmp_path / "a.db"
-    with Machines(tmp_path, host="10.213.7.1") as found:
-        found.start_worker("near", "--host", "10.213.7.1")
-        found.start_worker("far", "--host", "10.213.7.2", enter=enter)
+    with Machines(tmp_path, host="10.213.7.1") as cluster:
+        cluster.start_worker("near", "--host", "10.213.7.1")
+        cluster.start_worker("far", "--host", "10.213.7.2", enter=enter)
         with Meanwhile(db, 40, act):
-            summary = run(db, found.address, fake("think=0.15"), said)
+            summary = run(db, cluster.address, fake("think=0.15"), remarks)
     assert accounts(db) == (POSITIONS, POSITIONS, 0)
     assert summary.scored == POSITIONS
-    assert any("worker far" in line and "lost" in line for line in said), said
+    assert any("worker far" in line and "lost" in line for line in remarks), remarks

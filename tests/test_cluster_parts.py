@@ -140,16 +140,16 @@ def test_a_batch_for_the_net_is_taken_apart_to_the_positions_that_kill(size: int
         line = net_line(net, events)
         with line:
             line.submit(np.arange(size) + 100, batch)
-            found = events.get(timeout=10)
+            event = events.get(timeout=10)
         if bad:
             with pytest.raises(ValueRepairError, match=r"the net failed on \d+ workers for the same position"):
                 net.evaluate(batch)
-    assert isinstance(found, Evaluated)
+    assert isinstance(event, Evaluated)
     good = [row for row in range(size) if row not in bad]
-    assert found.ids.tolist() == [100 + row for row in good]
-    np.testing.assert_array_equal(found.values.q, KeyNet().evaluate(batch).q[good])
-    assert sorted(found.failed) == [100 + row for row in bad]
-    assert all(why.startswith("its worker was lost") and attempts == 8 for why, attempts in found.failed.values())
+    assert event.ids.tolist() == [100 + row for row in good]
+    np.testing.assert_array_equal(event.values.q, KeyNet().evaluate(batch).q[good])
+    assert sorted(event.failed) == [100 + row for row in bad]
+    assert all(why.startswith("its worker was lost") and attempts == 8 for why, attempts in event.failed.values())
 
 
 def test_jobs_that_are_not_done_end_with_the_driver() -> None:
@@ -159,7 +159,7 @@ def test_jobs_that_are_not_done_end_with_the_driver() -> None:
         waiting = workers.submit(Role.NET, ("evaluate", batch), DeepFailure)
     assert waiting.cancelled()
     with Workers(set()) as workers:
-        workers._client.submit = lambda *given, **how: asyncio.get_running_loop().create_future()
+        workers._client.submit = lambda *job, **how: asyncio.get_running_loop().create_future()
         begun = workers.submit(Role.NET, ("evaluate", batch), DeepFailure)
         workers._loop.call_later(0.1, workers._task.cancel)
         with pytest.raises(CancelledError):
@@ -188,7 +188,7 @@ def settled(deep: str, *workers: RemoteWorker) -> dict[Role, list[str]]:
     """Which workers a driver gives work of a role to."""
     dispatcher = Dispatcher(ClusterAddress("tcp://s:1"), assignment(deep), {})
     dispatcher._wake = asyncio.Event()
-    dispatcher._workers = {(known.address, ""): known for known in workers}
+    dispatcher._workers = {(worker.address, ""): worker for worker in workers}
     for role in Role:
         dispatcher._settle(role)
     return {role: sorted(able) for role, able in dispatcher._able.items()}
@@ -212,7 +212,7 @@ def test_what_most_workers_have_is_the_measure() -> None:
     net, odd = Offer(KeyNet.identity), Offer(identity(options={"Hash": "64"}))
     engine = Offer(identity())
     first, *others = (
-        joined(False, name, net=net, search=found) for name, found in zip("abc", [odd, engine, engine], strict=True)
+        joined(False, name, net=net, search=offer) for name, offer in zip("abc", [odd, engine, engine], strict=True)
     )
     assert settled("stockfish", first, *others)[Role.SEARCH] == ["b", "c"]
     assert first.has[Role.SEARCH] == "its Stockfish 15.1 has Hash=64, not 16"

@@ -134,12 +134,12 @@ SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6", "f3g1")
     ],
 )
 def test_how_a_move_ends_the_game(position: Position, move: str, end: DeepResult | None) -> None:
-    found = after(position, move)
+    outcome = after(position, move)
     if end is not None:
-        assert found == end
+        assert outcome == end
     else:
-        assert isinstance(found, Position)
-        assert (found.moves, found.start_fen) == ((*position.moves, move), position.start_fen)
+        assert isinstance(outcome, Position)
+        assert (outcome.moves, outcome.start_fen) == ((*position.moves, move), position.start_fen)
 
 
 def test_a_move_that_is_not_legal_is_left_out(tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_what_is_there_is_not_searched_again(tmp_path: Path) -> None:
     first = look_again(path, SecondOracle(by_length), ConfirmOptions(limit=5))
     assert (first.state, first.searches) == ("limited", 15)
     # The net or threshold may be another one: what counts is the position and who looked.
-    said: list[str] = []
-    with remarks_to(said.append):
+    remarks: list[str] = []
+    with remarks_to(remarks.append):
         second = look_again(path, SecondOracle(by_length), threshold=0.9)
-    assert "going on with 15 searches made before" in said
+    assert "going on with 15 searches made before" in remarks
     assert (second.state, second.searches) == ("finished", 21)
     again = SecondOracle(by_length)
     assert look_again(path, again).searches == len(again.searched) == 0
@@ -202,15 +202,15 @@ def start(db: Path, delay: float) -> subprocess.Popen[str]:
 
 def test_killed_and_gone_on_with_it_ends_as_if_never_killed(tmp_path: Path) -> None:
     db, dice, mined = many(tmp_path / "killed.db", 40), random.Random(3), 40
-    found = [mined]
+    counts = [mined]
     for _ in range(2):
         process = start(db, delay=0.05)
-        wait_for(process, db, found[-1] + dice.randrange(1, 30))
+        wait_for(process, db, counts[-1] + dice.randrange(1, 30))
         process.kill()
         process.communicate()
-        found.append(rows(db))
-    assert found == sorted(found)
-    assert mined < found[-1] < mined + 120, found
+        counts.append(rows(db))
+    assert counts == sorted(counts)
+    assert mined < counts[-1] < mined + 120, counts
     look_again(db, SecondOracle(by_length))
     whole = many(tmp_path / "whole.db", 40)
     look_again(whole, SecondOracle(by_length))
@@ -221,11 +221,11 @@ def test_a_signal_ends_cleanly_and_the_next_run_goes_on(tmp_path: Path) -> None:
     db = many(tmp_path / "a.db", 40)
     process = start(db, delay=0.05)
     wait_for(process, db, 41)
-    asked = time.monotonic()
+    signal_time = time.monotonic()
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=30)
-    assert (process.returncode, said) == (130, "interrupted\n")
-    assert time.monotonic() - asked < 9
+    printed, _ = process.communicate(timeout=30)
+    assert (process.returncode, printed) == (130, "interrupted\n")
+    assert time.monotonic() - signal_time < 9
     with Store.open(db) as store:
         ((state,),) = store.connection.execute("SELECT state FROM runs WHERE command = ''").fetchall()
     assert state == "interrupted"

@@ -45,30 +45,30 @@ def vr(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def here(*arguments: str | Path) -> Result:
     """`vr` in this process."""
-    return CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
 
 
 def confirmed(db: Path, *arguments: str | Path) -> dict[str, Any]:
     done = here("confirm", "--db", db, "--json", "-q", *arguments)
     assert done.exception is None, done.exception
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def mates_in_one(count: int) -> list[tuple[chess.Board, str, str]]:
     """Boards of random games with their moves, a mate in one, and a move that does not mate."""
     dice = random.Random(4)
-    found: list[tuple[chess.Board, str, str]] = []
-    while len(found) < count:
+    boards: list[tuple[chess.Board, str, str]] = []
+    while len(boards) < count:
         board = chess.Board()
-        while not board.is_game_over() and board.ply() < 60 and len(found) < count:
+        while not board.is_game_over() and board.ply() < 60 and len(boards) < count:
             moves = list(board.legal_moves)
             mates = [move for move in moves if board.gives_check(move) and _mates(board, move)]
             others = [move for move in moves if move not in mates]
-            if mates and others and board.turn == bool(len(found) % 2):
-                found.append((board.copy(), mates[0].uci(), others[0].uci()))
+            if mates and others and board.turn == bool(len(boards) % 2):
+                boards.append((board.copy(), mates[0].uci(), others[0].uci()))
             board.push(dice.choice(moves))
-    return found
+    return boards
 
 
 def _mates(board: chess.Board, move: chess.Move) -> bool:
@@ -117,12 +117,12 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.mark.parametrize(("side", "verdict"), [(0, SEARCH_RIGHT), (1, NET_RIGHT)])
 def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: int, verdict: str) -> None:
-    found = confirmed(known[side], "--nodes", "20000")
-    assert found["state"] == "finished"
-    assert [case["verdict"] for case in found["cases"]] == [verdict] * 5
-    assert found["verdicts"]["rates"][verdict]["count"] == found["verdicts"]["candidates"] == 14
-    assert found["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"
-    for case in found["cases"]:
+    report = confirmed(known[side], "--nodes", "20000")
+    assert report["state"] == "finished"
+    assert [case["verdict"] for case in report["cases"]] == [verdict] * 5
+    assert report["verdicts"]["rates"][verdict]["count"] == report["verdicts"]["candidates"] == 14
+    assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"
+    for case in report["cases"]:
         if case["second_best"] and case["second_q"] == 1.0:
             board = chess.Board(case["fen"])
             board.push_uci(case["second_best"])
@@ -135,20 +135,20 @@ def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: 
 def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     done = vr("confirm", "--db", known[0], "--nodes", "20000", cwd=known[0].parent)
     assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert said[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170 (default 170: fewer than 300")
-    assert "14 of 14 candidates at 0.55 looked at" in said
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170 (default 170: fewer than 300")
+    assert "14 of 14 candidates at 0.55 looked at" in lines
     with Store.open(known[0]) as store:
         games = store.candidates(Question(alpha=170.0))["game_id"].value_counts()
     assert games.tolist() == [2] * 7
     low = 100 * korn_graubard(rate=1, fewer=0, rows=14, games=7, ratio=0)[0]  # no game differs from another
-    assert f"  search right  14 of 14, 100.00 % (95 %: {low:.2f} to 100.00)" in said
-    place = said.index(next(line for line in said if line.startswith("search right, the largest")))
-    assert chess.Board(said[place + 1].strip()).is_valid()
-    assert said[-1] == f"next: vr books --db {known[0]} --threshold 0.55 --confirmed"
-    asked = ("--alpha", "100", "--expanded", "searched")
-    again = here("confirm", "--db", known[0], "--nodes", "20000", "-q", *asked).stdout.splitlines()
-    assert again[-1] == f"next: vr books --db {known[0]} --threshold 0.55 {' '.join(asked)} --confirmed"
+    assert f"  search right  14 of 14, 100.00 % (95 %: {low:.2f} to 100.00)" in lines
+    place = lines.index(next(line for line in lines if line.startswith("search right, the largest")))
+    assert chess.Board(lines[place + 1].strip()).is_valid()
+    assert lines[-1] == f"next: vr books --db {known[0]} --threshold 0.55 --confirmed"
+    more = ("--alpha", "100", "--expanded", "searched")
+    again = here("confirm", "--db", known[0], "--nodes", "20000", "-q", *more).stdout.splitlines()
+    assert again[-1] == f"next: vr books --db {known[0]} --threshold 0.55 {' '.join(more)} --confirmed"
     assert "deep search: stockfish" in done.stderr
     assert here("confirm", "--db", known[0], "--nodes", "20000", "-q").stderr == ""
 
@@ -216,10 +216,10 @@ def test_recorded_evaluations_are_looked_at_by_a_real_search(tmp_path: Path, sto
     board, mate, other = mates_in_one(1)[0]
     position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
     path = make_store(tmp_path / "a.db", [Candidate(position, 0.9, DeepResult(cp=-300), other)], RECORDED)
-    found = confirmed(path, "--nodes", "3000")
-    (case,) = found["cases"]
+    report = confirmed(path, "--nodes", "3000")
+    (case,) = report["cases"]
     assert (case["verdict"], case["second_best"], case["after_second_q"]) == (NET_RIGHT, mate, 1.0)
-    assert found["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=3000"
+    assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=3000"
     with Store.open(path) as store:
         stages = {row[0] for row in store.connection.execute("SELECT DISTINCT stage FROM deep_values")}
     assert stages == {"full", "second", f"after:{mate}", f"after:{other}"}
@@ -234,12 +234,12 @@ def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, sha
     with Store.open(tmp_path / "valuerepair.db") as store:
         off = abs(store.frame()["disagreement"].iloc[0])
     assert off > 0
-    found = confirmed(
+    report = confirmed(
         tmp_path / "valuerepair.db", "--net", str(net), "--threshold", f"{off * 0.9:.5f}", "--times", "50"
     )
-    assert found["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
-    assert found["verdicts"]["alpha"]["origin"] == "the search's own Q"
-    assert found["verdicts"]["looked"] == 1
+    assert report["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
+    assert report["verdicts"]["alpha"]["origin"] == "the search's own Q"
+    assert report["verdicts"]["looked"] == 1
 
 
 # -- a fake engine ----------------------------------------------------------------------------------------------------
@@ -252,8 +252,8 @@ def fake(*behaviour: str) -> str:
 
 def test_another_engine_that_crashes_on_some_positions(tmp_path: Path) -> None:
     first = DeepResult(cp=-50)
-    found = [Candidate(position_of(chess.STARTING_FEN, move), 0.9, first) for move in ("a2a3", "h2h3")]
-    path = make_store(tmp_path / "a.db", [*found, Candidate(position_of(chess.STARTING_FEN), 0.9, first, "d2d4")])
+    candidates = [Candidate(position_of(chess.STARTING_FEN, move), 0.9, first) for move in ("a2a3", "h2h3")]
+    path = make_store(tmp_path / "a.db", [*candidates, Candidate(position_of(chess.STARTING_FEN), 0.9, first, "d2d4")])
     result = confirmed(path, "--deep", fake("best=b7b6", "crash-on=h2h3"))
     # On 1. h3 it crashes; where White is to move its b7b6 is not legal: at the start, and after 1. a3 b6.
     assert (result["failed"], result["verdicts"]["looked"]) == (3, 1)
@@ -309,9 +309,9 @@ def test_the_first_looks_own_oracle_or_a_shallower_one(tmp_path: Path, stockfish
     with open_oracle("stockfish:nodes=2000", net_path=None, workers=1) as oracle:
         identity = oracle.identity
     path = make_store(tmp_path / "a.db", [Candidate(position_of(chess.STARTING_FEN), 0.9, DeepResult(cp=0))], identity)
-    for nodes, said in (("2000", "took the first look"), ("1000", "the first look had 2,000 nodes, this one 1,000")):
+    for nodes, message in (("2000", "took the first look"), ("1000", "the first look had 2,000 nodes, this one 1,000")):
         done = here("confirm", "--db", path, "--deep", f"stockfish:nodes={nodes}")
         assert isinstance(done.exception, UsageError)
-        assert said in str(done.exception)
-    found = confirmed(path)
-    assert found["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"
+        assert message in str(done.exception)
+    report = confirmed(path)
+    assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"

@@ -71,15 +71,15 @@ def test_scores_are_from_the_side_to_move(stockfish: str) -> None:
 def test_mates_have_the_sign_of_the_side_to_move_and_are_no_shorter_than_can_be(
     stockfish: str, shared_data: Path
 ) -> None:
-    known = []
+    mates = []
     for line in (shared_data / "epd" / "matetrack.epd").read_text().splitlines():
         position, _, rest = line.partition(" bm #")
         distance = int(rest.split(";")[0])
         if distance in (1, 2) or -7 <= distance < 0:
-            known.append((f"{position} 0 1", distance))
-    assert len(known) >= 20
+            mates.append((f"{position} 0 1", distance))
+    assert len(mates) >= 20
     with open_oracle("stockfish:nodes=100k", net_path=None) as oracle:
-        futures = [(distance, oracle.submit(bare(fen))) for fen, distance in known]
+        futures = [(distance, oracle.submit(bare(fen))) for fen, distance in mates]
         results = [(distance, future.result(60)) for distance, future in futures]
     exact = {"mates": 0, "is mated": 0}
     for distance, result in results:
@@ -126,9 +126,9 @@ def test_an_illegal_best_move_fails_the_position_and_not_the_run() -> None:
 
 def test_king_takes_rook_is_kept_as_castling() -> None:
     with open_oracle(f"{FAKE},arg=best=e1h1", net_path=None, workers=1) as oracle:
-        found = oracle.submit(bare("4k3/8/8/8/8/8/8/4K2R w K - 0 1")).result(20)
-    assert isinstance(found, DeepResult)
-    assert found.best_move == "e1g1"
+        result = oracle.submit(bare("4k3/8/8/8/8/8/8/4K2R w K - 0 1")).result(20)
+    assert isinstance(result, DeepResult)
+    assert result.best_move == "e1g1"
 
 
 @pytest.mark.parametrize("option", ["WeightsFile", "weightsfile", "verboseMoveStats"])

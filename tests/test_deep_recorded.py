@@ -44,7 +44,7 @@ def test_what_changes_values_makes_another_oracle() -> None:
         RecordedOptions("cutechess", by="Leela"),
         RecordedOptions("dump", min_nodes=1000),
     ]
-    assert len({identity_of(each).digest for each in options}) == len(options)
+    assert len({identity_of(option).digest for option in options}) == len(options)
     # What is so anyway, or follows from the archive, does not.
     by_depth = identity_of(RecordedOptions("eval", view="white", depth=True))
     assert by_depth.label == "recorded kind=eval"
@@ -131,12 +131,12 @@ def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path
 
 def test_the_deep_values_are_what_positions_bring() -> None:
     recorded = Recorded("eval", cp=31, depth=20, nodes=5, best_move="e2e4", pv=("e2e4",))
-    origins = [Origin(recorded=found) for found in (None, recorded, replace(recorded, kind="tcec"))]
+    origins = [Origin(recorded=brought) for brought in (None, recorded, replace(recorded, kind="tcec"))]
     batch = PositionBatch.from_positions([Position(chess.STARTING_FEN, origin=origin) for origin in origins])
-    rows, found = RecordedSource.of(RecordedOptions("eval")).deep_values(batch)
+    rows, columns = RecordedSource.of(RecordedOptions("eval")).deep_values(batch)
     assert rows.tolist() == [1]
     outcome = DeepResult(cp=31, depth=20, nodes=5, best_move="e2e4", pv=("e2e4",))
-    assert list(found) == list(DeepColumns.of([outcome]))
+    assert list(columns) == list(DeepColumns.of([outcome]))
     assert result_of(Recorded("epd", cp=900, mate=3)) == DeepResult(mate=3)
 
 
@@ -159,14 +159,14 @@ def test_agreement_is_pearsons_correlation_with_fishers_interval() -> None:
     x = dice.normal(size=400)
     y = 0.5 * x + dice.normal(size=400)
     y[:10] = np.nan
-    found = agreement(x, y)
+    agreed = agreement(x, y)
     expected = stats.pearsonr(x[10:], y[10:])
-    assert found.n == 390
-    assert found.r == pytest.approx(expected.statistic)
-    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert agreed.n == 390
+    assert agreed.r == pytest.approx(expected.statistic)
+    assert (agreed.low, agreed.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     on_a_line = agreement(x[:5], -2 * x[:5])
     assert (on_a_line.r, on_a_line.low, on_a_line.high) == pytest.approx((-1, -1, -1))
-    assert not found.none
+    assert not agreed.none
     assert agreement(x, -y).none
     assert agreement(x, dice.normal(size=400)).none
     assert not agreement(x[:99], -x[:99]).none

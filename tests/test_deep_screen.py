@@ -76,9 +76,9 @@ def test_margins_are_zero_at_the_threshold_and_negative_beyond(net: float, now: 
 def test_every_feature_is_a_number(seed: int, rungs: int) -> None:
     rng = np.random.default_rng(seed)
     net, q, best = rng.uniform(-1, 1, 20), rng.uniform(-1, 1, (20, rungs)), rng.integers(0, 4, (20, rungs))
-    found = features(net, rng.integers(0, 4, 20), q, best, 0.55)
-    assert found.shape == (20, len(FEATURES))
-    assert np.isfinite(found).all()
+    table = features(net, rng.integers(0, 4, 20), q, best, 0.55)
+    assert table.shape == (20, len(FEATURES))
+    assert np.isfinite(table).all()
 
 
 @given(st.integers(0, 10_000))
@@ -157,19 +157,19 @@ def test_a_fit_is_that_of_statsmodels_wherever_it_begins(seed: int, start: float
     x = np.c_[np.ones(400), rng.normal(0, 1, (400, 4))]
     y = (rng.random(400) < 1 / (1 + np.exp(-x @ np.array([-2.0, 1, 0.5, -1, 0])))).astype(np.float64)
     weights = rng.uniform(0.2, 3, 400)
-    found, covariance = fit_logistic(x, y, weights, np.full(5, start), 1e-9)
-    known = sm.GLM(y, x, family=sm.families.Binomial(), var_weights=weights).fit(tol=1e-12)
-    assert found == pytest.approx(known.params, abs=1e-5)
-    assert covariance == pytest.approx(known.normalized_cov_params, rel=1e-3, abs=1e-6)
+    coefficients, covariance = fit_logistic(x, y, weights, np.full(5, start), 1e-9)
+    reference = sm.GLM(y, x, family=sm.families.Binomial(), var_weights=weights).fit(tol=1e-12)
+    assert coefficients == pytest.approx(reference.params, abs=1e-5)
+    assert covariance == pytest.approx(reference.normalized_cov_params, rel=1e-3, abs=1e-6)
 
 
 def test_what_separates_perfectly_ends_in_finite_numbers() -> None:
     x = np.c_[np.ones(60), np.linspace(-1, 1, 60)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found, covariance = fit_logistic(x, (x[:, 1] > 0).astype(np.float64), np.ones(60), np.zeros(2), 4.0)
+        coefficients, covariance = fit_logistic(x, (x[:, 1] > 0).astype(np.float64), np.ones(60), np.zeros(2), 4.0)
         nothing, _ = fit_logistic(x, np.zeros(60), np.ones(60), np.zeros(2), 4.0)
-    assert 0 < found[1] < 20
+    assert 0 < coefficients[1] < 20
     assert np.isfinite(covariance).all()
     assert np.isfinite(nothing).all()
 
@@ -254,8 +254,8 @@ def test_cuts_on_exact_chances_are_as_good_as_the_best_of_all() -> None:
 
 def test_a_price_says_what_is_lost(calibration: LadderRows) -> None:
     """A dear candidate is kept at more nodes, a cheap one lost for fewer."""
-    asked = Question(threshold=0.55, alpha=ALPHA)
-    cheap, dear = (fit_screen(calibration, asked, 0.95, price) for price in (1.5, 20.0))
+    question = Question(threshold=0.55, alpha=ALPHA)
+    cheap, dear = (fit_screen(calibration, question, 0.95, price) for price in (1.5, 20.0))
     assert (cheap.expected_share, cheap.expected_recall) < (dear.expected_share, dear.expected_recall)
     assert cheap.expected_recall < 0.9 < dear.expected_recall
     assert (cheap.price, dear.price) == (1.5, 20.0)
@@ -328,12 +328,12 @@ def test_too_little_is_not_enough() -> None:
 
 @pytest.mark.parametrize("kind", [kind.name for kind in KINDS.values() if kind.in_package])
 def test_the_packages_positions_are_whole_and_can_be_learned_from(kind: str) -> None:
-    found = package_positions(kind)
-    assert len(found.net_q) >= 300
-    assert (np.diff(found.nodes) > 0).all()
-    assert found.score.shape == found.best.shape == (len(found.net_q), len(found.nodes))
-    assert np.abs(found.net_q).max() <= 1
-    nodes = int(found.nodes[-1])
+    positions = package_positions(kind)
+    assert len(positions.net_q) >= 300
+    assert (np.diff(positions.nodes) > 0).all()
+    assert positions.score.shape == positions.best.shape == (len(positions.net_q), len(positions.nodes))
+    assert np.abs(positions.net_q).max() <= 1
+    nodes = int(positions.nodes[-1])
     data = package_rows(kind, nodes, rungs_of(nodes), Question(alpha=170.0))
     assert data is not None
     assert enough(data, 0.55)
@@ -376,7 +376,7 @@ def test_the_packages_positions_go_through_a_curve_of_their_own(kind: str) -> No
     nodes = int(package_positions(kind).nodes[-1])
     plain = Question(threshold=0.3, alpha=100.0)  # far from what the net's Q is like
     one, other = (
-        package_rows(kind, nodes, rungs_of(nodes), replace(plain, calibration=each)) for each in ("none", "fitted")
+        package_rows(kind, nodes, rungs_of(nodes), replace(plain, calibration=fitted)) for fitted in ("none", "fitted")
     )
     assert one is not None
     assert other is not None
@@ -390,13 +390,13 @@ def test_the_packages_positions_go_through_a_curve_of_their_own(kind: str) -> No
 
 
 def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:
-    found = package_positions("stockfish")
-    at = {int(nodes): k for k, nodes in enumerate(found.nodes)}
+    positions = package_positions("stockfish")
+    at = {int(nodes): k for k, nodes in enumerate(positions.nodes)}
     for nodes, whole, first in ((1_000_000, 1_000_000, 5000), (50_000, 50_000, 250), (4_000_000, 1_000_000, 5000)):
         data = package_rows("stockfish", nodes, rungs_of(nodes), Question(alpha=200.0))
         assert data is not None
         for column, expected in ((0, first), (-1, whole)):
-            cp = found.score[:, at[expected]].astype(np.float64)
+            cp = positions.score[:, at[expected]].astype(np.float64)
             mate = np.abs(cp) == MATE_CP
             without = np.full(len(cp), np.nan)
             scores = [np.where(mate, np.nan, cp), np.where(mate, np.sign(cp), np.nan), *[without] * 4]

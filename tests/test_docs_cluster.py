@@ -18,9 +18,9 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.M | re.S)
 
 
 def blocks(language: str) -> list[str]:
-    found = [text for kind, text in BLOCKS if kind == language]
-    assert found
-    return found
+    texts = [text for kind, text in BLOCKS if kind == language]
+    assert texts
+    return texts
 
 
 def test_shell() -> None:
@@ -58,15 +58,15 @@ def test_tls_options_are_those_that_dask_knows() -> None:
     (text,) = [text for text in blocks("yaml") if "tls" in text]
     for part in ("ca-file", "client.cert", "scheduler.key", "worker.cert"):
         assert dask.config.get(f"distributed.comm.tls.{part}", "absent") is None, part
-    given = yaml.safe_load(text)["distributed"]["comm"]["tls"]
-    assert set(given) <= set(dask.config.get("distributed.comm.tls"))
+    options = yaml.safe_load(text)["distributed"]["comm"]["tls"]
+    assert set(options) <= set(dask.config.get("distributed.comm.tls"))
 
 
 def test_dask_commands_have_the_options_that_are_given() -> None:
     pytest.importorskip("distributed")
     from distributed.cli import dask_scheduler, dask_worker
 
-    known = {
+    options = {
         name: {word for option in command.params for word in (*option.opts, *option.secondary_opts)}
         for name, command in (("worker", dask_worker.main), ("scheduler", dask_scheduler.main))
     }
@@ -75,7 +75,7 @@ def test_dask_commands_have_the_options_that_are_given() -> None:
     assert len(lines) + len(lists) > 4
     for name, rest in (*lines, *lists):
         for option in re.findall(r"(?<!\w)--[a-z-]+", rest):
-            assert option in known[name], f"dask {name} {option}"
+            assert option in options[name], f"dask {name} {option}"
 
 
 def test_dockerfile_and_vr_commands() -> None:

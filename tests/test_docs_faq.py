@@ -38,13 +38,13 @@ def _texts(tree: ast.AST) -> Iterator[list[str | None]]:
 @cache
 def texts() -> tuple[tuple[list[str], str], ...]:
     """All texts in the program: their fixed pieces, and a pattern of the whole."""
-    found = {}
+    by_pattern = {}
     for path in sorted((ROOT / "valuerepair").rglob("*.py")):
         for parts in _texts(ast.parse(path.read_text("utf-8"))):
             fixed = [part for part in parts if part]
             if sum(map(len, fixed)) >= SHORTEST:
-                found["".join("(.+)" if part is None else re.escape(part) for part in parts)] = fixed
-    return tuple((fixed, pattern) for pattern, fixed in found.items())
+                by_pattern["".join("(.+)" if part is None else re.escape(part) for part in parts)] = fixed
+    return tuple((fixed, pattern) for pattern, fixed in by_pattern.items())
 
 
 def said(message: str) -> bool:
@@ -54,8 +54,8 @@ def said(message: str) -> bool:
     def own_letters(part: str, inner: bool) -> int:
         most = 0
         for fixed, pattern in within:
-            if all(piece in part for piece in fixed) and (found := re.fullmatch(pattern, part)):
-                put_in = 0 if inner else sum(own_letters(group, True) for group in found.groups())
+            if all(piece in part for piece in fixed) and (match := re.fullmatch(pattern, part)):
+                put_in = 0 if inner else sum(own_letters(group, True) for group in match.groups())
                 most = max(most, sum(map(len, fixed)) + put_in)
         return most
 

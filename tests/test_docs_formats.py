@@ -64,8 +64,8 @@ def test_the_tables_of_the_store(schema: sqlite3.Connection) -> None:
 def test_the_columns_of_each_table(schema: sqlite3.Connection) -> None:
     for table in tables(schema):
         columns = schema.execute(f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{table}')")
-        known = [[name, kind + ("" if needed or key else " null")] for name, kind, needed, key in columns]
-        assert [row[:2] for row in rows(f"### Table `{table}`")] == known, table
+        expected = [[name, kind + ("" if needed or key else " null")] for name, kind, needed, key in columns]
+        assert [row[:2] for row in rows(f"### Table `{table}`")] == expected, table
 
 
 def test_the_columns_of_exports() -> None:
@@ -84,8 +84,8 @@ def test_the_columns_of_labels() -> None:
 
 def test_the_keys_of_searches() -> None:
     position, net = Position(STARTPOS_FEN), NetIdentity("a net", "ab", "wdl", 1, 100)
-    [(_, found)] = Forest(FakeNet(), trees=1, nodes=5).search([position], 5)
-    written = Searched(position, net, found).as_json()
+    [(_, result)] = Forest(FakeNet(), trees=1, nodes=5).search([position], 5)
+    written = Searched(position, net, result).as_json()
     assert names("## Searches") == list(written)
     assert names("## Searches", 1) == list(written["root_moves"][0])
     failed = list(Searched(position, net, None, "why").as_json())
@@ -100,18 +100,18 @@ def test_the_keys_of_the_manifest_of_a_book() -> None:
 
 
 def test_mixtures(tmp_path: Path) -> None:
-    given = [folder_of(tmp_path / name, [3, 4, 5, 6], seed) for seed, name in ((0, "repair"), (50, "normal"))]
-    mix(MixOptions(repair=(given[0],), normal=(given[1],), share=0.5), tmp_path / "out")
+    folders = [folder_of(tmp_path / name, [3, 4, 5, 6], seed) for seed, name in ((0, "repair"), (50, "normal"))]
+    mix(MixOptions(repair=(folders[0],), normal=(folders[1],), share=0.5), tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert names("### Manifest of a mixture") == list(manifest)
-    known = pq.read_schema(tmp_path / "out" / "games.parquet")
-    assert [row[:2] for row in rows("### Games of a mixture")] == [[field.name, str(field.type)] for field in known]
+    columns = pq.read_schema(tmp_path / "out" / "games.parquet")
+    assert [row[:2] for row in rows("### Games of a mixture")] == [[field.name, str(field.type)] for field in columns]
 
 
 def test_training_weights(tmp_path: Path) -> None:
     measure([folder_of(tmp_path / "chunks", [3, 4])], parse_formula("soft"), tmp_path / "w.parquet", quiet=True)
-    known = pq.read_schema(tmp_path / "w.parquet")
-    assert [row[:2] for row in rows("## Training weights")] == [[field.name, str(field.type)] for field in known]
+    columns = pq.read_schema(tmp_path / "w.parquet")
+    assert [row[:2] for row in rows("## Training weights")] == [[field.name, str(field.type)] for field in columns]
 
 
 def test_games_of_experiments() -> None:

@@ -58,29 +58,29 @@ def split_calls(line: str) -> list[list[str]]:
             calls.append([])
         else:
             calls[-1].append(word)
-    found = [call for call in calls if call and call[0].rpartition("/")[2] == "vr"]
-    return [call[1 : next((i for i, word in enumerate(call) if word in ("<", ">", ">>")), None)] for call in found]
+    of_vr = [call for call in calls if call and call[0].rpartition("/")[2] == "vr"]
+    return [call[1 : next((i for i, word in enumerate(call) if word in ("<", ">", ">>")), None)] for call in of_vr]
 
 
 def block_calls() -> list[tuple[str, list[str]]]:
-    found = []
+    calls = []
     for page in PAGES:
         lines = [
             line for text in blocks(page, "sh", "bash", "console") for line in text.replace("\\\n", " ").splitlines()
         ]
         shown = [line for text in blocks(page, "text") for line in text.splitlines()]
         lines += [line[line.index("vr ") :] for line in shown if line.startswith(("$ vr ", "next: vr "))]
-        found += [(name(page), call) for line in lines for call in split_calls(line)]
-    return found
+        calls += [(name(page), call) for line in lines for call in split_calls(line)]
+    return calls
 
 
 def inline_calls() -> list[tuple[str, list[str]]]:
     """Commands within a sentence, which may leave out what is not spoken of."""
-    found = []
+    calls = []
     for page in PAGES:
         for text in re.findall(r"`(vr [^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
-            found += [(name(page), call) for call in split_calls(re.sub(r"\\?\|.*|…", "", text).replace("'", ""))]
-    return found
+            calls += [(name(page), call) for call in split_calls(re.sub(r"\\?\|.*|…", "", text).replace("'", ""))]
+    return calls
 
 
 def misused(calls: list[tuple[str, list[str]]], *forgiven: type[Exception]) -> list[str]:
@@ -164,7 +164,7 @@ def test_python_compiles_and_finds_what_it_imports() -> None:
         if text.lstrip().startswith(">>>"):
             text = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith((">>>", "...")))
         try:
-            wrong += [f"{page}: {said}" for said in missing_imports(ast.parse(text, page))]
+            wrong += [f"{page}: {missing}" for missing in missing_imports(ast.parse(text, page))]
         except (SyntaxError, ImportError) as error:
             wrong.append(f"{page}: {error!r}\n{text}")
     assert not wrong, "\n".join(wrong)
@@ -189,13 +189,13 @@ def test_all_public_names_are_in_the_reference() -> None:
 @cache
 def anchors(page: Path) -> frozenset[str]:
     """The anchors that a code host gives the headings of a page."""
-    found: list[str] = []
+    slugs: list[str] = []
     for heading in re.findall(r"^#+ +(.+?)\s*$", FENCE.sub("", page.read_text("utf-8")), re.M):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
         slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-        times = sum(re.fullmatch(re.escape(slug) + r"(-\d+)?", known) is not None for known in found)
-        found.append(f"{slug}-{times}" if times else slug)
-    return frozenset(found)
+        times = sum(re.fullmatch(re.escape(slug) + r"(-\d+)?", earlier) is not None for earlier in slugs)
+        slugs.append(f"{slug}-{times}" if times else slug)
+    return frozenset(slugs)
 
 
 def broken_links(page: Path) -> Iterator[str]:
@@ -203,9 +203,9 @@ def broken_links(page: Path) -> Iterator[str]:
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")
-        there = (page.parent / path) if path else page
-        inside = there.resolve().is_relative_to(ROOT) and there.exists()
-        if not inside or (anchor and anchor not in anchors(there.resolve())):
+        target_page = (page.parent / path) if path else page
+        inside = target_page.resolve().is_relative_to(ROOT) and target_page.exists()
+        if not inside or (anchor and anchor not in anchors(target_page.resolve())):
             yield target
 
 

@@ -55,8 +55,8 @@ def comparisons_of_kinds(text: str) -> Iterator[int]:
 
 def test_no_module_asks_for_a_kind_of_engine_by_its_name() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in ROOT.rglob("*.py")}
-    found = {name for name, text in texts.items() for _ in comparisons_of_kinds(text)}
-    assert found == set(ANOTHER_QUESTION)
+    files = {name for name, text in texts.items() for _ in comparisons_of_kinds(text)}
+    assert files == set(ANOTHER_QUESTION)
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,11 @@ def test_mine_confirm_expand_check_and_match_on_another_machine(tmp_path: Path, 
     assert len(values[0]) == 3
     with Store.open(tmp_path / "there.db") as store:
         assert store.connection.execute("SELECT label, sha256 FROM oracles").fetchone() == (f"{label} host=ab", sha256)
-    asked = "--db", "there.db", "--threshold", "0.01"
-    found = here("confirm", *asked, "--json", cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["verdicts"]["second"]["label"].endswith("nodes=30000 host=ab")
-    expanded = here("expand", *asked, "--rounds", "1", cwd=tmp_path)
+    words = "--db", "there.db", "--threshold", "0.01"
+    confirmed = here("confirm", *words, "--json", cwd=tmp_path)
+    assert confirmed.returncode == 0, confirmed.stderr
+    assert json.loads(confirmed.stdout)["verdicts"]["second"]["label"].endswith("nodes=30000 host=ab")
+    expanded = here("expand", *words, "--rounds", "1", cwd=tmp_path)
     assert expanded.returncode == 0, expanded.stderr
     checked = here("store", "check", "--db", "there.db", cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr

@@ -33,7 +33,7 @@ FAKE = f"uci:{sys.executable},arg=-I,arg=-S,arg={Path(__file__).with_name('fake_
 def games(count: int, plies: int = 40) -> list[Position]:
     """Ends of games of random moves, with their histories."""
     dice = random.Random(7)
-    found = []
+    positions = []
     for _ in range(count):
         board = chess.Board()
         for _ in range(dice.randint(4, plies)):
@@ -41,8 +41,8 @@ def games(count: int, plies: int = 40) -> list[Position]:
             if not any(board.legal_moves):
                 board.pop()
                 break
-        found.append(Position(board.fen(en_passant="legal"), moves=tuple(move.uci() for move in board.move_stack)))
-    return found
+        positions.append(Position(board.fen(en_passant="legal"), moves=tuple(move.uci() for move in board.move_stack)))
+    return positions
 
 
 def test_values_are_those_that_the_engine_gives_another_client(stockfish: str) -> None:
@@ -351,27 +351,29 @@ def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfis
         return warnings_of(vr("mine", games, "--net", net, "--deep", deep, *common, *more))
 
     as_net, as_deep = f"uci:{white},alpha=400", f"uci:{white},nodes=10"
-    [said] = told(as_net, "stockfish:nodes=500", "--screen", "off")
-    assert said.startswith(
+    [warning] = told(as_net, "stockfish:nodes=500", "--screen", "off")
+    assert warning.startswith(
         "warning: where Black is to move the scores of the net (hobby 1.0 nodes=1 alpha=400) do not agree with the "
         "results of the games (correlation -"
     )
-    assert said.endswith(
+    assert warning.endswith(
         "; the engine seems to score from White's view, but a UCI score is from the side to move: correct that and "
         "mine again"
     )
-    [said] = told(f"uci:{stockfish}", as_deep, "--screen", "off")
-    assert "Black is to move the scores of the deep search (hobby 1.0 nodes=10) do not agree with the results" in said
+    [warning] = told(f"uci:{stockfish}", as_deep, "--screen", "off")
+    assert (
+        "Black is to move the scores of the deep search (hobby 1.0 nodes=10) do not agree with the results" in warning
+    )
     both = told(as_net, as_deep, "--screen", "off")
-    assert ["deep search" in said for said in both] == [False, True]
+    assert ["deep search" in warning for warning in both] == [False, True]
     assert not told(f"uci:{right},alpha=400", f"uci:{right},nodes=10", "--screen", "off")
     # Without results one goes by the other; what a ladder searches to the end are the positions where the two differ.
     random_games(Path(games), 200)
-    [said] = told(as_net, "stockfish:nodes=2000", "--screen", "100,400")
-    assert "do not agree with the deep search (stockfish" in said
+    [warning] = told(as_net, "stockfish:nodes=2000", "--screen", "100,400")
+    assert "do not agree with the deep search (stockfish" in warning
     assert not told(f"uci:{right},alpha=400", "stockfish:nodes=2000", "--screen", "100,400")
-    [said] = told(as_net, f"uci:{right},nodes=10", "--screen", "off")
-    assert "; one of the two engines seems to score from White's view" in said
+    [warning] = told(as_net, f"uci:{right},nodes=10", "--screen", "off")
+    assert "; one of the two engines seems to score from White's view" in warning
 
 
 def test_positions_that_the_engine_fails_on_are_told(tmp_path: Path, said: list[str]) -> None:
@@ -389,8 +391,8 @@ def test_positions_that_the_engine_fails_on_are_told(tmp_path: Path, said: list[
     number, fen = failed[0]
     why = "gave a best move without a score"
     assert f"Hobby 1.0 {why}; restarted (position {fen})" in said
-    told = f"the net failed on {len(failed)} positions (first {number}, {fen}): {why}; every one is in check: "
-    assert f"{told}vr mine --no-check draws no such positions\n" in done.output
+    failures = f"the net failed on {len(failed)} positions (first {number}, {fen}): {why}; every one is in check: "
+    assert f"{failures}vr mine --no-check draws no such positions\n" in done.output
     assert f"evaluated, {len(failed)} failed\n" in vr("stats", "--db", db).output
     assert f"net       failed: {why}\n" in vr("show", str(number), "--db", db).output
     again = vr("mine", str(archive), "--net", f"uci:{engine}", *options, "--no-check")

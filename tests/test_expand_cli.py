@@ -87,14 +87,14 @@ def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
     """The fake engine's line is e2e4 e7e5 wherever it is."""
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
     assert here("mine", archive, *WORDS, "--deep", FAKE, "--net", maia_file, cwd=tmp_path).returncode == 0
-    asked = (*ASKED, "--net", maia_file)
-    lost = here("expand", *asked, cwd=tmp_path)
+    words = (*ASKED, "--net", maia_file)
+    lost = here("expand", *words, cwd=tmp_path)
     assert lost.returncode == 2
     assert "the store does not know where this engine is; give it: --deep uci:/path" in lost.stderr
-    other = here("expand", *asked, "--deep", FAKE.replace("nodes=50", "nodes=60"), cwd=tmp_path)
+    other = here("expand", *words, "--deep", FAKE.replace("nodes=50", "nodes=60"), cwd=tmp_path)
     assert other.returncode == 2
     assert "what is here is another" in other.stderr
-    done = here("expand", *asked, "--deep", FAKE, "--rounds", "1", "--positions", "30", cwd=tmp_path)
+    done = here("expand", *words, "--deep", FAKE, "--rounds", "1", "--positions", "30", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with Store.open(tmp_path / "a.db") as store:
         for (pv,) in store.connection.execute("SELECT pv FROM deep_values WHERE stage = 'inferred'"):

@@ -44,10 +44,10 @@ def source_of(
     **changes: object,
 ) -> ExpansionSource:  # fmt: skip
     board = played(fen, moves)
-    known = {"searched": True, "in_game": True, "deep_q": 0.1, **changes}
+    fields = {"searched": True, "in_game": True, "deep_q": 0.1, **changes}
     return ExpansionSource(
         5, 5, 1, fen, encode_moves(moves), encode_moves(then), board.ply(), history_known=True, game=GAME_OF,
-        deep=deep or DeepResult(cp=30, depth=20), **known,  # type: ignore[arg-type]
+        deep=deep or DeepResult(cp=30, depth=20), **fields,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -148,10 +148,10 @@ def test_stockfish_searched_again_agrees_with_what_its_line_says() -> None:
             assert isinstance(deep, DeepResult)
             near = found(source_of((), fen, deep), (LINE,))
             for row in range(0, len(near.batch), 3):
-                again, said = oracle.submit(near.batch[row]).result(), near.deep[row]
+                again, by_line = oracle.submit(near.batch[row]).result(), near.deep[row]
                 assert isinstance(again, DeepResult)
-                assert said is not None
-                one, other = (float(values.deep_q(np.array(r.scores, np.float64), 170.0)) for r in (again, said))
+                assert by_line is not None
+                one, other = (float(values.deep_q(np.array(r.scores, np.float64), 170.0)) for r in (again, by_line))
                 if abs(other) > 0.5:
                     checked += 1
                     assert one * other > 0, (near.batch.fen[row], one, other)
@@ -264,7 +264,7 @@ def test_many_sources_are_as_each_alone(tmp_path: Path) -> None:
     sources = [source_of(game[:-1], then=game[-1:]) for game in games]
     both = neighbours(sources, [encode_moves([])] * 6, ALL)
     alone = [found(source) for source in sources]
-    assert sum(len(each.batch) for each in alone) >= len(both.batch)  # openings of two games may be one position
+    assert sum(len(single.batch) for single in alone) >= len(both.batch)  # openings of two games may be one position
     for row, fen in enumerate(both.batch.fen):
         near = alone[int(both.source[row])]
         at = near.batch.fen.index(fen)
