@@ -17,11 +17,15 @@ import click
 import pytest
 
 from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
+from tests.mix_sides import folder_of
 from valuerepair import outputs
 from valuerepair.cli.files import Output, OutputFolder
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import whole_folder, written_together, written_whole
 from valuerepair.store.store import Store
+from valuerepair.training.chunk_output import ChunkOutput
+from valuerepair.training.mix import MixOptions, mix
+from valuerepair.training.store_chunks import ChunkOptions
 
 ARCHIVE = SAMPLE.with_name("games.pgn.zst")
 Captured = pytest.CaptureFixture[str]
@@ -180,6 +184,19 @@ def test_a_book_leaves_other_books_and_manifests_alone(tmp_path: Path, capsys: C
     before = tree(tmp_path)
     assert vr(call, capsys)[0] == 0
     assert tree(tmp_path) == before
+
+
+def test_a_book_leaves_the_manifests_of_chunks_alone(tmp_path: Path, capsys: Captured) -> None:
+    inputs = [folder_of(tmp_path / name, [3, 4, 5], seed) for seed, name in ((0, "repair"), (50, "normal"))]
+    mix(MixOptions(repair=(inputs[0],), normal=(inputs[1],), share=0.5), tmp_path / "mixture")
+    with ChunkOutput(tmp_path / "chunks", {"archives": ["games.pgn"]}, ChunkOptions()) as output:
+        output.finish({"games": 0})
+    for name in ("mixture", "chunks"):
+        folder = tmp_path / name
+        before = tree(folder)
+        call = ["books", "--db", str(SAMPLE), "--threshold", "0.4", "-o", str(folder)]
+        assert f"{name}/manifest.json: already exists and is not a manifest of vr books" in refused(call, capsys)
+        assert tree(folder) == before
 
 
 # What runs fast enough to be tried here; tests/faults/test_outputs.py tries all.

@@ -402,6 +402,21 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
     assert None not in [getattr(run_it.sizes, name) for name in ("positions", "steps", "rejudge", "games")]
 
 
+def test_missing_normal_chunks_are_found_before_the_first_stage(tmp_path: Path, commands: Commands) -> None:
+    commands.folder = folder = tmp_path / "repair"
+    chunks = tmp_path / "normal chunks.tar"
+    sizes = replace(SIZES, expand=20_000, book=20)
+    settings = replace(SETTINGS, normal=(str(chunks),), sizes=sizes, control=False)
+    with pytest.raises(UsageError, match=r"normal chunks\.tar: no such file or folder"):
+        of(settings, folder)
+    chunks.touch()
+    run(of(settings, folder), quiet=True)
+    chunks.unlink()
+    of(settings, folder)  # they are mixed already
+    with pytest.raises(UsageError, match=r"other\.tar: no such file or folder"):
+        of(replace(settings, normal=(str(chunks), "other.tar")), folder)
+
+
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
     """A quick match of the same nets tells the numbers: before it none stands there. The Q of the steeper net is
     multiplied by less than 1, whichever that is."""

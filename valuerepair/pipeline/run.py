@@ -33,6 +33,7 @@ from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.plan import PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
 from valuerepair.pipeline.rates import rates
 from valuerepair.pipeline.settings import Settings
+from valuerepair.training.chunk_files import find_archives
 
 log = logging.getLogger(__name__)
 
@@ -239,6 +240,10 @@ def planned(
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder}: is a file, not a folder")
+    notes = StageNotes(folder)
+    done = " ".join(noted.identity for noted in notes.stages if noted.done)
+    # Chunks that are mixed already may be gone.
+    find_archives([path for path in settings.normal if f"--normal {shlex.quote(path)} " not in done])
     speed = rates(settings, folder, quiet=quiet)
     try:
         chosen = plan(settings, speed, folder, cluster)
@@ -252,7 +257,7 @@ def planned(
     # content.
     within, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
     identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in within.stages}
-    return Repair(folder, chosen, identities, StageNotes(folder))
+    return Repair(folder, chosen, identities, notes)
 
 
 def digest_of(net: str) -> str:
