@@ -280,6 +280,14 @@ def test_wrong_options_are_named(tmp_path: Path, net: str, book: Path, more: tup
     assert not (tmp_path / "games.pgn").exists()
 
 
+def test_games_and_training_records_do_not_have_one_name(tmp_path: Path, net: str, book: Path) -> None:
+    games = tmp_path / "games.pgn"
+    result = run(tmp_path, net, "--training", f"{tmp_path}/./games.pgn")
+    assert "games.pgn: is the file of games, too; give a folder of another name" in refused(result)
+    assert not games.exists()
+    assert not (tmp_path / "a.db").exists()
+
+
 def test_a_book_that_lc0_would_refuse_is_refused(tmp_path: Path, net: str, book: Path) -> None:
     book.write_text("1. e4 (1. d4) 1... e5 *\n")
     assert "book.pgn:1: " in refused(run(tmp_path, net))

@@ -502,7 +502,7 @@ def test_the_table(db: Path) -> None:
         (["--net", "key-net", "--net", "nosuch"], "--net nosuch: no net file, no net known by name", 2),
         (["--net", "key-net", "--net", "half-net", "--alpha", "-1"], "--alpha -1: must be a positive number", 2),
         (["--net", "key-net", "--net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
-        (["--net", "key-net", "--net", "half-net", "-o", "a.txt"], "the name a.txt does not say a format", 2),
+        (["--net", "key-net", "--net", "half-net", "-o", "a.txt"], "does not say a format; end it in .parquet", 2),
         (["--net", "key-net", "--net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),
         (["--net", "key-net", "--net", "a.pb.gz"], "a.pb.gz: is no net", 1),
         (["--net", "key-net", "--net", "half-net", "--db", "none.db"], "there is no store at none.db", 1),

@@ -369,7 +369,7 @@ def test_an_engine_on_a_suite(suite: Path, stockfish: str) -> None:
         (("maia.epd", "--net", "maia-1900", "--split", "a.json"), "--split: needs a store", 2),
         (("maia.epd", "--net", "maia-1900", "--alpha", "wdl"), "--alpha wdl: a suite has no W/D/L", 2),
         (("maia.epd", "--net", "maia-1900", "--threshold", "worst:2%"), "a share is of a store's positions", 2),
-        (("maia.epd", "--net", "maia-1900", "-o", "a.txt"), "the name a.txt does not say a format", 2),
+        (("maia.epd", "--net", "maia-1900", "-o", "a.txt"), "a.txt does not say a format; end it in .parquet,", 2),
         (("bare.epd", "--net", "maia-1900"), "bare.epd: no line of EPD with a value (ce, dm or bm #N)", 1),
         ((".", "--net", "maia-1900"), "give one EPD file, not a folder", 2),
     ],

@@ -56,10 +56,10 @@ def remeasure(
     from valuerepair.judge.compare import compare, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
     from valuerepair.judge.split import HeldPart
-    from valuerepair.store.export import format_of, write_file
+    from valuerepair.store.export import format_of_name, write_file
 
     # A wrong argument is reported before a net runs.
-    kind = None if output is None else format_of(os.fspath(output), None)
+    kind = None if output is None else format_of_name(os.fspath(output))
     if plot is not None:
         from valuerepair.report import style
 
@@ -121,9 +121,9 @@ def remeasure_suite(
     Raises UsageError for an unknown net or file, ValueRepairError for a file without values.
     """
     from valuerepair.books.suite import measure_suite
-    from valuerepair.store.export import format_of, write_file
+    from valuerepair.store.export import format_of_name, write_file
 
-    kind = None if output is None else format_of(os.fspath(output), None)
+    kind = None if output is None else format_of_name(os.fspath(output))
     net_names = [nets] if isinstance(nets, str) else list(nets)
     measured = measure_suite(os.fspath(suite), net_names, threshold=threshold, alpha=alpha, device=device)
     if kind is not None and output is not None:

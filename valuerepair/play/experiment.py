@@ -88,12 +88,12 @@ class Experiment:
         if self.stopped:
             games: Sequence[PlayedGame] = [played(game) for game in read_written(path)[0]] if path.exists() else []
         else:
-            self.folder.mkdir(parents=True, exist_ok=True)
             contestant = Contestant((setting.weights or self.net,), params_of(setting), nodes)
             with (
                 self._progress(name) as progress,
                 ForestSource(contestant, Rules(), 0, self.games) as source,
             ):
+                self.folder.mkdir(parents=True, exist_ok=True)  # now, as no net is missing
                 plan = SelfplayPlan(self.openings, self.book, source.sides, source.facts, self.games)
                 end = play_selfplay(plan, source, path, progress=progress)
             games, self.stopped = end.games, end.interrupted
@@ -115,11 +115,11 @@ class Experiment:
             for game in read_written(path)[0] if path.exists() else ():
                 standing.add(Played.of_written(game))
         else:
-            self.folder.mkdir(parents=True, exist_ok=True)
             with (
                 Lineup([first, second], control, None, self.games, NetOptions()) as lineup,
                 self._progress(path.stem) as progress,
             ):
+                self.folder.mkdir(parents=True, exist_ok=True)
                 end = play_match(plan, lineup, path, progress=progress)
             standing, self.stopped = end.standing, end.interrupted
         return match_row(first, second, standing) | {"planned": self.games}

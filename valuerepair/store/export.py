@@ -23,17 +23,23 @@ _CHUNK_ROWS = 50_000
 def format_of(output: str | None, asked: str | None) -> Format:
     """The format asked for, else the one the file's name says, else JSON lines; UsageError for any other."""
     if asked is None and output is not None:
-        suffix = os.path.splitext(output)[1].lower()
-        if suffix not in _SUFFIXES:
-            raise UsageError(
-                f"the name {output} does not say a format; give --format parquet, jsonl or csv, for trainers plain, "
-                "bin or text (Stockfish's convert makes .binpack of plain), for a suite epd"
-            )
-        return _SUFFIXES[suffix]
+        return format_of_name(
+            output,
+            "give --format parquet, jsonl or csv, for trainers plain, bin or text (Stockfish's convert makes .binpack "
+            "of plain), for a suite epd",
+        )
     for known in FORMATS:
         if known == (asked or "jsonl"):
             return known
     raise UsageError(f"no format {asked}; there are {', '.join(FORMATS)}")
+
+
+def format_of_name(output: str, advice: str = "end it in .parquet, .jsonl or .csv") -> Format:
+    """The format that the file's name says; UsageError with the `advice` if it says none."""
+    suffix = os.path.splitext(output)[1].lower()
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"the name {output} does not say a format; {advice}")
+    return _SUFFIXES[suffix]
 
 
 def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes]) -> None:

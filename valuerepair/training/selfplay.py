@@ -79,9 +79,11 @@ def play_book(
 ) -> SelfplayEnd:
     """Plays a game from each line of a book, and resumes an earlier call's run in `output` (PGN).
 
-    A `store`, created if missing, also gets the games. Raises as `play.selfplay.play_selfplay`, and ValueRepairError
-    for a book that lc0 would misread.
+    A `store`, created if missing, also gets the games. Raises as `play.selfplay.play_selfplay`, UsageError for a folder
+    of training records with the name of `output`, and ValueRepairError for a book that lc0 would misread.
     """
+    if options.training is not None and os.path.realpath(options.training) == os.path.realpath(output):
+        raise UsageError(f"--training {options.training}: is the file of games, too; give a folder of another name")
     openings = read_openings(book, strict=True)
     games, params = len(openings) * options.repeat, options.params
     with ExitStack() as stack:
