@@ -59,6 +59,26 @@ def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: 
     assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == figures
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_share_below_the_threshold_of_screening_says_that_some_were_cut(capsys: Captured) -> None:
+    """The sample was screened for candidates at 0.35."""
+    cut = r"^threshold (\S+) is below the 0.35 that screening kept: some of these positions were cut; mine with "
+    for share in ("worst:2%", "worst:10%"):
+        code, _, err = vr(["stats", "--threshold", share], capsys)
+        assert code == 0, err
+        number = re.match(rf"threshold {share} is (\S+): ", err)
+        said = re.search(cut + r"--threshold (\S+) or --screen off$", err, re.MULTILINE)
+        assert number is not None
+        assert (said is not None) is (float(number[1]) < 0.35) is (share == "worst:10%")
+        assert said is None or (said[1] == share and 0 <= float(number[1]) - float(said[2]) < 0.01)
+
+
+def test_a_share_says_nothing_of_cuts_once_all_is_searched(folder: Path, capsys: Captured) -> None:
+    with Store.open(folder / "valuerepair.db", write=True) as store, store.writing() as connection:
+        connection.execute("DELETE FROM screened WHERE NOT searched")
+    assert "were cut" not in vr(["stats", "--threshold", "worst:40%"], capsys)[2]
+
+
 CALLS = [
     "stats",
     "export",
@@ -101,6 +121,7 @@ def test_mining_counts_by_what_is_stored_already(folder: Path, capsys: Captured)
     match = re.search(r"^threshold worst:20% is (\S+): (\d+) of ", err, re.MULTILINE)
     assert match is not None
     assert f"candidates at {match[1]}" in out
+    assert "were cut" not in err
 
 
 def test_books_of_a_label_that_needs_the_policy_ask_the_net(folder: Path, capsys: Captured) -> None:

@@ -290,6 +290,7 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
         (["--deep", "mcts:nodes=5"], 2, "and the store does not know where the net abababababab is"),
         (["--limit", "0"], 2, "--limit 0: must be at least 1"),
         (["--jobs", "0"], 2, "--jobs 0: must be at least 1"),
+        (["--jobs", "99999999999"], 2, "--jobs 99,999,999,999: is more than 1,024"),
     ],
 )
 def test_bad_input_is_one_line(

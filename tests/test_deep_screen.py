@@ -323,6 +323,20 @@ def test_too_little_is_not_enough() -> None:
     assert not enough(data.take(data.disagreement < 0.3), 0.55)
 
 
+@pytest.mark.parametrize("nodes", [100, 10_000, 1_000_000])
+def test_a_threshold_that_all_searches_cross_at_once_fits_no_ladder(nodes: int) -> None:
+    """Below the threshold there is nothing to learn from, and no ladder cuts nothing."""
+    fitted = []
+    for threshold in (1e-12, 1e-6, 1e-4, 1e-2, 0.55, 2.0):
+        data = package_rows("stockfish", nodes, rungs_of(nodes), Question(alpha=170.0))
+        assert data is not None
+        if enough(data, threshold):
+            screen = fit_screen(data, Question(threshold=threshold, alpha=170.0), 0.98)
+            assert all(np.isfinite(rung.covariance).all() for rung in screen.rungs)
+            fitted.append(threshold)
+    assert fitted == [1e-2, 0.55, 2.0]
+
+
 # -- the package's positions ------------------------------------------------------------------------------------------
 
 

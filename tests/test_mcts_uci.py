@@ -5,15 +5,20 @@ from __future__ import annotations
 import queue
 import random
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
 
 import chess
 import chess.engine
 import pytest
+from numba.core.dispatcher import Dispatcher
 
 from tests.uci_fake_net import open_material_net
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -24,6 +29,7 @@ from valuerepair.mcts.uci_server import UciServer
 MATED, STALEMATE = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/5K2/6Q1/8/8/8/8/8 b - - 0 1"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
 NOTHING = "no limit is understood; a search of 100 nodes"
+WINS_ROOK, WON = "7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1", "7k/8/8/8/8/5K2/6Q1/8 w - - 0 1"
 ONE_MOVE = "8/8/8/8/8/2k5/8/K6r w - - 0 1"
 
 
@@ -72,8 +78,8 @@ class Gui:
 @contextmanager
 def gui(*options: str) -> Iterator[Gui]:
     side = Gui()
-    side.send(*(f"setoption name {option}" for option in options))
-    side.ask("isready", until="readyok")
+    side.send(*(f"setoption name {option}" for option in options), "isready")
+    side.until("readyok", 300)  # it may compile
     yield side
     side.close()
 
@@ -178,6 +184,18 @@ def test_multipv_and_searchmoves() -> None:
         lines = side.ask("go nodes 200 searchmoves a2a3 h2h4 e2e5")
     assert "info string searchmoves: e2e5 is not legal here" in lines
     assert {line.split(" pv ")[1].split()[0] for line in lines if " pv " in line} == {"a2a3", "h2h4"}
+
+
+def test_searchmoves_after_a_search_of_all_moves_count_their_own_nodes() -> None:
+    with gui("MoveOverheadMs value 0") as side:
+        side.ask("position startpos", "go nodes 2000")
+        only = "searchmoves a2a3 h2h4"
+        lines = side.ask(f"go nodes 300 {only}")
+        assert min(field(line, "nps") for line in lines if " nps " in line) > 0
+        side.ask("ucinewgame", "go nodes 2000")
+        begun = time.monotonic()
+        side.ask(f"go wtime 4000 btime 4000 movestogo 6 {only}")  # some 1.9 s, of which at most half can be spared
+        assert time.monotonic() - begun > 0.6
 
 
 def test_depth_and_mate_limits_end_a_search() -> None:
@@ -356,6 +374,42 @@ def test_garbage_does_no_harm() -> None:
         side.send("setoption name MultiPV value 1", "ucinewgame", "position startpos", "go nodes 77")
         while not any(" nodes 77 " in line for line in side.until("bestmove")):
             pass
+
+
+def kernels_in_use() -> set[tuple[str, str]]:
+    """Name and types of every kernel that this process has compiled or loaded."""
+    modules = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("valuerepair.")]
+    kernels = {kernel for names in modules for kernel in names.values() if isinstance(kernel, Dispatcher)}
+    return {(kernel.py_func.__qualname__, str(types)) for kernel in kernels for types in kernel.signatures}
+
+
+def kernels_of_play() -> tuple[int, set[tuple[str, str]]]:
+    """The number of kernels that are there at ``readyok``, and those that only games need."""
+    with gui() as side:
+        ready = kernels_in_use()
+        best = side.ask("position startpos", "go nodes 300")[-1].split()
+        side.ask("go nodes 310")
+        side.ask(f"position startpos moves {best[1]} {best[3]}", "go nodes 400")
+        side.ask("setoption name VerboseMoveStats value true", "setoption name MultiPV value 3", "go nodes 410")
+        side.ask("go nodes 50 searchmoves a2a3 h2h4")
+        side.send("go ponder nodes 50")
+        side.ask("ponderhit")
+        side.ask("position startpos moves g1f3 g8f6 f3g1 f6g8 g1f3", "go nodes 200")
+        side.send("setoption name Certainty value true", "setoption name Lookahead value true")
+        side.ask(f"position fen {MATE_IN_1}", "go nodes 50")
+        side.ask("go nodes 50 searchmoves a1a7 a1a2")  # Ra8 mates, and is left out
+        tables = Path(__file__).parent / "goldens" / "syzygy"
+        side.ask(f"setoption name SyzygyPath value {tables}", f"position fen {WINS_ROOK}", "go nodes 100")
+        side.ask(f"position fen {WON} moves g2g3 h8h7", "go nodes 100")  # the tables choose the root's moves
+        return len(ready), kernels_in_use() - ready
+
+
+def test_a_game_compiles_nothing_after_readyok() -> None:
+    """In a process of its own, as this one may have played already."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        ready, later = fresh.submit(kernels_of_play).result()
+    assert ready > 10
+    assert later == set()
 
 
 def test_the_starting_position_is_searched_where_none_was_given() -> None:

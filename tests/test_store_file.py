@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -91,6 +92,18 @@ def test_a_missing_or_empty_file(tmp_path: Path) -> None:
     assert "does not exist" in message(tmp_path / "no" / "a.db", create=True)
     (tmp_path / "empty.db").touch()
     assert "is an empty file" in message(tmp_path / "empty.db")
+
+
+def test_a_full_disk_is_named_where_the_lock_cannot_be_written(
+    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "a.db"
+    mine_by_key(archive, path)
+    monkeypatch.setattr(os, "pwrite", full)
+    assert message(path, write=True).startswith(f"{path}: the disk is full or failing; make room")
 
 
 def test_a_newer_store_is_refused(tmp_path: Path, archive: Path) -> None:

@@ -28,6 +28,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.planes import INPUT_FORMATS, encode, unpack_masks
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.training import drawing
 from valuerepair.training.drawing import is_held
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records, wdl_of
 from valuerepair.training.sources import ChunkSource, StoreSource, TrainingSource, TrainingStream
@@ -114,6 +115,11 @@ def test_the_result_is_not_taken_for_the_value_of_a_search() -> None:
 def test_a_search_without_values_does_not_matter_where_it_is_not_learned() -> None:
     records = records_of(positions_of(GAME), GAME, best_q=np.nan, best_d=np.nan, result_q=0.0, result_d=1.0)
     assert (of_records(records, 0.0).wdl == [0, 1, 0]).all()
+
+
+@pytest.mark.parametrize("share", [1e-320, 1e-9])
+def test_the_smallest_share_of_candidates_is_one_of_all(share: float) -> None:
+    assert drawing._sizes(7, 1000, share) == (1, 1000)
 
 
 def test_rows_are_taken_and_joined_whole() -> None:

@@ -330,7 +330,8 @@ def test_svg_has_an_arrow_for_each_move(db: Path, frame: pd.DataFrame, tmp_path:
 
 def test_refused(db: Path, tmp_path: Path) -> None:
     at = ("--db", db)
-    assert refused(99999, *at) == (f"no position 99999 in {db}; the last one's number is {told_last(db)}", 1)
+    for number in (99999, 2**63, 10**30):
+        assert refused(number, *at) == (f"no position {number} in {db}; the last one's number is {told_last(db)}", 1)
     message, code = refused("8/8/8/8/8/8/8/8 w - - 0 1", *at)
     assert "not a legal position" in message
     assert code == 2

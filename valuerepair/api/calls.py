@@ -14,6 +14,7 @@ import numpy as np
 from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import Interrupted, UsageError, ValueRepairError
 from valuerepair.question import Question, Worst, is_candidate
+from valuerepair.store.screening import cut_below
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -80,11 +81,12 @@ def asked_with(question: Asked, **changes: Any) -> Question | Worst:
     return Worst(question.share, changed) if isinstance(question, Worst) else changed
 
 
-def resolved(store: Store, given: Asked) -> Question:
+def resolved(store: Store, given: Asked, *, mining: bool = False) -> Question:
     """The question with a number as its threshold, and an engine identified by its program instead of its name.
 
-    A share of the positions is converted by the store, and logged. Raises UsageError for anything else, such as a bare
-    number; ValueRepairError if no position is scored, and for a net that the store does not have.
+    A share of the positions is converted by the store, and logged; so is that screening cut some of these positions,
+    unless `mining` will judge them again. Raises UsageError for anything else, such as a bare number; ValueRepairError
+    if no position is scored, and for a net that the store does not have.
     """
     if not isinstance(given, Question | Worst | None):
         raise UsageError(f"a question is Question(threshold=0.55) or Worst(0.02); not {given!r}")
@@ -98,6 +100,13 @@ def resolved(store: Store, given: Asked) -> Question:
     hit = is_candidate(disagreement, threshold)
     share = 100 * weight[hit].sum() / weight.sum()
     log.info(f"threshold {given} is {threshold:g}: {hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %")
+    kept_from = cut_below(store, *store.pick(base.net, base.oracle))
+    if threshold < kept_from and not mining:
+        again = np.floor(100 * threshold) / 100 or threshold
+        log.info(
+            f"threshold {given} is below the {kept_from:g} that screening kept: some of these positions were cut; mine "
+            f"with --threshold {again:g} or --screen off"
+        )
     return replace(base, threshold=threshold)
 
 

@@ -126,7 +126,7 @@ def _opening(
 def _by_share(store: Store, question: Worst, net: str, oracle: str) -> Question:
     """The question with the threshold that the share has among the store's values of this net and oracle."""
     try:
-        return resolved(store, asked_with(question, net=net, oracle=oracle))
+        return resolved(store, asked_with(question, net=net, oracle=oracle), mining=True)
     except ValueRepairError as error:
         raise UsageError(f"--threshold {question}: depends on what is in the store: {error}") from None
 

@@ -29,6 +29,7 @@ from valuerepair.text import formatted, json_fields, table_lines
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
+_MOST_DIGITS = 18  # of what is sure to be a number of SQLite's
 _SCORES = "n.q, v.cp, v.mate, v.w, v.d, v.l, v.q"
 _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.best_move"
 
@@ -164,11 +165,13 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
 def read_query(store: Store, words: str) -> tuple[Position, int]:
     """The position that a user means, and its position_id in the store; 0 where it is not there."""
     (most,) = store.connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
-    if words.strip().isdecimal():
-        row = store.connection.execute("SELECT fen FROM positions WHERE id = ?", (int(words),)).fetchone()
+    if (number := words.strip()).isdecimal():
+        is_too_large = len(number) > _MOST_DIGITS
+        query = "SELECT fen FROM positions WHERE id = ?"
+        row = None if is_too_large else store.connection.execute(query, (int(number),)).fetchone()
         if row is None:
-            raise ValueRepairError(f"no position {words.strip()} in {store.path}; the last one's number is {most}")
-        return read_argument(row[0], ()), int(words)
+            raise ValueRepairError(f"no position {number} in {store.path}; the last one's number is {most}")
+        return read_argument(row[0], ()), int(number)
     position = read_argument(words, ())
     if not most:
         raise ValueRepairError(f"{store.path} has no positions yet; run vr mine first")

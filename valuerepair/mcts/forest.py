@@ -19,6 +19,7 @@ from valuerepair import signals
 from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.chess.jit import CACHE_FOLDER
 from valuerepair.chess.make import black_to_move, clock
+from valuerepair.chess.position_text import read_position
 from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, encode_moves
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards
 from valuerepair.errors import UsageError, ValueRepairError
@@ -78,6 +79,7 @@ from valuerepair.mcts.tree import (
     tree_bytes,
 )
 from valuerepair.nets.planes import is_initial
+from valuerepair.nets.policy import policy_indices
 
 log = logging.getLogger(__name__)
 
@@ -479,7 +481,7 @@ def _check_node(trees: Trees, rules: SearchRules, tree: int, node: int) -> None:
 
 
 def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
-    """A search of two nodes, which compiles or loads all kernels that searches need, and logs when it has to compile.
+    """Compiles or loads all kernels that searches need, also later in a game, and logs when it has to compile.
 
     A mark beside the compiled kernels notes that they are there.
     """
@@ -487,8 +489,24 @@ def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
     if mark is None or not mark.exists():
         again = "; there is no cache folder, so every start does it again" if mark is None else ", only this once"
         log.info(f"compiling the search for this machine, which takes about a minute{again}")
-    forest = Forest(evaluator, params, trees=1, nodes=2)
-    signals.apart(lambda: list(forest.search([Position(STARTPOS_FEN)], 2)))
+    signals.apart(lambda: _call_kernels(evaluator, params))
     if mark is not None:
         with suppress(OSError):
             mark.touch()
+
+
+def _call_kernels(evaluator: LeafEvaluator, params: SearchParams) -> None:
+    """Calls every kernel that a search can call: what is not called here is compiled in the middle of a game."""
+    start, later = read_position("startpos"), read_position("startpos moves e2e4")
+    forest = Forest(evaluator, params, trees=1, nodes=2)
+    slot = forest.add(start, 2, root_moves=later.moves)  # so that the move has a visit, and its tree can be kept
+    while not forest.is_done(slot):
+        forest.play_round()
+    forest.result(slot)
+    forest.advance(slot, later, later.moves)
+    forest.go_on(slot, 2)
+    solved(forest._trees, 0)  # after proofs
+    game, _ = play(later)  # what follows is for tables, and for the statistics of root moves
+    repeated_since_zeroing(game)
+    answer_probe(forest._trees, forest._rules, slot, False, 0, forest._leaves, 0)
+    policy_indices(parse_fens(fens(game[-1:])), *legal_moves(game[-1:]), evaluator.input_format)

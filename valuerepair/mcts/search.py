@@ -20,7 +20,8 @@ FIRST_ROOM = 10_000  # visits there is room for at first
 class Search:
     """One root. Not to be shared between threads.
 
-    A tree has at most `room` visits; its memory grows with it.
+    A tree has at most `room` visits; its memory grows with it. `nodes_before` are the visits that the root had when its
+    last search began.
     """
 
     def __init__(self, evaluator: LeafEvaluator, params: SearchParams | None = None, *, nodes: int = 1_000_000) -> None:
@@ -30,6 +31,7 @@ class Search:
         self._slot: int | None = None
         self._position: Position | None = None
         self._restricted = False
+        self.nodes_before = 0
 
     @property
     def nodes(self) -> int:
@@ -97,6 +99,7 @@ class Search:
             raise UsageError("no position to search")
         if self._slot is not None and (root_moves or self._restricted):
             self.forget()  # a tree of only some moves is of no use for others
+        self.nodes_before = self.nodes
         if self._slot is not None:
             self._forest.go_on(self._slot, nodes)
             return self._slot

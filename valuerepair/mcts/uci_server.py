@@ -368,7 +368,6 @@ class Thinking:
         self._budget = self._clock_budget if self.go.movetime is None else self.go.movetime / 1000  # seconds
         self._enough = False
         self._begun = time.monotonic()
-        self._nodes_before = self.search.nodes
         self._shown_news: tuple[int, int, str] | None = None
         self._shown_at = 0.0
 
@@ -421,12 +420,12 @@ class Thinking:
         if go.mate is not None and result.mate is not None and 0 < result.mate <= go.mate:
             self._enough = True
         if self._clock_budget is not None and not self.switch.pondering:
-            new = result.nodes - self._nodes_before
+            new = result.nodes - self.search.nodes_before
             factor = self.settings.smart_pruning
             self._enough |= is_settled(result, new, now - self._begun, self._seconds_left(), factor)
 
     def _say(self, result: SearchResult) -> None:
-        new, seconds = result.nodes - self._nodes_before, time.monotonic() - self._begun
+        new, seconds = result.nodes - self.search.nodes_before, time.monotonic() - self._begun
         has_wdl, room = self.net.has_wdl, self.search.room
         self._write_lines(info_lines(result, seconds, new, self.settings, has_wdl=has_wdl, room=room))
 

@@ -225,15 +225,16 @@ def screen_table(store: Store, question: Question) -> ScreenTable:
     threshold = question.threshold
     nodes = int(facts["limits"]["nodes"])
     data = read_ladder_rows(store, net_id, oracle_id, rungs, nodes, question)
-    if not enough(data, threshold):
+    package = package_rows(facts["kind"], nodes, rungs, question)
+    with_package = data if package is None else joined(data, package)
+    if not (enough(data, threshold) and enough(with_package, threshold)):
         raise ValueRepairError(
             f"{store.path}: {len(data):,} positions were searched in full by way of all rungs, too few near the "
-            f"threshold {threshold:g} to fit a ladder; mine more, or give a lower --threshold"
+            f"threshold {threshold:g} to fit a ladder; mine more, or give another --threshold"
         )
     calibrated = question.calibration == "fitted"
     same_threshold = (s for s in screens(store, net_id, oracle_id) if s.threshold == threshold)
     stored = next((s.fitted for s in same_threshold if is_calibrated(s.model) == calibrated), None)
-    package = package_rows(facts["kind"], nodes, rungs, question)
-    fitted = fit_screen(data if package is None else joined(data, package), question, _RECALL)
+    fitted = fit_screen(with_package, question, _RECALL)
     screen = replace(fitted, positions=len(data), positives=int(is_candidate(data.disagreement, threshold).sum()))
     return ScreenTable(screen, stored, curve(data, package, threshold, RECALLS))

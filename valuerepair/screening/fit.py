@@ -103,9 +103,15 @@ def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
 
 
 def enough(climbed: LadderRows, threshold: float) -> bool:
-    """Whether there are enough rows to fit a ladder."""
-    near = int(is_candidate(climbed.disagreement, _SPREAD[0] * threshold).sum())
-    return len(climbed) >= MIN_POSITIONS and near >= MIN_NEAR
+    """Whether there are enough rows to fit a ladder: also, at each rung, some below the lowest threshold.
+
+    They must be of two folds, or there would be nothing to learn from for one of them.
+    """
+    lowest = _SPREAD[0] * threshold
+    near = int(is_candidate(climbed.disagreement, lowest).sum())
+    fold = _folds(climbed.game, seed=0)
+    below = all(len(np.unique(fold[climbed.open(k + 1, lowest)])) > 1 for k in range(len(climbed.rungs)))
+    return len(climbed) >= MIN_POSITIONS and near >= MIN_NEAR and below
 
 
 def fit_screen(climbed: LadderRows, question: Question, recall: float, price: float | None = None) -> Screen:

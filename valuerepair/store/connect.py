@@ -154,7 +154,7 @@ class WriteLock:
         except OSError as error:
             self._held.close()
             if error.errno == errno.ENOSPC:
-                raise
+                raise ValueRepairError(explained(store_path, "disk is full")) from error
             raise ValueRepairError(
                 f"{store_path} cannot be written: {error.strerror} for {path}; give another --db"
             ) from error

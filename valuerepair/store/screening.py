@@ -138,6 +138,11 @@ WHERE net_id = :net AND oracle_id = :oracle ORDER BY position_id
 """
 ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle_id = ?)"
 
+CUT_BELOW = """
+SELECT coalesce(max(s.threshold), 0.0) FROM screened p JOIN screens s ON s.id = p.screen_id
+WHERE p.net_id = ? AND p.oracle_id = ? AND p.cut_at IS NOT NULL AND NOT p.searched
+"""
+
 
 def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns:
     """`passages` as columns, for large stores."""
@@ -180,6 +185,11 @@ def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.in
 def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
     """Whether any position went up a ladder."""
     return bool(store.connection.execute(ANY_PASSAGE, (net_id, oracle_id)).fetchone()[0])
+
+
+def cut_below(store: Store, net_id: int, oracle_id: int) -> float:
+    """The highest threshold for which positions were cut that are still not searched in full; 0 if there are none."""
+    return float(store.connection.execute(CUT_BELOW, (net_id, oracle_id)).fetchone()[0])
 
 
 def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:

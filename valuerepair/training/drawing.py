@@ -222,9 +222,9 @@ def _sizes(candidates: int, others: int, share: float) -> tuple[int, int]:
         return (0, others) if share <= 0 else (candidates, 0)
     if not candidates:
         return 0, 0
-    needed = round(candidates * (1 - share) / share)
+    needed = candidates * (1 - share) / share
     if needed <= others:
-        return candidates, needed
+        return candidates, round(needed)
     return min(candidates, max(1, round(others * share / (1 - share)))), others
 
 
