@@ -149,6 +149,7 @@ WRONG = [
     ("[mine.alpah]\nx = 1", "[mine] alpah: no such command or option; did you mean alpha?"),
     ("[defaults]\nthrshold = 1", "[defaults] thrshold: no command has such an option; did you mean threshold?"),
     ("[defaults]\nthreshold = [1]", "[defaults] threshold = [1]: must be text or a number"),
+    ('[defaults]\ndb = "a\\u0000b"', '[defaults] db = "a\\u0000b": has a NUL character'),
     ("[mien]\nthreshold = 1", "[mien]: no such command; did you mean mine?"),
     ('db = "a"', "db: is outside any table; put it under [defaults] or a command, as [mine]"),
     ("[mine", "is no TOML file: Expected ']' at the end of a table declaration (at line 1, column 6)"),

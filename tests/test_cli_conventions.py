@@ -347,6 +347,23 @@ def test_a_full_standard_output_is_said_in_one_line(words: str, folder: Path) ->
     assert end == (1, b"vr: standard output: No space left on device\n")
 
 
+@pytest.mark.parametrize("command", ["stats --db", "mine", "eval --net", "chunks -o out"])
+def test_a_name_that_is_not_utf_8_is_refused(command: str, folder: Path) -> None:
+    for words in (command, "mine folder --db"):
+        assert ended(f"{words} g\udce9.db", subprocess.DEVNULL, subprocess.PIPE) == (
+            2, b"vr: g?.db: is not valid UTF-8; rename the file\n"
+        )  # fmt: skip
+
+
+def test_a_name_in_a_folder_that_is_not_utf_8_is_refused(folder: Path) -> None:
+    (folder / "games").mkdir()
+    (folder / "games" / "g\udce9.pgn").touch()
+    code, message = ended("mine games --db own.db", subprocess.DEVNULL, subprocess.PIPE)
+    assert (code, message.splitlines()[-1]) == (
+        2, b"vr: games/g?.pgn: its name is not valid UTF-8, and no store could keep it; rename the file"
+    )  # fmt: skip
+
+
 def test_an_error_that_nobody_reads_has_its_exit_code(folder: Path, unread: int) -> None:
     assert ended("show --nope", subprocess.DEVNULL, unread)[0] == 2
 

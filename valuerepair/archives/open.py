@@ -68,6 +68,9 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
             sources.append(Source(path, bare_name(os.path.basename(path))))
         else:
             raise UsageError(f"{path}: no such file or folder")
+    for source in sources:
+        if (shown := source.path.encode(errors="replace").decode()) != source.path:
+            raise UsageError(f"{shown}: its name is not valid UTF-8, and no store could keep it; rename the file")
     return sources
 
 

@@ -81,7 +81,9 @@ class Config:
         several = option.multiple and isinstance(value, list)
         for each in value if several else [value]:
             what = None
-            if isinstance(each, bool) != option.is_flag or not isinstance(each, bool | int | float | str):
+            if "\0" in str(each):
+                what = "has a NUL character"
+            elif isinstance(each, bool) != option.is_flag or not isinstance(each, bool | int | float | str):
                 what = "must be true or false" if option.is_flag else "must be text or a number"
             elif not option.is_flag:
                 try:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import click
@@ -16,7 +16,7 @@ from valuerepair import signals
 from valuerepair.cli.config import variable_of
 from valuerepair.cli.files import misplaced
 from valuerepair.cli.removed import instead_of
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 
 _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)'")
 
@@ -38,6 +38,7 @@ def run(group: click.Group) -> int:
     _open_closed_streams()
     code: object
     try:
+        _check_text(sys.argv[1:])
         code = group.main(prog_name="vr", standalone_mode=False)
         with explained_broken_pipe():
             sys.stdout.flush()
@@ -56,6 +57,13 @@ def run(group: click.Group) -> int:
     with suppress(OSError):
         sys.stdout.flush()
     return code if isinstance(code, int) else 0
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Raises UsageError for a name that is not UTF-8: stores and JSON files could not keep it."""
+    for argument in arguments:
+        if (shown := argument.encode(errors="replace").decode()) != argument:
+            raise UsageError(f"{shown}: is not valid UTF-8; rename the file")
 
 
 def _where(error: OSError) -> str:
