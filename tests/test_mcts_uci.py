@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 
 import chess
@@ -408,6 +408,7 @@ def test_a_game_compiles_nothing_after_readyok() -> None:
     """In a process of its own, as this one may have played already."""
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
         ready, later = fresh.submit(kernels_of_play).result()
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # else its process would stay
     assert ready > 10
     assert later == set()
 

@@ -101,7 +101,7 @@ def resolved(store: Store, given: Asked, *, mining: bool = False) -> Question:
     share = 100 * weight[hit].sum() / weight.sum()
     log.info(f"threshold {given} is {threshold:g}: {hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %")
     kept_from = cut_below(store, *store.pick(base.net, base.oracle))
-    if threshold < kept_from and not mining:
+    if kept_from != min(kept_from, threshold) and not mining:
         again = np.floor(100 * threshold) / 100 or threshold
         log.info(
             f"threshold {given} is below the {kept_from:g} that screening kept: some of these positions were cut; mine "
