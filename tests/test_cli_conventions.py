@@ -347,12 +347,21 @@ def test_a_full_standard_output_is_said_in_one_line(words: str, folder: Path) ->
     assert end == (1, b"vr: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("command", ["stats --db", "mine", "eval --net", "chunks -o out"])
+@pytest.mark.parametrize("command", ["stats --db", "mine", "eval --net"])
 def test_a_name_that_is_not_utf_8_is_refused(command: str, folder: Path) -> None:
-    for words in (command, "mine folder --db"):
-        assert ended(f"{words} g\udce9.db", subprocess.DEVNULL, subprocess.PIPE) == (
-            2, b"vr: g?.db: is not valid UTF-8; rename the file\n"
-        )  # fmt: skip
+    end = ended(f"{command} g\udce9.db", subprocess.DEVNULL, subprocess.PIPE)
+    assert end == (2, b"vr: g?.db: is not valid UTF-8; rename the file or folder\n")
+
+
+def test_a_folder_or_a_variable_that_is_not_utf_8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VALUEREPAIR_DB", "g\udce9.db")
+    end = ended("stats", subprocess.DEVNULL, subprocess.PIPE)
+    assert end == (2, b"vr: g?.db: is not valid UTF-8; rename the file or folder\n")
+    monkeypatch.delenv("VALUEREPAIR_DB")
+    (folder / "k\udce9").mkdir()
+    monkeypatch.chdir(folder / "k\udce9")
+    code, message = ended("stats --db ../own.db", subprocess.DEVNULL, subprocess.PIPE)
+    assert (code, message.endswith(b"k?: is not valid UTF-8; rename the file or folder\n")) == (2, True)
 
 
 def test_a_name_in_a_folder_that_is_not_utf_8_is_refused(folder: Path) -> None:

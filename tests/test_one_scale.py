@@ -21,6 +21,7 @@ _OTHER_DECISIONS = {
     "mcts/uci_info.py:_left_utility",
     "books/suite.py:write_suite_stream",  # what a move costs beside the best one
     "judge/verdict.py:figures",  # the edges of a table
+    "api/calls.py:_say_if_cut",  # of two thresholds
     "judge/rejudged.py:strata_of",  # how near to the threshold
 }
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)

@@ -100,14 +100,21 @@ def resolved(store: Store, given: Asked, *, mining: bool = False) -> Question:
     hit = is_candidate(disagreement, threshold)
     share = 100 * weight[hit].sum() / weight.sum()
     log.info(f"threshold {given} is {threshold:g}: {hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %")
-    kept_from = cut_below(store, *store.pick(base.net, base.oracle))
-    if kept_from != min(kept_from, threshold) and not mining:
-        again = np.floor(100 * threshold) / 100 or threshold
-        log.info(
-            f"threshold {given} is below the {kept_from:g} that screening kept: some of these positions were cut; mine "
-            f"with --threshold {again:g} or --screen off"
-        )
+    if not mining:
+        _say_if_cut(store, given, threshold)
     return replace(base, threshold=threshold)
+
+
+def _say_if_cut(store: Store, worst: Worst, threshold: float) -> None:
+    """Logs that screening cut some of the positions that a share stands for, where its threshold is below that of a
+    ladder."""
+    screened = cut_below(store, *store.pick(worst.question.net, worst.question.oracle))
+    if threshold < screened:
+        lower = np.floor(100 * threshold) / 100 or threshold
+        log.info(
+            f"threshold {worst} is below the {screened:g} that screening kept: some of these positions were cut; mine "
+            f"with --threshold {lower:g} or --screen off"
+        )
 
 
 def split_of(split: Split | Path | None) -> Split | None:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import click
@@ -38,7 +38,7 @@ def run(group: click.Group) -> int:
     _open_closed_streams()
     code: object
     try:
-        _check_text(sys.argv[1:])
+        _check_text()
         code = group.main(prog_name="vr", standalone_mode=False)
         with explained_broken_pipe():
             sys.stdout.flush()
@@ -59,11 +59,14 @@ def run(group: click.Group) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _check_text(arguments: Sequence[str]) -> None:
+def _check_text() -> None:
     """Raises UsageError for a name that is not UTF-8: stores and JSON files could not keep it."""
-    for argument in arguments:
-        if (shown := argument.encode(errors="replace").decode()) != argument:
-            raise UsageError(f"{shown}: is not valid UTF-8; rename the file")
+    names = [*sys.argv[1:], *(value for name, value in os.environ.items() if name.startswith("VALUEREPAIR_"))]
+    with suppress(FileNotFoundError):  # a folder that was removed
+        names.append(os.getcwd())
+    for name in names:
+        if (shown := name.encode(errors="replace").decode()) != name:
+            raise UsageError(f"{shown}: is not valid UTF-8; rename the file or folder")
 
 
 def _where(error: OSError) -> str:

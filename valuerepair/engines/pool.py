@@ -15,10 +15,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from valuerepair import signals
 from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import EngineSetup, SearchReport, UciEngine
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 
 log = logging.getLogger(__name__)
 
+MOST_ENGINES = 1_024  # each has a process, and a thread here
 ATTEMPTS = 3
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a run
 _INCIDENTS_SAID = 10
@@ -105,8 +106,11 @@ class EnginePool:
     def __init__(self, setup: EngineSetup, limit: TimeLimit, workers: int, *, probe: str | None = None) -> None:
         """Starts the first engine, and has it search the initial position with the line `probe` (``go nodes 1``).
 
-        Raises EngineFailure if it does not start or does not answer, BadOption if it refuses an option.
+        Raises EngineFailure if it does not start or does not answer, BadOption if it refuses an option, and UsageError
+        for more than `MOST_ENGINES`.
         """
+        if workers > MOST_ENGINES:
+            raise UsageError(f"--jobs {workers:,}: is more than {MOST_ENGINES:,}; give one for each core")
         self.workers = workers
         self.counts = PoolCounts()
         self._setup, self._limit = setup, limit

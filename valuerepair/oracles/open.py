@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _GPU_WORKERS = 2
-_MOST_WORKERS = 1_024  # each engine has a thread and a process
 
 
 @contextmanager
@@ -52,10 +51,6 @@ def open_oracle(
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--jobs {workers}: must be at least 1")
-    if workers is not None and workers > _MOST_WORKERS:
-        raise UsageError(
-            f"--jobs {workers:,}: is more than {_MOST_WORKERS:,}; one search at once for each core will do"
-        )
     parsed = chosen_spec(spec)
     if not parsed.kind.searches:
         raise UsageError("--deep recorded: recorded evaluations belong to archives, and only vr mine reads those")

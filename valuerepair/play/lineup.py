@@ -76,7 +76,7 @@ class Lineup:
             # By nodes the own search plays in this process, many games in one batch; by time as an engine, ``vr uci``.
             own = [side.kind.built_in and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
             nets = [self._net(side) if is_own else None for side, is_own in zip(sides, own, strict=True)]
-            self.jobs = jobs or self._good_jobs(sides, nets, limits, games)
+            self.jobs = min(jobs, games) if jobs else self._good_jobs(sides, nets, limits, games)
             self.shared = None not in nets  # games share this process, and slow each other down
             first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(first, sides, limits)

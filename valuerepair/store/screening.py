@@ -188,7 +188,7 @@ def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
 
 
 def cut_below(store: Store, net_id: int, oracle_id: int) -> float:
-    """The highest threshold for which positions were cut that are still not searched in full; 0 if there are none."""
+    """The highest threshold by which a ladder cut positions that were not searched in full since; 0 without any."""
     return float(store.connection.execute(CUT_BELOW, (net_id, oracle_id)).fetchone()[0])
 
 

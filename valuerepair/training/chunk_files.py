@@ -15,7 +15,7 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from itertools import groupby
 from pathlib import Path
@@ -293,10 +293,7 @@ class LeftOut:
 
     def lines(self) -> list[str]:
         """What was left out, as one line or none; `TruncatedInput` says what broke off."""
-        if not self.reasons:
-            return []
-        reasons = ", ".join(f"{reason} {n:,}" for reason, n in self.reasons.items())
-        return [f"left out: {reasons}; first: {self.examples[0]}"]
+        return [f"left out: {replace(self, broken_off=[])}; first: {self.examples[0]}"] if self.reasons else []
 
 
 @dataclass(frozen=True, slots=True)
