@@ -369,7 +369,7 @@ def test_a_name_in_a_folder_that_is_not_utf_8_is_refused(folder: Path) -> None:
     (folder / "games" / "g\udce9.pgn").touch()
     code, message = ended("mine games --db own.db", subprocess.DEVNULL, subprocess.PIPE)
     assert (code, message.splitlines()[-1]) == (
-        2, b"vr: games/g?.pgn: its name is not valid UTF-8, and no store could keep it; rename the file"
+        2, b"vr: games/g?.pgn: is not valid UTF-8; rename the file or folder"
     )  # fmt: skip
 
 

@@ -264,7 +264,7 @@ def test_a_game_that_is_held_out_is_not_written(tmp_path: Path) -> None:
     assert summary.changed_records == train.sum() == len(ENDING)
     assert (summary.chunks, summary.held_out) == (1, 1)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["game_000001.gz"]
-    assert "left out with a position that the split holds out: 1 chunk" in summary.lines()
+    assert "left out: 1 chunk held out by the split" in summary.lines()
     keys, _ = held_out_of(store, split)
     assert read_index([str(chunks)], held_out=keys).left_out.reasons == {HELD_OUT: 1}
     assert read_index([str(tmp_path / "out")], held_out=keys).games == 1

@@ -19,6 +19,7 @@ from typing import BinaryIO, Protocol
 import zstandard
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import check_name
 
 log = logging.getLogger(__name__)
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
@@ -69,8 +70,7 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
         else:
             raise UsageError(f"{path}: no such file or folder")
     for source in sources:
-        if (shown := source.path.encode(errors="replace").decode()) != source.path:
-            raise UsageError(f"{shown}: its name is not valid UTF-8, and no store could keep it; rename the file")
+        check_name(source.path)
     return sources
 
 

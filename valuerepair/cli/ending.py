@@ -16,7 +16,8 @@ from valuerepair import signals
 from valuerepair.cli.config import variable_of
 from valuerepair.cli.files import misplaced
 from valuerepair.cli.removed import instead_of
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
+from valuerepair.files import check_name
 
 _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)'")
 
@@ -38,7 +39,7 @@ def run(group: click.Group) -> int:
     _open_closed_streams()
     code: object
     try:
-        _check_text()
+        _check_names()
         code = group.main(prog_name="vr", standalone_mode=False)
         with explained_broken_pipe():
             sys.stdout.flush()
@@ -59,14 +60,13 @@ def run(group: click.Group) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _check_text() -> None:
-    """Raises UsageError for a name that is not UTF-8: stores and JSON files could not keep it."""
+def _check_names() -> None:
+    """Raises UsageError for an argument, a variable of ours or a current folder that is not UTF-8."""
     names = [*sys.argv[1:], *(value for name, value in os.environ.items() if name.startswith("VALUEREPAIR_"))]
     with suppress(FileNotFoundError):  # a folder that was removed
         names.append(os.getcwd())
     for name in names:
-        if (shown := name.encode(errors="replace").decode()) != name:
-            raise UsageError(f"{shown}: is not valid UTF-8; rename the file or folder")
+        check_name(name)
 
 
 def _where(error: OSError) -> str:

@@ -37,7 +37,7 @@ from valuerepair.training.chunk_output import UNFINISHED, TarShard
 
 log = logging.getLogger(__name__)
 
-HELD_OUT = "with a position that the split holds out"
+HELD_OUT = "held out by the split"
 _OPEN_TARS = 64
 _AHEAD = 8  # chunks that wait for each unpacking thread
 

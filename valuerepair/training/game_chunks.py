@@ -41,7 +41,7 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.play.game import Z
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.chunk_files import in_order
+from valuerepair.training.chunk_files import HELD_OUT, in_order
 from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkForm, ChunkOutput
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.records import (
@@ -57,9 +57,7 @@ log = logging.getLogger(__name__)
 
 PolicyFrom = Literal["played", "net", "judge"]
 
-NO_RESULT, HELD_OUT, TOO_LONG, NOTHING_LEFT = (
-    "no result", "held out by the split", "too long for a chunk", "no position that may be written",
-)  # fmt: skip
+NO_RESULT, TOO_LONG, NOTHING_LEFT = "no result", "too long for a chunk", "no position that may be written"
 _AT_ONCE = 1024  # positions that the net evaluates together
 HeldOut = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # keys of positions and of games, ascending (Split.held_out)
 _NOTHING_HELD: HeldOut = np.empty(0, np.uint64), np.empty(0, np.uint64)

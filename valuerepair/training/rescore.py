@@ -97,7 +97,7 @@ class Rescored:
                 "another count of moves without a capture or a pawn's move"
             )
         if self.held_out:
-            lines.append(f"left out {HELD_OUT}: {quantity(self.held_out, 'chunk')}")
+            lines.append(f"left out: {quantity(self.held_out, 'chunk')} {HELD_OUT}")
         lines += LeftOut(dict(self.left_out), list(self.left_out_first)).lines()
         if not self.changed_records:
             lines.append(f"none of the {self.positions:,} judged positions is in these chunks: vr mine CHUNKS first")
