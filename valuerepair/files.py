@@ -289,12 +289,6 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_name(name: str) -> None:
-    """Raises UsageError for a name that is not UTF-8: stores and JSON files could not keep it."""
-    if (shown := name.encode(errors="replace").decode()) != name:
-        raise UsageError(f"{shown}: is not valid UTF-8; rename the file or folder")
-
-
 def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
     """Raises UsageError unless `whole_folder` can make the folder: it is missing or empty, its parents are writable,
     and it does not lie in one of the folders that are read, `inputs`."""

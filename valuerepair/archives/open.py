@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol
 import zstandard
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import check_name
+from valuerepair.outputs import check_name
 
 log = logging.getLogger(__name__)
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")

@@ -17,7 +17,7 @@ from valuerepair.cli.config import variable_of
 from valuerepair.cli.files import misplaced
 from valuerepair.cli.removed import instead_of
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import check_name
+from valuerepair.outputs import check_name
 
 _EXTRA = re.compile(r"unexpected extra argument \((\S+)\)|No such command '(\S+)'")
 
