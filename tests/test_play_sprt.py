@@ -110,6 +110,8 @@ def test_independent_games_give_the_same_ratio_as_pairs(games: tuple[int, int, i
 
 @pytest.mark.parametrize(("settings", "message"), [
     ({"elo0": 5, "elo1": 0}, "elo0=5 must be less than elo1=0"),
+    ({"elo0": 0, "elo1": 4001}, "must be from -4000 to 4000"),
+    ({"elo0": -1e9, "elo1": 0}, "must be from -4000 to 4000"),
     ({"elo0": 0, "elo1": 5, "alpha": 0}, "alpha=0 must be between 0 and 1"),
     ({"elo0": 0, "elo1": 5, "beta": 1}, "beta=1 must be between 0 and 1"),
     ({"elo0": 0, "elo1": 5, "alpha": 0.6, "beta": 0.5}, "add up to less than 1"),
@@ -169,6 +171,46 @@ def test_the_chances_with_a_mean_are_the_most_likely_ones() -> None:
         options={"ftol": 1e-15},
     )
     assert with_mean(SHARES, [*observed.tolist(), 0.0], 0.52) == pytest.approx([*best.x, 0.0], abs=1e-5)
+
+
+@pytest.mark.parametrize("elo", [-500, 250, 700])
+@pytest.mark.parametrize("observed", [[0.02, 0.03, 0.1, 0.25, 0.6], [0.1, 0.2, 0.4, 0.2, 0.1], [0.3, 0.5, 0.2]])
+def test_the_chances_far_from_even_are_the_most_likely_ones(observed: list[float], elo: float) -> None:
+    """Against a general optimiser, begun at many points: the differences at which tests used to give up."""
+    chances, shares, rng = np.array(observed), np.linspace(0, 1, len(observed)), np.random.default_rng(1)
+    t = elo * math.log(10) / 800 * (math.sqrt(2) if len(observed) > 3 else 1)
+
+    def beyond(p: Any) -> float:
+        mean = float(p @ shares)
+        return mean - 0.5 - t * math.sqrt(max(float(p @ (shares - mean) ** 2), 0.0))
+
+    end = np.eye(len(observed))[-1 if elo > 0 else 0]
+    found = [
+        minimize(
+            lambda p: -float(chances @ np.log(p)),
+            0.8 * end + 0.2 * rng.dirichlet(np.ones(len(observed))),
+            bounds=[(1e-9, 1)] * len(observed),
+            constraints=[{"type": "eq", "fun": lambda p: p.sum() - 1}, {"type": "eq", "fun": beyond}],
+            options={"ftol": 1e-15, "maxiter": 500},
+        )
+        for _ in range(8)
+    ]
+    best = min((each for each in found if abs(beyond(each.x)) < 1e-7), key=lambda each: float(each.fun))
+    ours = np.array(Sprt(0, 5).at(elo, observed))
+    assert beyond(ours) == pytest.approx(0, abs=1e-8)
+    assert ours == pytest.approx(best.x, abs=1e-4)
+    assert -float(chances @ np.log(ours)) == pytest.approx(best.fun, abs=1e-7)
+
+
+@pytest.mark.parametrize("model", ["normalized", "logistic", "bayesian"])
+def test_no_test_gives_up_in_the_middle_of_a_match(model: str) -> None:
+    """Whatever has come so far, each difference that a test may have has a ratio."""
+    for ends in ((0, 250), (0, 400), (-4000, 4000), (3900, 4000), (-4000, -3000)):
+        test = Sprt(*ends, model=model)
+        for counts in itertools.product((0, 1, 3000), repeat=3):
+            assert math.isfinite(test.llr(MatchScore(*counts)))
+        for a, b, c, d, e in itertools.product((0, 100), repeat=5) if model != "bayesian" else ():
+            assert math.isfinite(test.llr(Pentanomial((a, b, c, d, e))))
 
 
 def test_a_test_of_differences_that_cannot_be_is_refused() -> None:

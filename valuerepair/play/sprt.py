@@ -20,6 +20,8 @@ MODELS = ("normalized", "logistic", "bayesian")
 H0, H1, GO_ON = "H0", "H1", ""
 # The count of an outcome that never occurred, so that no logarithm of 0 arises (as in fastchess).
 _NEVER = 1e-3
+# Up to here every difference can be made of outcomes that all occurred; far beyond, shares round to 0 and 1.
+_MOST_ELO = 4000
 _SPRT = ("elo0", "elo1", "alpha", "beta")
 
 
@@ -29,7 +31,7 @@ class Sprt:
 
     `alpha` is the chance to accept H1 when H0 holds, `beta` the reverse. `model` defines Elo: `normalized` (in standard
     deviations of a game, so that draws do not matter), `logistic`, or `bayesian` (BayesElo, with a draw Elo estimated
-    from the games; trinomial only). Raises UsageError for invalid values.
+    from the games; trinomial only). Raises UsageError for invalid values, also for Elo beyond 4000.
     """
 
     elo0: float
@@ -43,6 +45,10 @@ class Sprt:
             raise UsageError(f"SPRT model {self.model!r}: must be one of {', '.join(MODELS)}")
         if not self.elo0 < self.elo1 or not math.isfinite(self.elo1 - self.elo0):
             raise UsageError(f"SPRT: elo0={self.elo0:g} must be less than elo1={self.elo1:g}")
+        if max(-self.elo0, self.elo1) > _MOST_ELO:
+            raise UsageError(
+                f"SPRT: elo0={self.elo0:g} and elo1={self.elo1:g} must be from -{_MOST_ELO} to {_MOST_ELO}"
+            )
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if not 0 < value < 1:
                 raise UsageError(f"SPRT: {name}={value:g} must be between 0 and 1")
@@ -127,19 +133,33 @@ def with_mean(shares: Sequence[float], observed: Sequence[float], mean: float) -
 def _normalized(shares: Sequence[float], observed: Sequence[float], t: float) -> list[float]:
     """The most likely distribution whose mean is `t` standard deviations above 1/2 (second paper, section 4.1).
 
-    Iterates from the uniform distribution, each time with mean and deviation of the last solution. Outcomes that never
-    occurred have no chance. Raises ValueError if the others cannot have this mean.
+    Iterates from the observed distribution, each time with mean and deviation of the last solution. If the observed
+    mean is nearer to 1/2, the first one is moved towards the outcome at that end until its mean is as far: from such a
+    one every step has a solution, while from others a large `t` has none. Outcomes that never occurred have no chance.
+    Raises ValueError if the others cannot have this mean.
     """
-    kinds = sum(p > 0 for p in observed)
-    solved = [1 / kinds if p > 0 else 0.0 for p in observed]
-    for _ in range(50):
-        mean = sum(p * share for p, share in zip(solved, shares, strict=True))
-        deviation = math.sqrt(sum(p * (share - mean) ** 2 for p, share in zip(solved, shares, strict=True)))
+    solved = list(observed)
+    ends = [share for share, p in zip(shares, observed, strict=True) if p > 0]
+    end = ends[-1] if t > 0 else ends[0]
+    if t and t * (end - 0.5) <= 0:
+        raise ValueError("no such distribution of these outcomes")
+    mean, deviation = _moments(shares, solved)
+    while t * (mean - 0.5 - t * deviation) < 0:
+        solved = [(p + (share == end)) / 2 for p, share in zip(solved, shares, strict=True)]
+        mean, deviation = _moments(shares, solved)
+    for _ in range(200):
         slopes = [s - 0.5 - 0.5 * t * deviation * (1 + ((s - mean) / deviation) ** 2) for s in shares]
         before, solved = solved, _tilted(slopes, observed)
+        mean, deviation = _moments(shares, solved)
         if max(abs(a - b) for a, b in zip(before, solved, strict=True)) < 1e-9:
             break
     return solved
+
+
+def _moments(shares: Sequence[float], chances: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation of a distribution of outcomes."""
+    mean = sum(p * share for p, share in zip(chances, shares, strict=True))
+    return mean, math.sqrt(sum(p * (share - mean) ** 2 for p, share in zip(chances, shares, strict=True)))
 
 
 def _tilted(slopes: Sequence[float], observed: Sequence[float]) -> list[float]:
