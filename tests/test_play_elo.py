@@ -450,6 +450,7 @@ def test_tally_by_colour_and_by_pairs_in_any_order() -> None:
     assert ours.as_white == MatchScore(2, 1, 1)
     assert ours.as_black == MatchScore(2, 1, 1)
     assert ours.score == MatchScore(4, 2, 2)
+    assert ours.counted == MatchScore(4, 1, 2)
     assert ours.pairs == Pentanomial((0, 1, 1, 0, 1))
     assert ours.won_and_lost == theirs.won_and_lost == 1
     assert ours.undecided == 1

@@ -256,6 +256,27 @@ def test_counts_in_any_order_are_the_same() -> None:
     assert sum(standings[0]["score"].values()) + standings[0]["undecided"] == 40
 
 
+@pytest.mark.parametrize("openings", [10, 60])
+@pytest.mark.parametrize("model", ["bayesian", "normalized"])
+def test_games_whose_pair_has_no_result_show_nothing(openings: int, model: str) -> None:
+    """A side whose wins are quick and whose losses take too long would be better by the quick ones alone."""
+    sprt, ends = Sprt(0, 5, model=model), ("checkmate", "too long")
+    alone = [Played(n, n // 2 % openings, ("1-0", "*")[n % 2], ends[n % 2], 9) for n in range(60)]
+    whole = [Played(60 + n, n // 2 % openings, ("1-0", "0-1", "1/2-1/2", "1-0")[n % 4], ends[0], 9) for n in range(60)]
+    standing = Standing(("a", "b"), sprt)
+    for game in random.Random(1).sample(alone, len(alone)):
+        standing.add(game)
+    assert {verdict for _, verdict in standing.levels.values()} == {"not shown"}
+    assert (standing.verdict, standing.tally.score, standing.tally.counted) == ("", MatchScore(30), MatchScore())
+    assert "no Elo: each decided game has a pair whose other game has no result" in report_lines(standing)
+    assert level_lines(standing) == []
+    for game in whole:
+        standing.add(game)
+    without = Standing.after(("a", "b"), whole, sprt)
+    assert (standing.results, standing.tested) == (without.results, without.tested)
+    assert (standing.levels, standing.verdict) == (without.levels, without.verdict)
+
+
 def test_what_the_progress_line_says() -> None:
     standing = Standing(("a", "b"), Sprt(0, 5))
     for n, result in enumerate(("1-0", "0-1", "1-0", "1/2-1/2")):

@@ -49,29 +49,42 @@ class Tally:
     """Counts games of one player, the first, against another, in any order.
 
     Games 2k and 2k + 1 are a pair: one opening, each player White once. Undecided games are counted separately; scores
-    exclude them and their pairs.
+    exclude them, `counted` and `pairs` their pairs too.
     """
 
     def __init__(self) -> None:
         self._colours: Counter[tuple[bool, int]] = Counter()
         self._waiting: dict[int, int] = {}
         self._pairs = [0] * 5
+        self._incomplete: set[int] = set()  # pairs with an undecided game
+        self._alone: Counter[int] = Counter()  # the decided games of these, by half points
         self.won_and_lost = 0  # pairs with 1 point that are a win and a loss; the others are two draws
         self.undecided = 0
 
     def add(self, number: int, first_is_white: bool, result: str) -> None:
         """Counts the game with this number: `result` is 1-0, 0-1, 1/2-1/2 or *."""
+        pair = number // 2
         if result not in POINTS:
             self.undecided += 1
+            self._incomplete.add(pair)
+            if pair in self._waiting:
+                self._alone[self._waiting.pop(pair)] += 1
             return
         half_points = round(2 * (POINTS[result] if first_is_white else 1 - POINTS[result]))
         self._colours[first_is_white, half_points] += 1
-        other = self._waiting.pop(number // 2, None)
+        if self.is_incomplete(number):
+            self._alone[half_points] += 1
+            return
+        other = self._waiting.pop(pair, None)
         if other is None:
-            self._waiting[number // 2] = half_points
+            self._waiting[pair] = half_points
         else:
             self._pairs[half_points + other] += 1
             self.won_and_lost += {half_points, other} == {0, 2}
+
+    def is_incomplete(self, number: int) -> bool:
+        """Whether a game of the pair of the game with this number has no result."""
+        return number // 2 in self._incomplete
 
     @property
     def as_white(self) -> MatchScore:
@@ -87,6 +100,15 @@ class Tally:
     def score(self) -> MatchScore:
         """All decided games."""
         return self.as_white + self.as_black
+
+    @property
+    def counted(self) -> MatchScore:
+        """The decided games but those whose pair has a game without a result.
+
+        How long a game lasts depends on who is winning, so that such games favour a side.
+        """
+        score, alone = self.score, self._alone
+        return MatchScore(score.wins - alone[2], score.draws - alone[1], score.losses - alone[0])
 
     @property
     def pairs(self) -> Pentanomial:
@@ -136,7 +158,8 @@ class Standing:
         self.breadth = Breadth(), Breadth()
         # By opening the sums of squared Q of both players, each scaled to the mean number of roots.
         self._q_squares: dict[int, NDArray[np.float64]] = {}
-        self._decided: list[tuple[int, bool, float]] = []  # opening, whether the first is White, its points
+        # Of each decided game the number, the opening, whether the first is White, and its points.
+        self._decided: list[tuple[int, int, bool, float]] = []
         self.verdict = GO_ON  # of the SPRT
 
     def add(self, game: Played) -> None:
@@ -145,7 +168,7 @@ class Standing:
         points = None
         if game.result in POINTS:
             points = POINTS[game.result] if first_is_white else 1 - POINTS[game.result]
-            self._decided.append((game.opening, first_is_white, points))
+            self._decided.append((game.number, game.opening, first_is_white, points))
             before = self.by_ending.get(game.ending, MatchScore())
             self.by_ending[game.ending] = before + MatchScore(points == 1, points == 0.5, points == 0)
         self.tally.add(game.number, first_is_white, game.result)
@@ -191,10 +214,14 @@ class Standing:
 
     @property
     def results(self) -> MatchScore | Pentanomial | ByOpening:
-        """The results for intervals: by opening if some are repeated, else pairs, or games before the first pair."""
-        if (openings := ByOpening.of(self._decided)) is not None:
+        """The results for intervals: by opening if some are repeated, else pairs, or games before the first pair.
+
+        Without the pairs of games that have no result.
+        """
+        counted = (game[1:] for game in self._decided if not self.tally.is_incomplete(game[0]))
+        if (openings := ByOpening.of(counted)) is not None:
             return openings
-        return self.tally.pairs if self.tally.pairs.pairs else self.tally.score
+        return self.tally.pairs if self.tally.pairs.pairs else self.tally.counted
 
     @property
     def of(self) -> str:
@@ -212,7 +239,7 @@ class Standing:
     def tested(self) -> MatchScore | Pentanomial:
         """The results for the SPRT: pairs, but games under the bayesian model and if the pairs are not known."""
         of_games = not self.paired or (self.sprt is not None and self.sprt.model == "bayesian")
-        return self.tally.score if of_games else self.tally.pairs
+        return self.tally.counted if of_games else self.tally.pairs
 
     @property
     def levels(self) -> dict[float, tuple[Estimate, str]]:
@@ -223,7 +250,7 @@ class Standing:
     def normalized(self) -> Estimate:
         """Normalized Elo with its interval at 0.95; the deviation of a game comes from whole pairs, else from games."""
         pairs = self.tally.pairs
-        return normalized_elo(self.results, 0.95, pairs if pairs.pairs else self.tally.score)
+        return normalized_elo(self.results, 0.95, pairs if pairs.pairs else self.tally.counted)
 
     def as_json(self) -> dict[str, Any]:
         """All figures, from the first player's side; infinite Elo is None."""
@@ -296,7 +323,7 @@ def report_lines(standing: Standing) -> list[str]:
     for what, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
         lines.append(f"  {what:<6} {score_words(score)}")
     lines += _pairs_lines(standing)
-    if tally.score.games:
+    if moments(results)[0]:
         interval, verdict = standing.levels[0.95]
         lines.append(
             f"Elo {elo_words(interval, '95 %')}, LOS {los_words(results)} (of {_counted(standing)}): "
@@ -304,6 +331,8 @@ def report_lines(standing: Standing) -> list[str]:
         )
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}{_normal_words(results)}")
+    elif tally.score.games:
+        lines.append("no Elo: each decided game has a pair whose other game has no result")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
     lines += _breadth_line(standing)
@@ -314,10 +343,11 @@ def report_lines(standing: Standing) -> list[str]:
 
 def _counted(standing: Standing) -> str:
     """The units of the intervals and their games, without those of incomplete pairs."""
-    if isinstance(standing.results, MatchScore):
+    results = standing.results
+    if isinstance(results, MatchScore):
         return standing.of_words
-    pairs = standing.results.pairs if isinstance(standing.results, Pentanomial) else 0
-    return f"{standing.of_words}, {2 * pairs or standing.tally.score.games:,} games"
+    games = 2 * results.pairs if isinstance(results, Pentanomial) else sum(results.games)
+    return f"{standing.of_words}, {games:,} games"
 
 
 def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
@@ -335,7 +365,7 @@ def _verdict_words(first: str, verdict: str) -> str:
 def level_lines(standing: Standing) -> list[str]:
     """Normalized Elo, and the interval and verdict at each level; empty without games."""
     normalized, lines = standing.normalized, list[str]()
-    if not standing.tally.score.games:
+    if not moments(standing.results)[0]:
         return lines
     if not math.isnan(normalized.value):
         lines.append(f"normalized Elo {elo_words(normalized, '95 %')}")
