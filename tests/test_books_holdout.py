@@ -23,7 +23,6 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
-from valuerepair.judge.split import Split
 
 # (part, piece, pawns) of each row: few of each, so that they cross.
 ROWS = st.lists(
@@ -39,7 +38,7 @@ def test_a_holdout_is_a_partition_without_neighbours(rows: list[tuple[str, str, 
     fens = [f"4k3/{pawns}p{7 - pawns}/8/8/8/8/8/{piece}3K3 w - - 0 1" for _, piece, pawns in rows]
     table = pd.DataFrame({"part": [part for part, _, _ in rows], "fen": fens})
     try:
-        divided = sides(table, BookOptions())
+        divided = sides(table, set(near_keys(table["fen"][table["part"] != "train"].tolist())))
     except ValueRepairError:
         reject()  # the book would be empty
     book, holdout = divided.book, divided.holdout
@@ -78,9 +77,11 @@ def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(near: 
     table = _games()
     table["part"] = ["games" if game % 4 == 0 else "train" for game in table["game"].tolist()]
     options = BookOptions(parents=3, near_duplicates=near)
-    free = choose_rows(table, options, table["disagreement"], 0.5, Split()).book
+    held_fens = table["fen"][table["part"] != "train"].tolist()
+    free = choose_rows(table, options, table["disagreement"], 0.5, held_fens).book
     materials = tuple(free.loc[free["plies_before"] > 0, "material_family"].value_counts().index[:1])
-    selection = choose_rows(table, options, table["disagreement"], 0.5, Split(materials=materials))
+    held_fens += free.loc[free["plies_before"] > 0, "fen"].tolist()[:9]  # no candidates
+    selection = choose_rows(table, options, table["disagreement"], 0.5, held_fens, materials)
     book, holdout = selection.book, selection.holdout
     own = book[book["plies_before"] == 0]
     assert len(own) + len(holdout) + sum(selection.left_out.values()) == selection.candidates
@@ -90,9 +91,12 @@ def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(near: 
     assert selection.parents.asked == selection.parents.written + sum(selection.parents.left_out.values())
     assert (holdout["plies_before"] == 0).all()
     assert not set(games_of(book)) & set(games_of(holdout))
-    assert not np.isin(keys(parse_fens(book["fen"].tolist())), keys(parse_fens(holdout["fen"].tolist()))).any()
-    if near != "keep":
-        assert not set(near_keys(book["fen"].tolist())) & set(near_keys(holdout["fen"].tolist()))
+    assert set(holdout["fen"]) < set(held_fens)
+    assert not np.isin(keys(parse_fens(book["fen"].tolist())), keys(parse_fens(held_fens))).any()
+    if near == "keep":
+        assert selection.parents.left_out["held out"] > 0
+    else:
+        assert not set(near_keys(book["fen"].tolist())) & set(near_keys(held_fens))
     parents = book[book["plies_before"] > 0]
     assert not set(parents["material_family"]) & set(materials)
 

@@ -32,7 +32,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.compared_nets import find_oracle, measure
 from valuerepair.judge.openings import UNKNOWN, family, named_positions
-from valuerepair.judge.split import JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
+from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
@@ -388,6 +388,28 @@ def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near
     assert json.loads((tmp_path / "manifest.json").read_text())["split"]["materials"] == list(split.materials)
     lines = (tmp_path / "holdout.epd").read_text().splitlines()
     assert [entry.headers["Part"] for entry in holdout] == [line.split('c3 "part ')[1].split('"')[0] for line in lines]
+
+
+def test_a_book_keeps_away_from_held_out_positions_that_are_no_candidates(tmp_path: Path) -> None:
+    split, question = Split(games=0.5), Question(threshold=0.1)
+    with Store.open(SAMPLE) as store:
+        manifest = write_books(store, tmp_path, question, BookOptions(parents=4), split)
+        rows = store.connection.execute("SELECT id, fen FROM positions").fetchall()
+        parts = split.parts(store, np.array([number for number, _ in rows], np.int64))
+    held = {men_and_pawns(chess.Board(fen)) for (_, fen), part in zip(rows, parts, strict=True) if part in HELD_OUT}
+    book = entries(tmp_path / "book.pgn")
+    assert len(book) > 500
+    assert not {men_and_pawns(entry.board) for entry in book} & held
+    reason = "near-duplicate of a held-out position"
+    assert min(manifest.left_out[reason], manifest.parents["left_out"][reason]) > 0
+
+
+def men_and_pawns(board: chess.Board) -> tuple[str, ...]:
+    """What near-duplicates have in common: the men of both sides, whichever has which, and where the pawns stand."""
+    placement = sorted(board.board_fen())
+    white, black = ("".join(filter(case, placement)) for case in (str.isupper, str.islower))
+    pawns = (str(board.pieces(chess.PAWN, colour)) for colour in chess.COLORS)
+    return "v".join(sorted((white, black.upper()))), *pawns
 
 
 class Entry(NamedTuple):

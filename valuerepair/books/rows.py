@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
@@ -20,7 +20,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
-from valuerepair.judge.split import PARTS, TRAIN, Split
+from valuerepair.judge.split import HELD_OUT, PARTS, TRAIN, Split
 from valuerepair.judge.verdict import evidence
 from valuerepair.store.queries import header_of_games
 
@@ -65,8 +65,9 @@ def can_go_on(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str]) 
 
 def add_knowledge(
     store: Store, rows: pd.DataFrame, options: BookOptions, split: Split | None
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """`rows` of `Store.candidates` with the columns for `choose_rows`; and for the manifest, who gave the verdicts.
+) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
+    """`rows` of `Store.candidates` with the columns for `choose_rows`; for the manifest, who gave the verdicts; and the
+    FENs of all positions of the store that the `split` holds out, whether or not they are candidates.
 
     Adds the columns `eco_header`; `verdict` for `options.confirmed`, by the oracle that took a second look at most of
     the rows; `labels`, a set of names per row, for `options.labels`; `part`, a name of `judge.split.PARTS`, for
@@ -76,6 +77,7 @@ def add_knowledge(
         _check_label(label)
     columns: dict[str, Any] = {"eco_header": header_of_games(store.connection, "ECO", rows["game_id"].tolist())}
     about: dict[str, Any] = {}
+    held_fens: list[str] = []
     if options.confirmed:
         looks = evidence(store, rows)
         columns["verdict"] = looks["verdict"]
@@ -83,9 +85,14 @@ def add_knowledge(
     if options.labels:
         columns["labels"] = names(labels_of(store, rows))
     if split is not None:
-        parts = split.parts(store, rows["position_id"].to_numpy(np.int64))
-        columns["part"] = [PARTS[part] for part in parts.tolist()]
-    return rows.assign(**columns), about
+        every = store.connection.numbers("SELECT id FROM positions ORDER BY id", {}, 1, np.int64)[0]
+        parts = split.parts(store, every)
+        of_rows = parts[np.searchsorted(every, rows["position_id"].to_numpy(np.int64))]
+        columns["part"] = [PARTS[part] for part in of_rows.tolist()]
+        query = "SELECT p.fen FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
+        held = store.connection.rows_of(every[np.isin(parts, HELD_OUT)].tolist(), query)
+        held_fens = [fen for (fen,) in held]
+    return rows.assign(**columns), about, held_fens
 
 
 def _check_label(label: str) -> None:
@@ -95,34 +102,31 @@ def _check_label(label: str) -> None:
         raise UsageError(f"--label {label}: no such label; there are {', '.join(NAMES)} and {families}")
 
 
-NEAR_HELD = "near-duplicate of the holdout"
+NEAR_HELD = "near-duplicate of a held-out position"
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The rows of the book and of the holdout; `left_out` counts the rows too near to the holdout, by reason."""
+    """The rows of the book and of the holdout; `left_out` counts the near-duplicates of held-out positions."""
 
     book: pd.DataFrame
     holdout: pd.DataFrame
     left_out: dict[str, int]
 
 
-def sides(rows: pd.DataFrame, options: BookOptions) -> Sides:
+def sides(rows: pd.DataFrame, near_held: Set[str]) -> Sides:
     """Divides rows by their column `part`, if they have one: the part ``train`` is the book.
 
-    A split has each game and each root on one side. Near-duplicates of the holdout are left out of the book, unless
-    they are to be kept. Raises ValueRepairError when the book stays empty; the holdout may.
+    A split has each game and each root on one side. Rows with one of the `near_keys` `near_held` are left out of the
+    book. Raises ValueRepairError when the book stays empty; the holdout may.
     """
     if "part" not in rows:
         return Sides(rows, rows.iloc[:0], {})
     is_held = rows["part"] != PARTS[TRAIN]
-    near: pd.Series[bool] = pd.Series(False, rows.index)
-    if options.near_duplicates != "keep":
-        keys = pd.Series(near_keys(rows["fen"].tolist()), rows.index)
-        near = ~is_held & keys.isin(set(keys[is_held]))
+    near = ~is_held & pd.Series(near_keys(rows["fen"].tolist()), rows.index).isin(near_held)
     book = rows[~is_held & ~near]
     if book.empty:
         raise ValueRepairError(
-            f"--split leaves the book empty: none of {len(rows):,} candidates is train, or far from the holdout"
+            f"--split leaves the book empty: none of {len(rows):,} candidates is train and far from what is held out"
         )
     return Sides(book, rows[is_held], {NEAR_HELD: int(near.sum())} if near.any() else {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from valuerepair.chess.positions import encode_moves, joined, ply_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.openings import add_families, material_family
-from valuerepair.judge.split import NEITHER, PARTS, Split, seeded_hash
+from valuerepair.judge.split import NEITHER, PARTS, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
@@ -48,13 +48,14 @@ def choose_rows(
     options: BookOptions,
     scored: pd.Series[float],
     threshold: float = DEFAULT_THRESHOLD,
-    split: Split | None = None,
+    held_fens: Sequence[str] = (),
+    held_materials: Sequence[str] = (),
 ) -> Selection:
     """The rows of a book, from a frame like `Store.frame` that has all candidates and may have other rows.
 
     `scored` are the disagreements of all scored positions. The frame has columns `verdict` (`judge.verdict`) for
-    `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for the `split`. Raises
-    ValueRepairError if no row remains.
+    `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for a split, which holds out
+    the positions `held_fens` and the material families `held_materials`. Raises ValueRepairError if no row remains.
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
@@ -74,9 +75,11 @@ def choose_rows(
         plies_before=0,
         parent_of="",
     )
-    divided = sides(rows, options)
+    near_held = set() if options.near_duplicates == "keep" else set(near_keys(held_fens))
+    divided = sides(rows, near_held)
     sieve.left_out.update(divided.left_out)
-    book, parents = add_parents(divided.book, divided.holdout, options, split)
+    held = _HeldOut(set(keys(parse_fens(held_fens)).tolist()), near_held, set(held_materials))
+    book, parents = add_parents(divided.book, options, held)
     book = _repeated(book, options, sieve.left_out, parents)
     return Selection(book, divided.holdout, candidates, len(sizes), sieve.left_out, parents)
 
@@ -163,7 +166,7 @@ def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
 NO_HISTORY = "no earlier move is known"
 OF_CANDIDATE = "a candidate itself, which has their weight too"
 OF_PARENT = "the same as another parent, which has their weight too"
-HELD = "in the holdout"
+HELD = "held out"
 HELD_FAMILY = "of a held-out family"
 OVER = "game over, or too long for lc0"
 
@@ -188,19 +191,25 @@ class ParentCount:
         self.left_out[reason] = self.left_out.get(reason, 0) + number
 
 
-def add_parents(
-    book: pd.DataFrame, holdout: pd.DataFrame, options: BookOptions, split: Split | None
-) -> tuple[pd.DataFrame, ParentCount]:
+class _HeldOut(NamedTuple):
+    """What a split holds out: `keys` of positions, the `near_keys` of these, and material families."""
+
+    keys: set[int]
+    near: set[str]
+    materials: set[str]
+
+
+def add_parents(book: pd.DataFrame, options: BookOptions, held: _HeldOut) -> tuple[pd.DataFrame, ParentCount]:
     """`book` with the parents of each candidate after it, the nearest first; `parent_weight` gives their weights.
 
     A repeated position is written once with the sum of the weights, as in KataGo's uploader of positions
-    (python/upload_poses.py). The holdout gets no parents, and no parent that belongs to it enters the book.
+    (python/upload_poses.py). No parent enters the book that is held out, or near to what is.
     """
     count = ParentCount(options.parents, options.parents * len(book))
     if not options.parents:
         return book, count
     candidates = book.to_dict("records")
-    adder = _ParentAdder(candidates, holdout, options, count, split)
+    adder = _ParentAdder(candidates, options, count, held)
     lines = [str(moves).split() for moves in book["moves"]]
     parents = parents_of(book["start_fen"].tolist(), lines, options.parents)
     # Parents get shares of the original weights: a candidate that is another's parent gains weight in this loop.
@@ -216,17 +225,12 @@ class _ParentAdder:
     def __init__(
         self,
         candidates: list[dict[Hashable, Any]],
-        holdout: pd.DataFrame,
         options: BookOptions,
         count: ParentCount,
-        split: Split | None,
+        held: _HeldOut,
     ) -> None:
         self.records: list[dict[Hashable, Any]] = []
-        self._options, self._count = options, count
-        self._held_materials = set(split.materials if split is not None else ())
-        held_fens = holdout["fen"].tolist()
-        self._held_keys = set(keys(parse_fens(held_fens)).tolist())
-        self._near_held = set() if options.near_duplicates == "keep" else set(near_keys(held_fens))
+        self._options, self._count, self._held = options, count, held
         of_candidates = keys(parse_fens([row["fen"] for row in candidates])).tolist()
         self._by_key = dict(zip(of_candidates, candidates, strict=True))
 
@@ -253,11 +257,11 @@ class _ParentAdder:
         self.records.append(row)
 
     def _reason_to_leave_out(self, key: int, row: dict[Hashable, Any]) -> str:
-        if key in self._held_keys:
+        if key in self._held.keys:
             return HELD
-        if row["material_family"] in self._held_materials:
+        if row["material_family"] in self._held.materials:
             return HELD_FAMILY
-        if self._near_held and near_keys([row["fen"]])[0] in self._near_held:
+        if self._held.near and near_keys([row["fen"]])[0] in self._held.near:
             return NEAR_HELD
         return "" if can_go_on([row["fen"]], [row["start_fen"]], [row["moves"]])[0] else OVER
 

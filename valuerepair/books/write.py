@@ -86,10 +86,11 @@ def write_books(
         )
     # All rows, but only the column that is counted; the other columns are large and needed for candidates only.
     scored = store.frame(question, only=("disagreement",))
-    candidates, confirmed = add_knowledge(store, store.candidates(question), options, split)
+    candidates, confirmed, held_fens = add_knowledge(store, store.candidates(question), options, split)
     if split is None and (warning := warning_of_held_out(store, candidates["position_id"].to_numpy("int64"))):
         log.info(warning)
-    selection = choose_rows(candidates, options, scored["disagreement"], question.threshold, split)
+    materials = () if split is None else split.materials
+    selection = choose_rows(candidates, options, scored["disagreement"], question.threshold, held_fens, materials)
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
     entries: dict[str, list[dict[str, Any]]] = {}
