@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import gzip
+import os
+import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +161,24 @@ def test_packing_and_place_of_a_file_do_not_matter(tmp_path: Path, shared_data: 
     assert [p.key for p in run_paths([plain], **options)[0]] == [p.key for p in run_paths([packed], **options)[0]]
     in_folder, _ = run_paths([tmp_path], **options)
     assert [p.fen for p in in_folder] == [p.fen for p in run_paths([plain], **options)[0]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_is_read_from_its_beginning(packed: bool) -> None:
+    text = "".join(game(white=str(i)) for i in range(1000)).encode()
+    reading, writing = os.pipe()
+    content = gzip.compress(text) if packed else text
+
+    def write() -> None:
+        with open(writing, "wb") as file:
+            file.write(content)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    report = run_paths([Path(f"/dev/fd/{reading}")])[1]
+    writer.join()
+    os.close(reading)
+    assert (report.games, report.bytes_read) == (1000, len(text))
 
 
 def test_a_folder_of_single_games_is_sampled_by_its_share(tmp_path: Path) -> None:

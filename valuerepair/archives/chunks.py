@@ -68,8 +68,8 @@ class ChunkBlock:
 
 
 def holds_chunks(source: Source) -> bool:
-    """The archive is a training chunk, or a tar archive, packed or not."""
-    if source.path == "-":
+    """The archive is a training chunk, or a tar archive, packed or not. Standard input and pipes cannot be."""
+    if source.read_once:
         return False
     try:
         with open(source.path, "rb") as file:

@@ -42,6 +42,11 @@ class Source:
     path: str
     identity: str
 
+    @property
+    def read_once(self) -> bool:
+        """Standard input or a pipe: what is read of it to look at its beginning is lost to later readers."""
+        return self.path == "-" or Path(self.path).is_fifo()
+
 
 def find_sources(paths: Sequence[str]) -> list[Source]:
     """The archives at the given paths; folders are searched recursively, in sorted order.

@@ -54,13 +54,13 @@ def sample(
     """Draws positions from archives, in batches of one to a few thousand rows, and fills `report`.
 
     `paths` are files (PGN, EPD, FEN or lichess's evaluation dump, packed or not, lc0's training chunks, tar archives of
-    chunks; the content identifies the format), folders, or ``-`` for standard input, which cannot have chunks.
+    chunks; the content identifies the format), folders, or ``-`` for standard input; this and pipes cannot have chunks.
     `on_bytes` is called, also from another thread, with the number of (packed) bytes as they are split into games. The
     batches depend on the archives, the seed and the other options, not on threads or timing. No two rows have the same
     key, unless a position reached beside a game (`options.aside`) is also in a game that is drawn later. `net` is
     needed for the kinds ``policy`` and ``search`` only.
     With ``options.positions`` the sample is saved in `kept` from time to time, and a later call resumes there; but not
-    with training chunks or standard input, and only within PGN.
+    with training chunks, standard input or pipes, and only within PGN.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and
     ValueRepairError at the end if the files have no game. A stream that breaks off is no error: it is listed in
@@ -68,7 +68,7 @@ def sample(
     """
     sources = find_sources(paths)
     resumable = options.positions is not None
-    resumable = resumable and not any(source.path == "-" or holds_chunks(source) for source in sources)
+    resumable = resumable and not any(source.read_once or holds_chunks(source) for source in sources)
     batches = _sample(sources, options, report, on_bytes, kept if resumable else None)
     return _beside(batches, options, report, net) if options.shares_beside else batches
 
@@ -414,10 +414,10 @@ class FirstEvaluation:
 def depth_of(paths: Sequence[str], kind: str) -> bool | None:
     """Whether the first evaluation of this kind has a depth.
 
-    None if unknown: the first `MOST` bytes of the archives have no such evaluation, or standard input comes first.
+    None if unknown: the first `MOST` bytes of the archives have no such evaluation, or a pipe comes first.
     """
     for source in find_sources(paths):
-        if source.path == "-":
+        if source.read_once:
             return None
         if not holds_chunks(source) and (first := _in_text(source, kind)):
             return first.depth
@@ -427,13 +427,14 @@ def depth_of(paths: Sequence[str], kind: str) -> bool | None:
 def detect(paths: Sequence[str]) -> FirstEvaluation:
     """The kind of the first recorded evaluation in the archives.
 
-    Raises UsageError for standard input, which cannot be searched in advance, and ValueRepairError without evaluations.
+    Raises UsageError for standard input or a pipe, which cannot be searched in advance, and ValueRepairError without
+    evaluations.
     """
     sources = find_sources(paths)
     for source in sources:
-        if source.path == "-":
-            kinds = ", ".join(KINDS)
-            raise UsageError(f"--deep recorded: say what comes from standard input: recorded:kind=K, K one of {kinds}")
+        if source.read_once:
+            kinds, name = ", ".join(KINDS), "standard input" if source.path == "-" else source.path
+            raise UsageError(f"--deep recorded: say what comes from {name}: recorded:kind=K, K one of {kinds}")
         if holds_chunks(source):
             return FirstEvaluation(CHUNKS, False, source.path)
         if first := _in_text(source):

@@ -412,7 +412,7 @@ class _Games:
         sources, net, judge = find_sources(self._archives), self._net, self._judge
         return {
             "archives": [
-                {"name": source.path, "bytes": None if source.path == "-" else os.path.getsize(source.path)}
+                {"name": source.path, "bytes": None if source.read_once else os.path.getsize(source.path)}
                 for source in sources
             ],
             "games": {name: value for name, value in set_options(self._sample).items() if name in _CHOOSING},
