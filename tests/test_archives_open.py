@@ -94,6 +94,9 @@ def test_padding_behind_gzip_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "padded.gz"
     path.write_bytes(gzip.compress(TEXT) + b"\0" * 512)
     assert read(path) == (TEXT, None)
+    joined = gzip.compress(TEXT) + bytes(200_000) + gzip.compress(b"more")
+    path.write_bytes(joined)
+    assert read(path) == (gzip.decompress(joined), None)
 
 
 @pytest.fixture

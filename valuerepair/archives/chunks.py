@@ -148,6 +148,8 @@ def _members(
     with Stream(source, on_bytes, options.max_bytes) as stream:
         try:
             yield from members(stream.read, MAX_PACKED)
+            if stream.broken:
+                report.truncated.append((source.path, stream.broken))
         except TarError as error:
             report.truncated.append((source.path, f"{error}: {stream.broken}" if stream.broken else str(error)))
 

@@ -266,7 +266,7 @@ class _Gzip:
 
 
 class _Members:
-    """A sequence of members, each with its own decompressor; ignores padding after the last one."""
+    """A sequence of members, each with its own decompressor; ignores padding after each of them."""
 
     def __init__(self, raw: _Counted, member: Callable[[], _PackedMember], name: str) -> None:
         self._raw, self._new, self._name = raw, member, name
@@ -287,9 +287,12 @@ class _Members:
                 return len(out)
 
     def _next_member(self) -> bool:
-        data = self._member.unused_data.lstrip(b"\0") or self._raw.read(READ_SIZE).lstrip(b"\0")
-        if not data:
-            return False
+        data = self._member.unused_data.lstrip(b"\0")
+        while not data:
+            more = self._raw.read(READ_SIZE)
+            if not more:
+                return False
+            data = more.lstrip(b"\0")
         self._member, self._data = self._new(), data
         return True
 
@@ -436,19 +439,21 @@ def looks_like_tar(head: bytes) -> bool:
 
 
 def members(read: Read, most: int) -> Iterator[TarMember]:
-    """The regular files in order, each with at most its first `most` bytes.
+    """The regular files in order, each with at most its first `most` bytes; of joined archives those of all.
 
     Raises TarError if the archive breaks off or is damaged, after it has yielded the files before. (Python's tarfile
     ends in silence at a damaged header.)
     """
-    at, name = 0, ""
+    at, name, ended = 0, "", False
     while True:
         head = read(_BLOCK)
+        if ended and len(head) < _BLOCK and not any(head):
+            return
         if len(head) < _BLOCK:
             raise TarError(f"the tar archive breaks off at byte {at + len(head):,}")
         at += _BLOCK
-        if not any(head):
-            return
+        if ended := not any(head):
+            continue
         kind, size = head[156:157], _number(head[124:136])
         if size is None or _number(head[148:156]) != _checksum(head):
             raise TarError(f"the tar archive is damaged at byte {at - _BLOCK:,}")
