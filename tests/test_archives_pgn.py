@@ -121,6 +121,45 @@ def test_recorded_evaluations_belong_to_the_position_reached_and_to_the_side_to_
     assert evals == [(None, None), (-17, None), (None, -3), (None, -4), (-250, None), (-100, None), (None, None)]
 
 
+@pytest.mark.parametrize("evaluation", ["#3", "#-2,30", "0.30", "-1.25,22"])
+@pytest.mark.parametrize(
+    "comments",
+    [
+        "{ [%eval E] } { hello }",
+        "{ a } {[%eval E]}{ b; } $1\n{ {c }",
+        "; } {\n{ [%eval E] } ; {\n",
+        "{[%eval E] }\n{[%eval 9]}",
+    ],
+)
+def test_every_comment_of_a_move_is_read_as_python_chess_does(tmp_path: Path, evaluation: str, comments: str) -> None:
+    moves = "1. d4 { x } d5 2. e4 COMMENTS e5 { y; } 3. Nf3 *\n".replace("COMMENTS", comments.replace("E", evaluation))
+    text = f'[White "a}} {{b"]\n\n{moves}'
+    game = chess.pgn.read_game(io.StringIO(text))
+    assert game is not None
+    (ours,) = (p for p in of_text(tmp_path, text)[0] if p.origin.played == "e7e5")
+    e4 = list(game.mainline())[2]
+    expected, recorded = e4.eval(), ours.origin.recorded
+    assert expected is not None
+    assert recorded is not None
+    assert (recorded.cp, recorded.mate) == (expected.black().score(), expected.black().mate())
+    assert recorded.depth == (e4.eval_depth() or 0)
+    assert ours.origin.headers["White"] == "a} {b"
+
+
+def test_the_half_move_clock_goes_on_after_255(tmp_path: Path) -> None:
+    texts = [
+        f"1. e4 e5 {'Nf3 Nf6 Ng1 Ng8 ' * 80}Ke2 Ke7 Kd3 Kd6 a4 a5 Kc4 *\n\n",
+        '[FEN "4k3/8/8/8/8/8/8/4K3 w - - 254 200"]\n\nKd1 Kd8 Kc1 Kc8 *\n\n',
+        '[FEN "4k2n/8/8/8/8/8/8/4K3 w - - 255 200"]\n\nKd1 Kd8 Kc1 Kc8 *\n\n',
+    ]
+    found, _ = of_text(tmp_path, "".join(texts))
+    clocks = set()
+    for position in found:
+        check_against_python_chess(position, texts[(position.origin.game or 0) - 1])
+        clocks.add(int(position.fen.split()[4]))
+    assert {254, 255, 256, 257, 258, 321, 322, 323, 324} <= clocks
+
+
 def test_evaluations_of_a_real_archive_are_those_python_chess_reads(shared_data: Path) -> None:
     path = shared_data / "pgn" / "lichess-blitz.pgn"
     sampled, _ = positions([path], SampleOptions(per_game=2))

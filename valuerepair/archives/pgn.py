@@ -488,9 +488,14 @@ class _Parsed:
         games = readable.games
         texts = [block.games[i] for i in games]
         joined = b"".join(texts)
+        self.wanted = _wanted_evaluations(texts, joined, options)
+        if _ANOTHER_COMMENT.search(joined):
+            for i, (wanted, body) in enumerate(zip(self.wanted, readable.bodies.tolist(), strict=True)):
+                if wanted is not None and wanted.kind == EVAL:
+                    texts[i] = texts[i][:body] + _COMMENTS.sub(_as_one, texts[i][body:])
+            joined = b"".join(texts)
         cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
         array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(cuts), pa.py_buffer(joined))
-        self.wanted = _wanted_evaluations(texts, joined, options)
         wants_comments = any(wanted.kind in COMMENT_KINDS for wanted in self.wanted if wanted is not None)
         read = rust.parse_games(pa.chunked_array([array]), num_threads=1, store_comments=wants_comments)
         if len(read) != len(texts) or read.num_chunks != 1:
@@ -510,6 +515,7 @@ class _Parsed:
         self.first_positions = self.chunk.position_offsets[:-1].astype(np.int64)
         # bool[games]: the reader accepts the start. Other games have no positions, and nothing reads their rows.
         self.legal_start = np.diff(self.chunk.position_offsets) > 0
+        self._clocks = _clocks(self.chunk.halfmove_clock, self.first_positions[self.legal_start])
         self.black_start = np.zeros(len(games), np.bool_)
         self.black_start[self.legal_start] = ~self.chunk.turn[self.first_positions[self.legal_start]]
         self.start_numbers = np.array([_start_number(headers) for headers in self.headers], np.int64)
@@ -555,7 +561,7 @@ class _Parsed:
             self.squares(at),
             chunk.castling[at],
             chunk.en_passant[at],
-            chunk.halfmove_clock[at],
+            self._clocks[at],
             chunk.turn[at],
             numbers.astype(np.int32),
         )
@@ -630,6 +636,31 @@ def _lowest_per_game(parsed: _Parsed, moves: Index, options: SampleOptions) -> I
     return moves[lowest_of_each(g, priority, options.per_game or 0)]
 
 
+_ANOTHER_COMMENT = re.compile(rb"\}(?:\s|\$\d+)*\{")
+_COMMENTS = re.compile(rb"\{[^}]*\}(?:(?:\s|\$\d+)*\{[^}]*\})*|;[^\n]*|^%[^\n]*", re.MULTILINE)
+
+
+def _as_one(comments: re.Match[bytes]) -> bytes:
+    """The comments of a move as one: the reader returns only the last."""
+    text = comments[0]
+    return text if b"}" not in text[:-1] or text[:1] != b"{" else b"{" + text[1:-1].translate(_NO_BRACES) + b"}"
+
+
+_NO_BRACES = bytes.maketrans(b"{}", b"  ")
+
+
+def _clocks(read: NDArray[np.uint8], starts: Index) -> NDArray[np.uint16]:
+    """The half-move clock of each position, of games that begin at `starts`: the reader stays at 255."""
+    clocks, full = read.astype(np.uint16), read == 255
+    if full.any():
+        begins = full & ~np.append(False, full[:-1])
+        begins[starts] = True
+        rows = np.arange(len(read))
+        since = rows - np.maximum.accumulate(np.where(begins, rows, 0))
+        clocks[full] = np.minimum(255 + since[full], 65_535)
+    return clocks
+
+
 def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
     """The reader's moves as the project's 16-bit moves."""
     promotion = np.maximum(chunk.promotions, 1).astype(np.uint16) - np.uint16(1)
@@ -700,7 +731,7 @@ def _recorded_as(parsed: _Parsed, moves: Index, kind: RecordedOptions) -> list[R
     first = (parsed.ply_in_game[moves] == 0).tolist()
     before = [None if start else comments[m - 1] for m, start in zip(moves.tolist(), first, strict=True)]
     recorded = read_comments(EVAL, before, signs)
-    # The reader returns only the last comment of a move, but evaluations in pawns from earlier comments too.
+    # The reader returns only the comment after a variation, but evaluations in pawns from before it too.
     pawns = parsed.chunk.evals[np.maximum(moves - 1, 0)]
     for i in np.flatnonzero(np.isfinite(pawns)).tolist():
         if recorded[i] is None and not first[i]:

@@ -66,7 +66,7 @@ def from_reader(
     boards: NDArray[np.uint8],
     castling: NDArray[np.bool_],
     ep_file: NDArray[np.int8],
-    halfmove: NDArray[np.uint8],
+    halfmove: NDArray[np.uint8] | NDArray[np.uint16],
     turn: NDArray[np.bool_],
     fullmove: NDArray[np.int32],
 ) -> Boards:
