@@ -27,6 +27,7 @@ from benchmarks.proof.lines import write_openings, write_ordinary
 from benchmarks.proof.player import Player
 from benchmarks.proof.policy import PolicyTargets
 from benchmarks.proof.positions import VALIDATION, read_positions
+from benchmarks.proof.shares import Shares
 from benchmarks.proof.starts import Starts
 from benchmarks.proof.tables import ask, places, read_index, validation_rates
 from valuerepair.files import written_whole
@@ -61,6 +62,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "deeper": lambda data, out, scale, results: Player(data, out, scale).deepened(results),
     "own": lambda data, out, scale, results: Player(data, out, scale).of_own_games(results),
     "surprise": lambda data, out, scale, results: Player(data, out, scale).surprised(results),
+    "shares": lambda data, out, scale, results: Shares(data, out, scale).phases(results),
     "starts": lambda data, out, scale, results: Starts(data, out, scale).phases(results),
     "policy": lambda data, out, scale, results: PolicyTargets(Player(data, out, scale)).phases(results),
     "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),

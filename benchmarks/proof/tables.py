@@ -303,8 +303,10 @@ def boards(evaluated: Said, db: str | Path, control: str, repaired: str, *, coun
         shown[who] = net_answers, read_curve(evaluated.curves[i].whole, net_answers.q)
     candidates = np.flatnonzero(np.abs(shown["original"][1] - held.deep_q) >= PRIMARY_THRESHOLD)
     chosen = np.random.default_rng(seed).choice(candidates, min(count, len(candidates)), replace=False)
+    with Store.open(db) as store:
+        fens_there = fens(store, held.ids[chosen])
     columns = {
-        "fen": _fens(db, held.ids[chosen]),
+        "fen": fens_there,
         "deep_q": held.deep_q[chosen],
         "deep_best": _moves(held.deep_best[chosen]),
     }
@@ -322,10 +324,10 @@ def _moves(moves: NDArray[np.uint16]) -> list[str]:
     return [decode_move(move) if move else "" for move in moves.tolist()]
 
 
-def _fens(db: str | Path, ids: Ids) -> list[str]:
+def fens(store: Store, ids: Ids) -> list[str]:
+    """[n] of these positions."""
     query = "SELECT p.fen FROM json_each(?) j JOIN positions p ON p.id = j.value ORDER BY j.key"
-    with Store.open(db) as store:
-        return [str(row[0]) for row in store.connection.execute(query, (str(ids.tolist()),))]
+    return [str(row[0]) for row in store.connection.execute(query, (str(ids.tolist()),))]
 
 
 # -- from the command line --------------------------------------------------------------------------------------------
