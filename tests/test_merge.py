@@ -274,6 +274,24 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captur
         assert {path.name for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize("target", [["-o", "m.db"], ["--into", "t.db"]])
+def test_the_damaged_store_is_named(target: list[str], tmp_path: Path, capsys: Captured) -> None:
+    """The last quarter of a file is overwritten; its header and schema stay as they are."""
+    write_store(tmp_path / "a.db", [PLAIN], {})
+    write_store(tmp_path / "t.db", [PLAIN], {})
+    bad = tmp_path / "b.db"
+    large_store(bad, 0, 400)
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[: -len(whole) // 4] + b"\xff" * (len(whole) // 4))
+    os.chdir(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    status, out, err = vr(["store", "merge", "a.db", "b.db", *target], capsys)
+    assert (status, out) == (1, "")
+    assert err.startswith("vr: b.db: damaged (")
+    assert err.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize("log", ["-wal", "-journal"])
 def test_the_log_of_a_store_that_is_gone_is_not_played_into_a_new_one(log: str, tmp_path: Path) -> None:
     """As after a kill of `vr mine` and an `rm` of its store alone: SQLite believes any log of the right name."""

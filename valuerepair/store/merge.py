@@ -26,7 +26,14 @@ from valuerepair.store import db_option, schema
 from valuerepair.store.connect import LOGS
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.merge_rows import Sources, add_catalogue, add_positions, merge_values
-from valuerepair.store.merge_sources import RULES, SCREENED, SourceStore, address_of, open_sources
+from valuerepair.store.merge_sources import (
+    RULES,
+    SCREENED,
+    SourceStore,
+    address_of,
+    is_damaged,
+    open_sources,
+)
 from valuerepair.store.store import Store
 
 _CACHE_KIB = 64 * 1024
@@ -102,7 +109,7 @@ def merge(
     merged = Merged(target, [*paths])
     _check_target(target, new=into is None)
     progress = progress or Progress("merging", quiet=True)
-    with _one_line(target), open_sources(paths, target) as sources:
+    with _one_line(target, paths), open_sources(paths, target) as sources:
         if into is None:
             with written_whole(target, outputs.NEW_STORE) as partial:
                 _merge_new(sources, os.fspath(partial), merged, progress, strict)
@@ -135,8 +142,8 @@ def _check_target(target: str, *, new: bool) -> None:
 
 
 @contextmanager
-def _one_line(target: str) -> Iterator[None]:
-    """Turns what SQLite says into one line for the user."""
+def _one_line(target: str, paths: Sequence[str]) -> Iterator[None]:
+    """Turns an error of SQLite into one line for the user, which names the damaged stores among `paths`."""
     try:
         yield
     except (sqlite3.DatabaseError, ValueRepairError) as error:
@@ -148,9 +155,9 @@ def _one_line(target: str) -> Iterator[None]:
             room = "the disk is full or failing: make room, about as much as the stores take together"
             raise ValueRepairError(f"{target}: {room}; nothing was kept") from error
         if "malformed" in said or "not a database" in said:
-            raise ValueRepairError(
-                f"one of the stores is damaged ({said}): vr store check tells which; nothing was kept"
-            ) from error
+            damaged = [path for path in dict.fromkeys((*paths, target)) if is_damaged(path)]
+            names = ", ".join(damaged) or "one of the stores"
+            raise ValueRepairError(f"{names}: damaged ({said}), vr store check says more; nothing was kept") from error
         raise ValueRepairError(f"{target}: {said}; nothing was kept") from error
 
 

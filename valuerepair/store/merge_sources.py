@@ -113,6 +113,17 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
     return version
 
 
+def is_damaged(path: str) -> bool:
+    """Whether SQLite finds a fault in the file of a store; False for a file that does not exist."""
+    if not os.path.exists(path):
+        return False
+    try:
+        with closing(sqlite3.connect(address_of(path, fixed=True), uri=True)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+    except sqlite3.DatabaseError:
+        return True
+
+
 def _fingerprint(path: str) -> Fingerprint:
     """What changes when somebody writes to the store."""
     status = os.stat(path)
