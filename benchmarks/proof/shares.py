@@ -2,7 +2,7 @@
 
 Value heads learn from the same store. Candidates are drawn as they come, as 10 or 20 per cent, or not at all; their
 weights undo this, as `vr train` has it, or do not. All are judged on games that none has learned from, on families of
-positions that none has seen, and where two nets differ in their verdict by a deeper judge.
+positions that none has seen, where two nets differ in their verdict or are near the threshold by a deeper judge.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import Arm, Drawn, Flags, Floats, Ids, estimate, relative, same
+from benchmarks.proof.analysis import Drawn, Flags, Floats, Ids, estimate, relative, same
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.nets import answers
@@ -50,6 +50,7 @@ ALPHA = 170.0
 _LEARNED, _NODES = 200_000, 4_000
 _JUDGED, _TEST_NODES = 100_000, 20_000
 _ARBITRATED, _ARBITER_NODES = 1_500, 1_000_000
+_NEAR = 0.1  # a deeper judge's Q may be so far from the first one's
 _FAMILIES = 0.2  # of the positions that are learned from
 _STEPS, _LR = 1_000, 3e-4
 _SEED = 47
@@ -74,10 +75,10 @@ class Shares:
         ]
         yield [self._trained(arm, seed) for seed, arm in product(SEEDS, SHARES)]
         count = str(self._sized(_ARBITRATED))
-        differing = ["differing", str(self.out), count, "-o", str(self.differing)]
+        unsure = ["unsure", str(self.out), count, "-o", str(self.unsure)]
         yield [
-            Step(PART, "differing", self.differing, differing, "benchmarks.proof.shares"),
-            self._mined(self.arbiter, self.differing.name, _ARBITRATED, _ARBITER_NODES),
+            Step(PART, "unsure", self.unsure, unsure, "benchmarks.proof.shares"),
+            self._mined(self.arbiter, self.unsure.name, _ARBITRATED, _ARBITER_NODES),
         ]
         words = ["tables", str(self.out), "-o", str(results)]
         yield [Step("measure", "shares-tables", results / "shares.done", words, "benchmarks.proof.shares")]
@@ -92,7 +93,7 @@ class Shares:
 
     @property
     def arbiter(self) -> Path:
-        """What the deeper judge says where nets differ."""
+        """What the deeper judge says of unsure positions."""
         return self.out / "shares-arbiter.db"
 
     @property
@@ -100,9 +101,9 @@ class Shares:
         return self.out / "shares-split.json"
 
     @property
-    def differing(self) -> Path:
-        """Positions where two nets differ in their verdict, as FENs."""
-        return self.out / "shares-differing.epd"
+    def unsure(self) -> Path:
+        """Positions that a deeper judge is to decide, as FENs."""
+        return self.out / "shares-unsure.epd"
 
     def net(self, arm: str, seed: int) -> Path:
         return self.out / "nets" / f"shares-{arm}-{seed}.pb.gz"
@@ -160,13 +161,14 @@ class Tested:
         """Of each arm [nets, n]: which positions are candidates by this deep Q."""
         return {arm: is_candidate(expected - deep_q, threshold) for arm, expected in self.expected.items()}
 
-    def differing(self) -> Flags:
-        """[n] where nets differ in their verdict at one of `THRESHOLDS`."""
-        differing = np.zeros(len(self.ids), np.bool_)
-        for threshold in THRESHOLDS:
-            verdicts = np.concatenate(list(self.wrong(threshold, self.deep_q).values()))
-            differing |= verdicts.any(0) & ~verdicts.all(0)
-        return differing
+    def unsure(self) -> Flags:
+        """[n] families' positions whose verdict at the first threshold a deeper judge may change for some nets alone:
+        nets differ in it already, or one of them is near the threshold."""
+        off = np.abs(np.concatenate(list(self.expected.values())) - self.deep_q)
+        wrong = is_candidate(off, THRESHOLDS[0])
+        near = (np.abs(off - THRESHOLDS[0]) < _NEAR).any(0)
+        unsure: Flags = (self.sets == SETS[0]) & (near | (wrong.any(0) & ~wrong.all(0)))
+        return unsure
 
 
 def read_tested(shares: Shares) -> Tested:
@@ -195,50 +197,50 @@ def read_tested(shares: Shares) -> Tested:
     })  # fmt: skip
 
 
-def arbitrated(tested: Tested, threshold: float, deeper: Mapping[int, float]) -> dict[str, Floats]:
-    """Of each arm [nets, n]: numbers whose mean over a set is the rate of candidates by the deeper judge, but for what
-    all nets have alike.
+def arbitrated(tested: Tested, deeper: Mapping[int, float]) -> dict[str, Floats]:
+    """Of each arm [nets, n]: numbers whose mean over the families is the rate of candidates by the deeper judge.
 
-    `deeper`: deep Q by key, of positions drawn evenly from those where nets differ. A position that was drawn stands
-    for those that were not: it counts by its first verdict, and by the change of its verdict over its chance.
+    `deeper`: deep Q by key, of positions drawn evenly from those that are `unsure`; of all others the first judge is
+    believed. A position that was drawn stands for those that were not: it counts by its first verdict, and by the
+    change of its verdict over its chance. Raises ValueRepairError where none was drawn.
     """
-    differing = tested.differing()
+    unsure = tested.unsure()
     q = np.array([deeper.get(key, np.nan) for key in tested.keys.tolist()])
-    drawn = differing & ~np.isnan(q)
+    drawn = unsure & ~np.isnan(q)
     if not drawn.any():
-        raise ValueRepairError("the deeper judge has seen none of the positions where nets differ")
-    first, second = (tested.wrong(threshold, by) for by in (tested.deep_q, np.where(drawn, q, tested.deep_q)))
-    times = differing.sum() / drawn.sum()
+        raise ValueRepairError("the deeper judge has seen none of the positions that it is to decide")
+    first, second = (
+        tested.wrong(THRESHOLDS[0], deep_q) for deep_q in (tested.deep_q, np.where(drawn, q, tested.deep_q))
+    )
+    times = unsure.sum() / drawn.sum()
     return {arm: first[arm] + times * (second[arm].astype(np.float64) - first[arm]) for arm in first}
 
 
 def table(tested: Tested, deeper: Mapping[int, float], lambdas: Mapping[str, Sequence[float]]) -> pd.DataFrame:
-    """A row for each arm, set and threshold, and for each comparison; intervals are over games and seeds.
+    """A row for each arm by judge, set and threshold, and for each comparison; intervals are over games and seeds.
 
-    Columns: `arm`, `against` (empty for an arm alone), `set`, `threshold`, `positions`, `games`, `nets`, `amplitude`
-    (the mean lambda of its nets); `value`, `low` and `high`: the rate of candidates, or the arm's less the other's as a
-    part of it; `first`, `first_low`, `first_high` the same by the first judge alone.
+    Columns: `arm`, `against` (empty for an arm alone), `judge` (``deeper`` or ``first``), `set`, `threshold`,
+    `positions`, `games`, `nets`, `amplitude` (the mean lambda of its nets); `value`, `low` and `high`: the rate of
+    candidates, or the arm's less the other's as a part of it.
     """
     import pandas as pd
 
+    judged = [("deeper", SETS[0], THRESHOLDS[0]), *(("first", *at) for at in product(SETS, THRESHOLDS))]
     rows = []
-    for threshold, name in product(THRESHOLDS, SETS):
+    for judge, name, threshold in judged:
         held = tested.sets == name
         drawn = Drawn(tested.game[held])
-        first = tested.wrong(threshold, tested.deep_q)
-        numbers: dict[str, Mapping[str, Floats | Flags]] = {"": arbitrated(tested, threshold, deeper), "first": first}
-        arms: dict[str, dict[str, Arm]] = {
-            judge: {arm: drawn.arm(arm, of[arm][:, held]) for arm in of} for judge, of in numbers.items()
-        }
-        sizes = {"positions": int(held.sum()), "games": len(np.unique(tested.game[held]))}
+        numbers: Mapping[str, Floats | Flags] = (
+            arbitrated(tested, deeper) if judge == "deeper" else tested.wrong(threshold, tested.deep_q)
+        )
+        arms = {arm: drawn.arm(arm, of[:, held]) for arm, of in numbers.items()}
+        about = {"judge": judge, "set": name, "threshold": threshold, "positions": held.sum()}
+        about["games"] = len(np.unique(tested.game[held]))
         for arm, other in pairs():
-            row: dict[str, Any] = {"arm": arm, "against": other, "set": name, "threshold": threshold, **sizes}
-            row["nets"] = arms[""][arm].seeds
-            row["amplitude"] = float(np.mean(lambdas[arm])) if arm in lambdas else np.nan
-            for judge, of in arms.items():
-                interval = estimate(relative, of[arm], of[other]) if other else estimate(same, of[arm])
-                row |= tables.bounds(interval, judge or "value", f"{judge}_" if judge else "")
-            rows.append(row)
+            row = {"arm": arm, "against": other, **about, "nets": arms[arm].seeds}
+            row["amplitude"] = np.mean(lambdas[arm]) if arm in lambdas else np.nan
+            interval = estimate(relative, arms[arm], arms[other]) if other else estimate(same, arms[arm])
+            rows.append(row | tables.bounds(interval, "value", ""))
     found: pd.DataFrame = pd.DataFrame(rows)
     return found
 
@@ -287,21 +289,21 @@ def train_as_drawn(words: tuple[str, ...]) -> None:
         cli(["train", *words], prog_name="vr")
 
 
-@command.command("differing")
+@command.command("unsure")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("count", type=click.IntRange(1))
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="FENs.")
-def write_differing(folder: Path, count: int, output: Path) -> None:
-    """Write at most COUNT positions, evenly drawn, of those where nets of FOLDER differ in their verdict."""
+def write_unsure(folder: Path, count: int, output: Path) -> None:
+    """Write at most COUNT positions, evenly drawn, of those that a deeper judge is to decide for the nets of FOLDER."""
     shares = Shares(Path(), folder)
     tested = read_tested(shares)
-    ids = tested.ids[tested.differing()]
+    ids = tested.ids[tested.unsure()]
     drawn = np.sort(np.random.default_rng(_SEED).permutation(ids)[:count])
     with Store.open(shares.test) as store:
         fens = tables.fens(store, drawn)
     with written_whole(output, None) as partial:
         partial.write_text("".join(f"{fen}\n" for fen in fens), "utf-8")
-    click.echo(f"{output}: {len(fens):,} of {len(ids):,} positions where nets differ, of {len(tested.ids):,}")
+    click.echo(f"{output}: {len(fens):,} of {len(ids):,} positions that are unsure, of {len(tested.ids):,}")
 
 
 @command.command("tables")
