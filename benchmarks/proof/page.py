@@ -224,6 +224,42 @@ def labels_compared(folder: Path) -> list[str]:
     return lines
 
 
+_BY_JUDGE = {
+    ("deeper", "families", 0.55): "families at 0.55, deeper judge",
+    ("first", "families", 0.55): "families at 0.55",
+    ("first", "families", 0.3): "families at 0.3",
+    ("first", "games", 0.55): "games at 0.55",
+    ("first", "games", 0.3): "games at 0.3",
+}
+
+
+def shares(folder: Path) -> list[str]:
+    """Rates of candidates of each way to draw them, and how much of what was learned was kept."""
+    rows = _read(folder, "shares").fillna({"against": ""})
+    lines = _head(["drawn", "λ", *_BY_JUDGE.values()])
+    for arm, some in rows[rows["against"] == ""].groupby("arm", sort=False):
+        kept = some["amplitude"].iloc[0]
+        cells = [f"`{arm}`", "" if isnan(kept) else f"{kept:.2f}"]
+        lines.append(_row([*cells, *(_percent((r.value, r.low, r.high)) for r in _by_judge(some))]))
+    return lines
+
+
+def shares_compared(folder: Path) -> list[str]:
+    """The rates of each way to draw candidates less those of another, in per cent of these."""
+    rows = _read(folder, "shares").fillna({"against": ""})
+    lines = _head(["drawn", "less", *_BY_JUDGE.values()])
+    for (arm, other), some in rows[rows["against"] != ""].groupby(["arm", "against"], sort=False):
+        changes = (relative(r.value, r.low, r.high) for r in _by_judge(some))
+        lines.append(_row([f"`{arm}`", f"`{other}`", *changes]))
+    return lines
+
+
+def _by_judge(rows: pd.DataFrame) -> list[Any]:
+    """In the order of `_BY_JUDGE`."""
+    of = {(row.judge, row.set, row.threshold): row for row in _rows(rows)}
+    return [of[at] for at in _BY_JUDGE]
+
+
 def player_nets(folder: Path) -> list[str]:
     """The nets that were trained, and how much of what they learned was kept."""
     lines = _head(["net", "SHA-256", "positions", "step", "λ"])
@@ -328,6 +364,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "amplitude": by_amplitude,
     "labels": lambda folder: labels(folder / SECOND),
     "labels-compared": lambda folder: labels_compared(folder / SECOND),
+    "shares": lambda folder: shares(folder / SECOND),
+    "shares-compared": lambda folder: shares_compared(folder / SECOND),
     "player-nets": lambda folder: player_nets(folder / SECOND),
     "player-kinds": lambda folder: player_kinds(folder / SECOND),
     "player-matches": lambda folder: player_matches(folder / SECOND),

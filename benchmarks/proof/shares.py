@@ -146,7 +146,7 @@ def as_drawn(drawn: StoreDraw) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class Verdicts:
     """Positions of held-out games that no net has learned: `ids`, `keys`, `deep_q`, `game` and `sets` [n], one of
     `SETS`; `expected`, of each arm [nets, n], the deep Q to be expected given a net's Q."""
 
@@ -171,7 +171,7 @@ class Tested:
         return unsure
 
 
-def read_tested(shares: Shares) -> Tested:
+def read_verdicts(shares: Shares) -> Verdicts:
     """The test positions, and what all nets say of them, recalibrated by the curve of other games."""
     wanted = ("position_id", "key", "game_id", "deep_q")
     question = Question(net=NET, alpha=ALPHA)
@@ -192,31 +192,31 @@ def read_tested(shares: Shares) -> Tested:
         fitted = calibration.fit(q, deep_q, np.ones(len(q)), game, resamples=0)
         return fitted.expected(q, calibration.fold_of(game))
 
-    return Tested(ids, keys, deep_q, game, sets, {
+    return Verdicts(ids, keys, deep_q, game, sets, {
         arm: np.stack([expected(net) for net in nets]) for arm, nets in shares.nets().items()
     })  # fmt: skip
 
 
-def arbitrated(tested: Tested, deeper: Mapping[int, float]) -> dict[str, Floats]:
+def arbitrated(verdicts: Verdicts, deeper: Mapping[int, float]) -> dict[str, Floats]:
     """Of each arm [nets, n]: numbers whose mean over the families is the rate of candidates by the deeper judge.
 
     `deeper`: deep Q by key, of positions drawn evenly from those that are `unsure`; of all others the first judge is
     believed. A position that was drawn stands for those that were not: it counts by its first verdict, and by the
     change of its verdict over its chance. Raises ValueRepairError where none was drawn.
     """
-    unsure = tested.unsure()
-    q = np.array([deeper.get(key, np.nan) for key in tested.keys.tolist()])
+    unsure = verdicts.unsure()
+    q = np.array([deeper.get(key, np.nan) for key in verdicts.keys.tolist()])
     drawn = unsure & ~np.isnan(q)
     if not drawn.any():
         raise ValueRepairError("the deeper judge has seen none of the positions that it is to decide")
     first, second = (
-        tested.wrong(THRESHOLDS[0], deep_q) for deep_q in (tested.deep_q, np.where(drawn, q, tested.deep_q))
+        verdicts.wrong(THRESHOLDS[0], deep_q) for deep_q in (verdicts.deep_q, np.where(drawn, q, verdicts.deep_q))
     )
     times = unsure.sum() / drawn.sum()
     return {arm: first[arm] + times * (second[arm].astype(np.float64) - first[arm]) for arm in first}
 
 
-def table(tested: Tested, deeper: Mapping[int, float], lambdas: Mapping[str, Sequence[float]]) -> pd.DataFrame:
+def table(verdicts: Verdicts, deeper: Mapping[int, float], lambdas: Mapping[str, Sequence[float]]) -> pd.DataFrame:
     """A row for each arm by judge, set and threshold, and for each comparison; intervals are over games and seeds.
 
     Columns: `arm`, `against` (empty for an arm alone), `judge` (``deeper`` or ``first``), `set`, `threshold`,
@@ -228,14 +228,14 @@ def table(tested: Tested, deeper: Mapping[int, float], lambdas: Mapping[str, Seq
     judged = [("deeper", SETS[0], THRESHOLDS[0]), *(("first", *at) for at in product(SETS, THRESHOLDS))]
     rows = []
     for judge, name, threshold in judged:
-        held = tested.sets == name
-        drawn = Drawn(tested.game[held])
+        held = verdicts.sets == name
+        drawn = Drawn(verdicts.game[held])
         numbers: Mapping[str, Floats | Flags] = (
-            arbitrated(tested, deeper) if judge == "deeper" else tested.wrong(threshold, tested.deep_q)
+            arbitrated(verdicts, deeper) if judge == "deeper" else verdicts.wrong(threshold, verdicts.deep_q)
         )
         arms = {arm: drawn.arm(arm, of[:, held]) for arm, of in numbers.items()}
         about = {"judge": judge, "set": name, "threshold": threshold, "positions": held.sum()}
-        about["games"] = len(np.unique(tested.game[held]))
+        about["games"] = len(np.unique(verdicts.game[held]))
         for arm, other in pairs():
             row = {"arm": arm, "against": other, **about, "nets": arms[arm].seeds}
             row["amplitude"] = np.mean(lambdas[arm]) if arm in lambdas else np.nan
@@ -296,14 +296,14 @@ def train_as_drawn(words: tuple[str, ...]) -> None:
 def write_unsure(folder: Path, count: int, output: Path) -> None:
     """Write at most COUNT positions, evenly drawn, of those that a deeper judge is to decide for the nets of FOLDER."""
     shares = Shares(Path(), folder)
-    tested = read_tested(shares)
-    ids = tested.ids[tested.unsure()]
+    verdicts = read_verdicts(shares)
+    ids = verdicts.ids[verdicts.unsure()]
     drawn = np.sort(np.random.default_rng(_SEED).permutation(ids)[:count])
     with Store.open(shares.test) as store:
         fens = tables.fens(store, drawn)
     with written_whole(output, None) as partial:
         partial.write_text("".join(f"{fen}\n" for fen in fens), "utf-8")
-    click.echo(f"{output}: {len(fens):,} of {len(ids):,} positions that are unsure, of {len(tested.ids):,}")
+    click.echo(f"{output}: {len(fens):,} of {len(ids):,} positions that are unsure, of {len(verdicts.ids):,}")
 
 
 @command.command("tables")
@@ -317,7 +317,7 @@ def write_tables(folder: Path, output: Path) -> None:
     deeper = dict(zip(frame["key"].tolist(), frame["deep_q"].tolist(), strict=True))
     nets = hashes(shares)
     lambdas = {str(arm): list(of["lambda"]) for arm, of in nets.groupby("arm")}
-    found = table(read_tested(shares), deeper, lambdas)
+    found = table(read_verdicts(shares), deeper, lambdas)
     output.mkdir(parents=True, exist_ok=True)
     tables.write_table(found, output / "shares.csv")
     tables.write_table(nets, output / "shares-nets.csv")
