@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,12 +214,12 @@ def test_too_few_positions_for_a_curve(db: Path) -> None:
 
 
 def test_one_alpha_for_all(db: Path) -> None:
-    """That of the net that the store was mined for, in whatever order nets are compared."""
-    with Store.open(db, write=True) as store:
-        for net, value in (("key-net", 240.0), ("half-net", 480.0)):
+    """That of the first net with a saved one."""
+    for net, value, expected in (("key-net", 240.0, (240.0, 240.0)), ("half-net", 480.0, (480.0, 240.0))):
+        with Store.open(db, write=True) as store:
             store.set_alpha(*store.pick(net), AlphaFit(value, value, value, "slope", 300, 0.1))
-    for nets in (("half-net", "key-net"), ("key-net", "half-net")):
-        assert compared(db, *nets, options=Question()).alpha.value == 240.0
+        orders = (("half-net", "key-net"), ("key-net", "half-net"))
+        assert tuple(compared(db, *nets, options=Question()).alpha.value for nets in orders) == expected
     of_given_alpha = compared(db, "half-net", "key-net")
     assert of_given_alpha.alpha.origin == "given"
 
@@ -303,6 +305,7 @@ def test_with_what_screening_cut_each_position_counts_for_one(tmp_path: Path) ->
         assert [net.missing for net in nets] == [0, 0]
         comparison = compare(store, nets, everything, OPTIONS)
         rows = wrong_positions(store, nets, everything, comparison)
+        by_label = compare(store, nets, everything, replace(OPTIONS, threshold=0.3)).comparisons[0].labels
     assert len(frames[0]) == len(frames[1]) == comparison.positions == everything.scored
     assert comparison.cut == frames[0]["rung"].notna().sum() > 0
     assert (comparison.scores.weight == 1).all()
@@ -312,6 +315,13 @@ def test_with_what_screening_cut_each_position_counts_for_one(tmp_path: Path) ->
     assert rows["position_id"].tolist() == frames[0].index[(off >= 0.55).any(0)].tolist()
     assert frames[0].loc[rows["position_id"], "rung"].notna().any()
     assert f"({comparison.cut:,} that screening cut, by their last rung)" in comparison.lines()[0]
+    # Each candidate has one of two labels, also where a ladder cut it.
+    signs = {label.label: label for label in by_label}
+    for label, sign in (("optimistic", 1), ("pessimistic", -1)):
+        first, second = (sign * frame["disagreement"] >= 0.3 for frame in frames)
+        assert (signs[label].first, signs[label].second) == (first.sum(), second.sum())
+        assert signs[label].change.difference == pytest.approx(second.mean() - first.mean())
+    assert any((frame["disagreement"].abs() >= 0.3)[frame["rung"].notna()].any() for frame in frames)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -439,9 +449,16 @@ def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     db = Path(shutil.copy(sample, tmp_path / "sample.db"))
     with Store.open(db) as store:
         alphas = [store.alpha(store.pick(net)[0], store.pick(net)[1]).value for net in ("maia-1100", "maia-1900")]
-    # The alpha of the sample's own net holds for the others.
+    # maia-1900 has a saved alpha, which holds for all; without it the first net's does.
     assert alphas[0] == pytest.approx(585, abs=0.5)
-    assert compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35)).alpha.value == alphas[1]
+    question = Question(threshold=0.35)
+    assert compared(db, "maia-1100", "maia-1900", options=question).alpha.value == alphas[1]
+    unsaved = Path(shutil.copy(db, tmp_path / "unsaved.db"))
+    with closing(sqlite3.connect(unsaved)) as connection:
+        connection.execute("DELETE FROM alpha_fits")
+        connection.commit()
+    assert compared(unsaved, "maia-1100", "maia-1900", options=question).alpha.value == alphas[0]
+    assert compared(unsaved, "maia-1900", "maia-1100", options=question).alpha.value == pytest.approx(alphas[1])
     (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=alphas[0])).comparisons
     assert (own.counts["newly wrong"], own.counts["repaired"]) == (44, 21)
     assert own.recalibrated is not None

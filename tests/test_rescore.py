@@ -21,7 +21,7 @@ from tests.lc0_rescorer import taken
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import v6
-from valuerepair.training.chunk_files import HELD_OUT, read_index
+from valuerepair.training.chunk_files import HELD_OUT, read_index, unpack
 from valuerepair.training.rescore import Rescored, put_values
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
@@ -202,6 +202,20 @@ def test_a_proven_win_or_loss_stays() -> None:
     np.testing.assert_allclose(records["best_q"][2:], 0.7, atol=1e-6)
     assert not (records["invariance_info"][2:] & v6.BEST_PROVEN).any()
     check_valid(records)
+
+
+def test_a_proven_record_does_not_count_as_changed(tmp_path: Path) -> None:
+    positions = positions_of(SHUFFLE[:3])
+    records = records_of(positions, SHUFFLE[:3], **values_of(3, 2))
+    store = mined(write_chunk(tmp_path / "game_000000.gz", records), tmp_path / "store.db")
+    records["invariance_info"][1:] |= v6.BEST_PROVEN
+    records["best_q"][1:], records["best_d"][1:] = 1, 0
+    chunks = tmp_path / "chunks"
+    chunks.mkdir()
+    before = write_chunk(chunks / "game_000000.gz", records)
+    summary = rescored(chunks, store, tmp_path / "out")
+    after = unpack((tmp_path / "out" / before.name).read_bytes())
+    assert summary.changed_records == sum(a.tobytes() != b.tobytes() for a, b in zip(records, after, strict=True)) == 1
 
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6", "e2e4"]

@@ -97,7 +97,6 @@ def judged(batch: PositionBatch, seed: int = 1, **columns: Any) -> JudgedBatch:
         best,
         chance.integers(1, 10**9, n),
         np.full(n, np.nan, np.float32),
-        np.full(n, np.nan, np.float32),
         chance.uniform(0, 1, n),
     )
     return judgements._replace(**columns)
@@ -142,8 +141,8 @@ def test_values_are_the_judges_and_the_nets() -> None:
     batch = PositionBatch.from_positions(some_positions())
     n = len(batch)
     values, priors = net_of(batch)
-    z, left = np.resize(np.array([1, 0, -1, np.nan], np.float32), n), np.resize(np.array([40, np.nan], np.float32), n)
-    judge = judged(batch, z=z, plies_left=left)
+    z = np.resize(np.array([1, 0, -1, np.nan], np.float32), n)
+    judge = judged(batch, z=z)
     facts = RecordFacts(1, "fen_only", 1.0)
     by_judge, by_game, sampled = (
         position_records(judge, values, priors, facts, ChunkOptions(result=result))
@@ -156,7 +155,7 @@ def test_values_are_the_judges_and_the_nets() -> None:
     np.testing.assert_array_equal(by_judge["orig_q"], values.q)
     np.testing.assert_array_equal(by_judge["orig_d"], values.wdl[:, 1])
     np.testing.assert_array_equal(by_judge["orig_m"], values.moves_left)
-    np.testing.assert_array_equal(by_judge["plies_left"], np.where(np.isnan(left), values.moves_left, left))
+    np.testing.assert_array_equal(by_judge["plies_left"], values.moves_left)
     assert by_judge["visits"].tolist() == judge.nodes.tolist()
     with_result = ~np.isnan(z)
     np.testing.assert_array_equal(by_game["result_q"][with_result], z[with_result])

@@ -223,6 +223,16 @@ def test_what_weighs_nothing_cannot_be_kept() -> None:
     assert tally_of([np.zeros(3)]).figures()["effective_positions"] == 0
 
 
+@pytest.mark.parametrize("largest", [1.0, 0.025, 3.0, 0.9975, 1e-6])
+def test_every_weight_is_in_the_histogram(largest: float) -> None:
+    """The largest ones lie in its last bin."""
+    for weights in (np.full(100, largest), np.random.default_rng(3).uniform(0, largest, 1_000).clip(None, largest)):
+        tally = tally_of([np.append(weights, largest)])
+        _, counts, zeros = tally.histogram()
+        assert counts.sum() + zeros == tally.positions
+        assert counts[-1] or largest <= 1e-5
+
+
 def test_bands_add_up(chunks: Path) -> None:
     figures = measure([str(chunks)], Soft(floor=0.01), quiet=True).tally.figures()
     for rows in (figures["phases"], figures["disagreement"]):

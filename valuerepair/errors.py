@@ -42,6 +42,12 @@ def one_line(message: object) -> str:
 _LONGEST = 200
 
 
+def check_word(name: str, word: object, words: Iterable[str]) -> None:
+    """Raises UsageError for a word that is not one of `words`; `name` is that of the option or argument."""
+    if word not in (known := tuple(words)):
+        raise UsageError(f"{name} {word}: must be one of {', '.join(known)}")
+
+
 def nearest(name: str, names: Iterable[str], *, listed: bool = False) -> str:
     """``; did you mean threshold?`` after the name of something that does not exist; case does not matter.
 

@@ -71,7 +71,9 @@ def finished(result: Result, interrupted: bool) -> Result:
 
 
 def plain(question: Asked) -> Question:
-    """The question itself, if its threshold is a share."""
+    """The question itself, also where its threshold is a share. Raises UsageError for anything else, as a number."""
+    if not isinstance(question, Question | Worst | None):
+        raise UsageError(f"a question is Question(threshold=0.55) or Worst(0.02); not {question!r}")
     return question.question if isinstance(question, Worst) else question or Question()
 
 
@@ -88,10 +90,8 @@ def resolved(store: Store, given: Asked, *, mining: bool = False) -> Question:
     unless `mining` will judge them again. Raises UsageError for anything else, such as a bare number; ValueRepairError
     if no position is scored, and for a net that the store does not have.
     """
-    if not isinstance(given, Question | Worst | None):
-        raise UsageError(f"a question is Question(threshold=0.55) or Worst(0.02); not {given!r}")
     if not isinstance(given, Worst):
-        question = given or Question()
+        question = plain(given)
         return replace(question, net=_net(store, question))
     base = resolved(store, given.question)
     frame = store.frame(base, only=("disagreement", "weight")).dropna()

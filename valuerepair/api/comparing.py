@@ -28,7 +28,7 @@ def remeasure(
     question: Asked = None,
     *,
     split: Split | Path | None = None,
-    part: str = "held-out",
+    part: str | None = None,
     cut: bool = False,
     regret: RegretOptions | None = None,
     rejudge: RejudgeOptions | None = None,
@@ -55,10 +55,11 @@ def remeasure(
     """
     from valuerepair.judge.compare import compare, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
-    from valuerepair.judge.split import HeldPart
+    from valuerepair.judge.split import TOGETHER, HeldPart, check_part
     from valuerepair.store.export import format_of_name, write_file
 
     # A wrong argument is reported before a net runs.
+    check_part(part, split)
     kind = None if output is None else format_of_name(os.fspath(output))
     if plot is not None:
         from valuerepair.report import style
@@ -68,7 +69,7 @@ def remeasure(
     command = recorded_command("remeasure", *(f"--net={net}" for net in nets))
     net_options: dict[str, Any] = {"device": device}
     with opened_store(path) as opened:
-        held_part = None if held_out is None else HeldPart.of(opened, held_out, part)
+        held_part = None if held_out is None else HeldPart.of(opened, held_out, part or TOGETHER)
         oracle = find_oracle(opened, plain(question).oracle, nets, held_part, cut)
         compared_nets = find_nets(opened, nets, oracle)
     for number, copy in enumerate(compared_nets):

@@ -13,9 +13,10 @@ import numpy as np
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, paths_of, resolved, shown_progress
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, nearest
 from valuerepair.question import Question
-from valuerepair.store import plays
+from valuerepair.store import plays, queries
+from valuerepair.store.columns import OF_CUT, OF_EXPANDED
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -118,18 +119,27 @@ class MinedStore(Store):
           [-1, 1], NaN without any), and ``z_games``, their number.
 
         attrs: net, oracle, alpha {value, origin}, q_from, calibration. Raises ValueRepairError if no position is scored
-        or a name matches none, UsageError for `only` with columns to join.
+        or a name matches none, UsageError for `only` with columns to join or with a name that is no column.
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
+        columns = (*queries.COLUMNS, "calibrated_q", *OF_EXPANDED, *OF_CUT)
+        if unknown := next((name for name in only or () if name not in columns), None):
+            raise UsageError(f"only= names columns of a frame, not {unknown!r}{nearest(unknown, columns)}")
         frame = super().frame(resolved(self, question), text=text or labels, only=only, cut=cut)
         return self._joined(frame, labels, verdicts, outcomes)
 
     def candidates(
-        self, question: Asked = None, *, labels: bool = False, verdicts: bool = False, outcomes: bool = False
+        self,
+        question: Asked = None,
+        *,
+        cut: bool = False,
+        labels: bool = False,
+        verdicts: bool = False,
+        outcomes: bool = False,
     ) -> pd.DataFrame:
-        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
-        return self._joined(super().candidates(resolved(self, question)), labels, verdicts, outcomes)
+        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first; `cut` as there."""
+        return self._joined(super().candidates(resolved(self, question), cut=cut), labels, verdicts, outcomes)
 
     def iter_candidates(self, question: Asked = None) -> Iterator[Candidate]:
         """The candidates as `Candidate` records with labels and verdicts, the largest disagreement first."""

@@ -155,10 +155,13 @@ def write_chunks(
     Returns the content of manifest.json in the folder. Raises UsageError and ValueRepairError.
     """
     from valuerepair.judge.labelled import open_stored
+    from valuerepair.judge.split import PARTS, TRAIN, check_part
     from valuerepair.outputs import check_folder
     from valuerepair.training.store_chunks import summary, write_chunks
 
     check_folder(folder)
+    if options is not None and options.part != PARTS[TRAIN]:
+        check_part(options.part, split)
     held_out = split_of(split)
     with opened_store(store) as opened:
         training_question, remarks = opened.for_training(resolved(opened, question))

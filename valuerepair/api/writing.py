@@ -150,19 +150,21 @@ def export(
     candidates_only: bool = False,
     labels: bool = False,
     split: Split | Path | None = None,
-    part: str = "train",
+    part: str | None = None,
 ) -> int:
     """Writes a store's positions as a table, a row with all facts for each: `vr export`.
 
     `format` is ``parquet``, ``jsonl`` or ``csv``, None: by the name of the file `path`, which appears whole or not at
     all; without a path (or with ``-``) it goes to standard output. The table has all positions scored by the
     `question`'s net and oracle, or its candidates alone, the largest disagreement first; with `labels` also the labels'
-    columns, and with a `split` only one `part` of it. Returns the number of rows. Raises UsageError and
-    ValueRepairError.
+    columns, and with a `split` only one `part` of it (None: ``train``). Returns the number of rows. Raises UsageError
+    and ValueRepairError.
     """
     from valuerepair.judge.labelled import with_labels
+    from valuerepair.judge.split import check_part
     from valuerepair.store import export as tables
 
+    check_part(part, split)
     file, held_out = _file(path), split_of(split)
     kind = tables.format_of(file, format)
     # A wrong path of the file is reported before a large store is read.
@@ -189,7 +191,7 @@ def export_positions(
     pawn: float = 100.0,
     candidates_only: bool = False,
     split: Split | Path | None = None,
-    part: str = "train",
+    part: str | None = None,
 ) -> WrittenPositions:
     """Writes a store's positions with score, move and result for trainers of other engines' nets: `vr export`.
 
@@ -198,9 +200,10 @@ def export_positions(
     positions that the store's own split holds out. Returns the `WrittenPositions`: the numbers of written and skipped
     positions. Raises UsageError and ValueRepairError.
     """
-    from valuerepair.judge.split import warning_of_held_out
+    from valuerepair.judge.split import check_part, warning_of_held_out
     from valuerepair.training import nnue
 
+    check_part(part, split)
     file, held_out = _file(path), split_of(split)
     kind = nnue.format_of(file, format)
     _check_place(file, kind, outputs.TRAINERS[kind])
@@ -225,7 +228,7 @@ def write_suite(
     question: Asked = None,
     *,
     split: Split | Path | None = None,
-    part: str = "train",
+    part: str | None = None,
 ) -> WrittenSuite:
     """Writes a store's candidates as a suite of EPD to share: `vr export --format epd`.
 
@@ -234,7 +237,9 @@ def write_suite(
     `WrittenSuite`, which counts the written and the skipped positions. Raises ValueRepairError and UsageError.
     """
     from valuerepair.books.suite import write_suite_stream
+    from valuerepair.judge.split import check_part
 
+    check_part(part, split)
     file, held_out = _file(path), split_of(split)
     _check_place(file, "epd", outputs.SUITE)
     with opened_store(store) as opened:
@@ -272,11 +277,11 @@ def _check_place(file: str | None, format: str, kind: FileKind) -> None:
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
 
 
-def _of_part(store: Store, rows: pd.DataFrame, split: Split | None, part: str) -> pd.DataFrame:
-    """The rows of a part of the split; all rows without a split."""
+def _of_part(store: Store, rows: pd.DataFrame, split: Split | None, part: str | None) -> pd.DataFrame:
+    """The rows of a part of the split, by default ``train``; all rows without a split."""
     if split is None:
         return rows
-    chosen: pd.DataFrame = rows[split.among(store, rows["position_id"].to_numpy(np.int64), part)]
+    chosen: pd.DataFrame = rows[split.among(store, rows["position_id"].to_numpy(np.int64), part or "train")]
     return chosen
 
 

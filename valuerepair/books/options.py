@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_word
 
 Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
@@ -45,6 +45,13 @@ class BookOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name, word, words in (
+            ("sign", self.sign, Sign),
+            ("--order", self.order, Order),
+            ("near_duplicates", self.near_duplicates, NearDuplicates),
+            ("--form", self.form, Form),
+        ):
+            check_word(name, word, get_args(words))
         for name, value, least in (
             ("--limit", self.limit, 1),
             ("per_game_limit", self.per_game_limit, 1),

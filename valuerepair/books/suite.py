@@ -34,7 +34,7 @@ from valuerepair.intervals import Rate, weighted
 from valuerepair.judge.compared_nets import evaluated
 from valuerepair.judge.verdict import NET_RIGHT, evidence
 from valuerepair.oracles.engine_net import open_evaluator
-from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
+from valuerepair.question import DEFAULT_THRESHOLD, Question, is_candidate
 from valuerepair.store.reached import searched_scores
 from valuerepair.text import json_fields
 
@@ -216,8 +216,9 @@ def read_suite(path: str | os.PathLike[str], *, alpha: float | None = None, thre
 
     Deep Q and threshold come from the line. With `alpha`, Q is computed from the centipawns instead, unless the judge
     gave a Q itself; `threshold` overrides the line's. The defaults are 170 and 0.55. Raises UsageError for a missing
-    file, ValueRepairError for one without any such line.
+    file and for numbers out of range, ValueRepairError for a file without any such line.
     """
+    Question(alpha=alpha, threshold=DEFAULT_THRESHOLD if threshold is None else threshold)  # checks both
     [source, *more] = find_sources([os.fspath(path)])
     if more:
         raise UsageError(f"{path}: give one EPD file, not a folder")
@@ -248,7 +249,7 @@ def _table(
         net = _NET.fullmatch(comments.get("c0", ""))
         judge = _JUDGE.fullmatch(comments.get("c1", ""))
         scores = np.array([recorded.cp, recorded.mate, None, None, None, None], np.float64)
-        deep_q = float(values.deep_q(scores, alpha or values.DEFAULT_ALPHA))
+        deep_q = float(values.deep_q(scores, values.DEFAULT_ALPHA if alpha is None else alpha))
         if judge is not None and (alpha is None or judge[2] is None):
             deep_q = float(judge[1])
         of_line = float(judge[3]) if judge is not None else DEFAULT_THRESHOLD

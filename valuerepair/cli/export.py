@@ -12,7 +12,6 @@ from valuerepair.cli.options import (
     DB,
     FILE,
     SPLIT,
-    check_part,
     part_option,
     question,
 )
@@ -105,13 +104,12 @@ def command(
       vr export -o blind-spots.epd
       vr export --format chunks --net my-net.pb.gz --split split.json -o judged-chunks
     """
-    check_part(part, split)
     name = output or ""
     if format is None and name.endswith(".epd"):
         format = SUITE
     if format in (CHUNKS, SUITE) and (labels or pawn is not None):
         raise UsageError(f"--{'labels' if labels else 'pawn'}: does not apply to {format}")
-    chosen: dict[str, Any] = {"split": split, "part": part or "train"}
+    chosen: dict[str, Any] = {"split": split, "part": part}
     if format == CHUNKS:
         _write_chunks(db, output, question, split, part, chunk_options)
         return

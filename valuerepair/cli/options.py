@@ -135,12 +135,6 @@ def part_option(*others: str, help: str, usual: str) -> Callable[[Command], Comm
     )
 
 
-def check_part(part: str | None, split: str | None) -> None:
-    """Raises UsageError for a part without a split."""
-    if split is None and part is not None:
-        raise UsageError(f"--part {part}: needs --split, which says what is held out")
-
-
 def split_of(path: str | None) -> vr.Split | None:
     """The split of this file (vr split), None without one. Raises UsageError and ValueRepairError."""
     return None if path is None else vr.read_split(path)

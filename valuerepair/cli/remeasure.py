@@ -21,7 +21,6 @@ from valuerepair.cli.options import (
     ORACLE,
     PLOT_FILE,
     SPLIT,
-    check_part,
     device_option,
     part_option,
     plain_threshold,
@@ -116,7 +115,6 @@ def command(
     if suite is not None:
         _measure_suite(suite, net, output, json, given)
         return
-    check_part(given["part"], given["split"])
     scale = given["alpha"]
     question = vr.Question(oracle=oracle, alpha=scale.alpha, q_from=scale.q_from, calibration=given["calibration"])
     regret = _regret_options(given["regret"], given["regret_positions"], given["deep"])
@@ -127,7 +125,7 @@ def command(
             net,
             with_threshold(question, given["threshold"]),
             split=given["split"],
-            part=given["part"] or "held-out",
+            part=given["part"],
             cut=given["all"],
             regret=regret,
             rejudge=rejudge,

@@ -36,7 +36,6 @@ from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
-from valuerepair.judge.split import HeldPart
 from valuerepair.judge.two_phase import DeeperValues
 from valuerepair.question import Calibrated, QFrom, Question, is_candidate
 from valuerepair.store.store import Store
@@ -205,8 +204,8 @@ def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
 def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question) -> Remeasured:
     """Compares each net with the first on the positions that the oracle has scored and all nets have a value of.
 
-    If the oracle has a part, only its positions count. One alpha serves all nets: the question's, or else that of the
-    store's own net.
+    If the oracle has a part, only its positions count. One alpha serves all nets: the question's, else that of the
+    first net with a saved one, else the first net's.
     Raises ValueRepairError if there is no such position, or a net has no values in the store.
     """
     names = unique_names(nets)
@@ -214,7 +213,7 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
     if missing is not None:
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
     words = [words_for(store, net, oracle) for net in nets]
-    alpha = _alpha(store, oracle, question)
+    alpha = _alpha(store, nets, oracle, question)
     of_oracle = replace(question, oracle=oracle.digest, alpha=alpha.value)
     questions = [replace(of_oracle, net=net_words) for net_words in words]
     all_kinds, cut, without_q = _read(store, questions, oracle)
@@ -397,9 +396,11 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
     )
 
 
-def _alpha(store: Store, oracle: AskedOracle, question: Question) -> values.Alpha:
-    """The question's alpha, or that of the store's own net, whichever nets are compared."""
-    return store.alpha(store.pick(None, oracle.digest)[0], oracle.id, question.alpha)
+def _alpha(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question) -> values.Alpha:
+    """The question's alpha, else that of the first net with a saved one, else the first net's."""
+    ids = [net.id for net in nets if net.id]
+    saved = (store.chosen_alpha(net_id, oracle.id, question.alpha) for net_id in ids)
+    return next(filter(None, saved), None) or store.alpha(ids[0], oracle.id)
 
 
 _QUERY = """
@@ -425,15 +426,15 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
     return np.array([weight.get(position, 1.0) for position in position_ids.tolist()], np.float64)
 
 
-def _candidates(store: Store, question: Question, part: HeldPart | None) -> pd.DataFrame:
-    """The candidates of a net; with a part only those in it."""
-    frame = store.candidates(question)
+def _candidates(store: Store, question: Question, oracle: AskedOracle) -> pd.DataFrame:
+    """The candidates of a net among the positions that are asked for: of a part, and those that screening cut."""
+    frame, part = store.candidates(question, cut=oracle.cut), oracle.part
     return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
 
 
 def candidate_labels(store: Store, question: Question, oracle: AskedOracle) -> tuple[Labels, bool]:
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
-    frame = _candidates(store, question, oracle.part)
+    frame = _candidates(store, question, oracle)
     labels = dict(zip(frame["position_id"].tolist(), label_names(labels_of(store, frame)), strict=True))
     return labels, not lacks_policy(store, frame)
 
@@ -456,8 +457,8 @@ def complete_policies(
     for net in {net.id: net for net in nets if net.id}.values():
         with Store.open(db) as store:
             if of_oracle is None:
-                of_oracle = replace(question, oracle=oracle.digest, alpha=_alpha(store, oracle, question).value)
-            frame = _candidates(store, replace(of_oracle, net=words_for(store, net, oracle)), oracle.part)
+                of_oracle = replace(question, oracle=oracle.digest, alpha=_alpha(store, nets, oracle, question).value)
+            frame = _candidates(store, replace(of_oracle, net=words_for(store, net, oracle)), oracle)
             if not lacks_policy(store, frame):
                 continue
         try:
@@ -553,8 +554,7 @@ def _scale(remeasured: Remeasured) -> str:
     calibrated = "; each net's Q calibrated" if remeasured.calibration == "fitted" else ""
     if remeasured.q_from == "wdl" or alpha.origin == values.OWN_Q:
         return alpha.source(remeasured.q_from) + calibrated
-    whose = "" if alpha.origin == "given" else ", that of the store's net"
-    return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}{whose}){calibrated}"
+    return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}){calibrated}"
 
 
 def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:

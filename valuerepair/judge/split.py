@@ -27,7 +27,7 @@ from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import Boards
-from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.errors import UsageError, ValueRepairError, check_word, one_line
 from valuerepair.files import written_whole
 from valuerepair.inputs import Record, Whole, read_json
 from valuerepair.judge.material import material_signature
@@ -121,7 +121,8 @@ class Split:
 
     def among(self, store: Store, position_ids: Ids, part: str = "train") -> Flags:
         """bool[n]: which of these positions are in this part, one of `PARTS`, or of all that is held out (`TOGETHER`).
-        Raises as `parts`."""
+        Raises UsageError for another word, else as `parts`."""
+        check_word("--part", part, dict.fromkeys((*PARTS, *JUDGED)))
         numbers = HELD_OUT if part == TOGETHER else [PARTS.index(part)]
         return np.isin(self.parts(store, position_ids), numbers)
 
@@ -200,6 +201,8 @@ def choose_split(
     for shares outside [0, 1) and archives that are not in the store, ValueRepairError for a store without positions and
     where no family is small enough.
     """
+    if not isinstance(seed, int):
+        raise UsageError(f"the seed of a split is a whole number, not {seed!r}")
     if not 0 <= families < 1:
         raise UsageError(f"a share of families to hold out lies in [0, 1), not {families:g}")
     split = Split(games=games, seed=seed)  # checks the share before anything is read
@@ -235,6 +238,12 @@ def _draw(family: _Names, free: Flags, held: Flags, wanted: float, largest: floa
             held |= rows
             taken.append(family.names[code])
     return tuple(sorted(taken))
+
+
+def check_part(part: str | None, split: object) -> None:
+    """Raises UsageError for a part without a split."""
+    if part is not None and split is None:
+        raise UsageError(f"--part {part}: needs --split, which says what is held out")
 
 
 def seeded_hash(seed: int, text: str) -> int:
@@ -448,8 +457,7 @@ class HeldPart:
     @staticmethod
     def of(store: Store, split: Split, name: str = TOGETHER) -> HeldPart:
         """Raises UsageError for another name, ValueRepairError where there is nothing in the part."""
-        if name not in JUDGED:
-            raise UsageError(f"--part {name}: nets are judged by {', '.join(JUDGED)}")
+        check_word("--part", name, JUDGED)
         stored = _Stored.of(store, split)
         numbers = HELD_OUT if name == TOGETHER else [PARTS.index(name)]
         ids = stored.ids[np.isin(split.parts_of(stored), numbers)]

@@ -17,7 +17,7 @@ from typing import Any
 from valuerepair import signals
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.time_left import Turns
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_word
 from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
@@ -66,6 +66,7 @@ class MatchPlan:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_word("--order", self.order, (SEQUENTIAL, SHUFFLED, ODDS))
         if self.order == ODDS:
             if self.games < 1:
                 raise UsageError(f"--games {self.games}: must be at least 1")

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,7 +201,7 @@ def frame(
         parameters = {"net": net_id, "oracle": oracle_id}
         every = [*COLUMNS, *_more(question, cut)]
         wanted = [name for name in only or every if text or name not in _TEXTS]
-        numbers = ("weight", *OF_EXPANDED) if candidates_only else (*NUMBERS, *OF_EXPANDED, *OF_CUT)
+        numbers = (*(("weight",) if candidates_only else NUMBERS), *OF_EXPANDED, *OF_CUT)
         whole = [name for name in numbers if name in wanted]
         # All at once, so that each table is walked once: alpha, too, is by these.
         first = dict.fromkeys((*OF_Q, *shares(question.q_from), *whole))
@@ -295,12 +295,9 @@ def snapshot(connection: StoreConnection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
-def candidates(
-    connection: StoreConnection,
-    question: Question,
-) -> pd.DataFrame:
+def candidates(connection: StoreConnection, question: Question, *, cut: bool = False) -> pd.DataFrame:
     """The rows of `frame` with ``|disagreement| >= threshold``, the largest first, equal ones by position_id."""
-    unordered = frame(connection, question, candidates_only=True)
+    unordered = frame(connection, question, candidates_only=True, cut=cut)
     order = np.argsort(-np.abs(unordered["disagreement"].to_numpy()), kind="stable")
     ordered: pd.DataFrame = unordered.iloc[order].reset_index(drop=True)
     return ordered
@@ -548,13 +545,3 @@ def header_of_games(connection: StoreConnection, name: str, game_ids: Sequence[i
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
     by_game = dict(connection.execute(query, (f"$.{name}", wanted)))
     return [by_game.get(int(number)) for number in game_ids]
-
-
-def plies_of_games(connection: StoreConnection, game_ids: Sequence[int]) -> NDArray[np.float64]:
-    """[n] how many half-moves each game has by its header ``PlyCount``, NaN where it does not say."""
-    texts = header_of_games(connection, "PlyCount", game_ids)
-    return np.array([float(text) if _is_count(text) else np.nan for text in texts], np.float64)
-
-
-def _is_count(text: object) -> TypeGuard[str]:
-    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 4

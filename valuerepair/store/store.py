@@ -386,9 +386,9 @@ class Store:
         cut; see `queries.frame`."""
         return queries.frame(self.connection, question or Question(), text=text, only=only, cut=cut)
 
-    def candidates(self, question: Question | None = None) -> pd.DataFrame:
-        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
-        return queries.candidates(self.connection, question or Question())
+    def candidates(self, question: Question | None = None, *, cut: bool = False) -> pd.DataFrame:
+        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first; `cut` as there."""
+        return queries.candidates(self.connection, question or Question(), cut=cut)
 
     @contextmanager
     def writing(self) -> Iterator[StoreConnection]:

@@ -13,11 +13,11 @@ from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 import msgspec
 
-from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.errors import UsageError, ValueRepairError, check_word, one_line
 from valuerepair.files import HeldError, check_empty, claimed, sync_all, written_whole
 from valuerepair.identity import set_options, without_defaults
 from valuerepair.inputs import Count, Record, read_json
@@ -140,6 +140,7 @@ class ChunkOutput:
         if shard_chunks < 1:
             raise UsageError(f"{shard_chunks} chunks per shard: must be at least 1")
         self.folder, self._shown_folder = Path(os.path.abspath(folder)), os.fspath(folder)
+        check_word("--form", form, get_args(ChunkForm))
         self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
         self._options = options
         self._form, self._shard_chunks = form, shard_chunks

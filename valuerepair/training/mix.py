@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import salt, scrambled
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_word
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.text import quantity
@@ -56,6 +56,8 @@ class MixOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_word("--by", self.by, get_args(By))
+        check_word("--form", self.form, get_args(Form))
         if not 0 < self.share < 1:
             raise UsageError(f"--share {self.share:g}: must lie between 0 and 1")
         if self.total is not None and self.total < 2:

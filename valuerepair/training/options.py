@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_word
 from valuerepair.nets.heads import Heads
 
 Only = Literal["all", "heads", "value"]
@@ -134,8 +134,7 @@ class TrainOptions:
             raise UsageError(f"--policy {self.policy}: --only value leaves the policy as it is")
         if self.holdout == 1:
             raise UsageError("--set holdout=1: leaves nothing to train on")
-        if self.only not in get_args(Only):
-            raise UsageError(f"--only {self.only}: must be one of {', '.join(get_args(Only))}")
+        check_word("--only", self.only, get_args(Only))
         if self.average not in get_args(Average):
             raise UsageError(f"--set average={self.average}: must be one of {', '.join(get_args(Average))}")
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from tarfile import LENGTH_NAME
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,9 @@ from valuerepair.chess import v6
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Keys
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import ValueRepairError, check_word
 from valuerepair.files import check_new_folder, check_room, whole_folder
+from valuerepair.intervals import Flags
 from valuerepair.judge.split import Split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -126,6 +127,7 @@ def rescore(
     Raises UsageError if two files would get one name or `out` is not empty, ValueRepairError without judged positions
     or chunks.
     """
+    check_word("--fields", fields, get_args(Fields))
     check_new_folder(out, chunks)
     archives = find_archives(chunks)
     refuse_equal_names(archives)
@@ -279,6 +281,8 @@ def _chunk(
     fields: Fields,
 ) -> _Chunk:
     rows = np.flatnonzero(judged_rows >= 0)
+    if fields == "q":
+        rows = rows[~_are_proven(records, rows)]
     if not len(rows):
         return _Chunk(content, len(records), otherwise=otherwise)
     changed, wdl = records.copy(), judged.wdl[judged_rows[rows]]
@@ -312,7 +316,7 @@ def put_values(
 
 def _put_q(records: Records, rows: NDArray[np.int64], wdl: NDArray[np.float32]) -> float:
     """Writes best_*, root_* and played_*, and returns the sum of abs(new best_q - old best_q)."""
-    is_proven = (records["invariance_info"][rows] & v6.BEST_PROVEN > 0) & (np.abs(records["best_q"][rows]) == 1)
+    is_proven = _are_proven(records, rows)
     rows, wdl = rows[~is_proven], wdl[~is_proven]
     q, d = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
     best, played = records["best_q"][rows], records["played_q"][rows]
@@ -325,3 +329,9 @@ def _put_q(records: Records, rows: NDArray[np.int64], wdl: NDArray[np.float32]) 
         records[f"{name}_q"][rows], records[f"{name}_d"][rows] = q, d
     records["invariance_info"][rows] &= 0xFF ^ v6.BEST_PROVEN
     return float(np.nansum(np.abs(q - best)))
+
+
+def _are_proven(records: Records, rows: NDArray[np.int64]) -> Flags:
+    """bool[n]: which of these records have a win or loss that the search has proven."""
+    is_won = np.abs(records["best_q"][rows]) == 1
+    return np.asarray((records["invariance_info"][rows] & v6.BEST_PROVEN > 0) & is_won, np.bool_)

@@ -7,7 +7,7 @@ import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from valuerepair.chess import board
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_word
 from valuerepair.judge.split import Split
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.roots import play_game
@@ -32,6 +32,9 @@ from valuerepair.training.records import ChunkWriter, RecordFacts
 log = logging.getLogger(__name__)
 
 
+SelfplayEngine = Literal["mcts", "lc0"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SelfplayOptions:
     """The players and their settings. `engine` is the built-in ``mcts``, or ``lc0``, which supports neither a second
@@ -40,7 +43,7 @@ class SelfplayOptions:
     `training` is a folder for a chunk of records of each game, which end at the first position that the `split` holds
     out. Raises UsageError."""
 
-    engine: Literal["mcts", "lc0"] = "mcts"
+    engine: SelfplayEngine = "mcts"
     net: str | None = None
     net2: str | None = None
     nodes: int = 800
@@ -56,6 +59,7 @@ class SelfplayOptions:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        check_word("--engine", self.engine, get_args(SelfplayEngine))
         if self.repeat < 1:
             raise UsageError(f"--repeat {self.repeat}: must be at least 1")
         if self.rules.no_resign_share and not self.rules.resign:

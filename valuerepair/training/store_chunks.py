@@ -21,13 +21,12 @@ from valuerepair.chess.positions import Moves, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_word
 from valuerepair.intervals import Floats
 from valuerepair.judge.split import JUDGED, PARTS, TRAIN, Split
 from valuerepair.nets.net import Net, NetValues, Priors
 from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
-from valuerepair.store.queries import plies_of_games
 from valuerepair.store.store import Store
 from valuerepair.text import positions_of_games
 from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
@@ -76,19 +75,17 @@ class ChunkOptions:
             raise UsageError(f"records {self.records}: must be at least 1")
         for name, word, words in (
             ("result", self.result, get_args(ResultFrom)),
-            ("part", self.part, (*PARTS, *JUDGED)),
+            ("part", self.part, dict.fromkeys((*PARTS, *JUDGED))),
         ):
-            if word not in words:
-                raise UsageError(f"--{name} {word}: must be one of {', '.join(words)}")
+            check_word(f"--{name}", word, words)
 
 
 class JudgedBatch(NamedTuple):
     """n positions with what the judge and the games say about them, from the side to move.
 
     `wdl` float32[n, 3]: the judge's win, draw and loss. `best` uint16[n]: the judge's move (as in `chess.positions`, 0
-    if it gave none). `nodes` int64[n]: of the judge's search. `z` float32[n]: the result of the game. `plies_left`
-    float32[n]: plies to the end of the game. `z` and `plies_left` are NaN if not known. `chance` float64[n]: random
-    numbers in [0, 1) by which results are sampled.
+    if it gave none). `nodes` int64[n]: of the judge's search. `z` float32[n]: the result of the game, NaN if not
+    known. `chance` float64[n]: random numbers in [0, 1) by which results are sampled.
     """
 
     batch: PositionBatch
@@ -96,7 +93,6 @@ class JudgedBatch(NamedTuple):
     best: Moves
     nodes: Index
     z: NDArray[np.float32]
-    plies_left: NDArray[np.float32]
     chance: Floats
 
 
@@ -111,8 +107,7 @@ def position_records(
     best_*, root_* and played_*: the judge's value. result_*: as `ChunkOptions.result` says. orig_*: the net's value.
     probabilities: the net's policy with a share for the judge's best move; -1 for illegal moves. policy_kld:
     KL(written policy || net's policy). best_idx and played_idx: the judge's best move, or the net's if the judge gave
-    none. visits: the judge's nodes. root_m, best_m, played_m and plies_left: plies to the end of the game, else the
-    net's moves left, else 0. Each position needs a legal move.
+    none. visits: the judge's nodes. *_m and plies_left: the net's moves left, else 0. Each position needs a legal move.
     """
     options = options or ChunkOptions()
     records = np.zeros(len(judged.batch), v6.RECORD)
@@ -145,10 +140,9 @@ def _fill_policy(
 def _fill_values(records: Records, judged: JudgedBatch, net: NetValues, result: ResultFrom) -> None:
     q, d = judged.wdl[:, 0] - judged.wdl[:, 2], judged.wdl[:, 1]
     moves_left = np.maximum(np.nan_to_num(net.moves_left), 0)  # lc0's rescorer refuses others
-    plies_left = np.where(np.isnan(judged.plies_left), moves_left, judged.plies_left)
     for name in ("root", "best", "played"):
-        records[f"{name}_q"], records[f"{name}_d"], records[f"{name}_m"] = q, d, plies_left
-    records["plies_left"] = plies_left
+        records[f"{name}_q"], records[f"{name}_d"], records[f"{name}_m"] = q, d, moves_left
+    records["plies_left"] = moves_left
     if result == "judge":
         records["result_q"], records["result_d"] = q, d
     else:
@@ -213,15 +207,11 @@ class _JudgedRows:
 
     def __init__(self, store: Store, drawn: StoreDraw, options: ChunkOptions) -> None:
         self._drawn, self._options = drawn, options
-        names = ("position_id", "fen", "side", "ply", "played", "result", "game_id", "step")
+        names = ("position_id", "fen", "side", "played", "result", "game_id", "step")
         frame = store.frame(drawn.question, only=names, cut=True)
         frame = frame.iloc[np.searchsorted(frame["position_id"].to_numpy(np.int64), drawn.ids)]
         z = np.array([np.nan if result is None else result for result in game_results(frame)], np.float32)
         self._z = np.where((frame["side"] == "w").to_numpy(), z, -z)
-        plies_left = plies_of_games(store.connection, frame["game_id"].tolist()) - frame["ply"].to_numpy()
-        # Fewer than one ply: a header that does not fit the game.
-        is_known = ~np.isnan(z) & (plies_left >= 1)
-        self._plies_left = np.where(is_known, plies_left, np.nan).astype(np.float32)
         clock = np.array([int(fen.split()[4]) for fen in frame["fen"]], np.int64)
         drawn_rows = _passes(drawn, options.records)
         writable = clock[drawn_rows] <= LAST_CLOCK
@@ -242,7 +232,6 @@ class _JudgedRows:
                 self._drawn.best[rows],
                 self._drawn.nodes[rows],
                 self._z[rows],
-                self._plies_left[rows],
                 self._chances(first, rows),
             )
 
@@ -260,7 +249,6 @@ class _JudgedRows:
             "games": len(np.unique(self._drawn.games[rows])),
             "without_result": int(np.isnan(self._z[rows]).sum()),
             "without_judges_move": int((self._drawn.best[rows] == 0).sum()),
-            "without_game_length": int(np.isnan(self._plies_left[rows]).sum()),
             "clock_too_high": self._left_out,
         }
 

@@ -234,7 +234,8 @@ class WeightTally:
         """[bins + 1] edges of equal ratio from 1e-6 to the largest weight, [bins] positions, number of weights 0."""
         edges = np.geomspace(SMALLEST, max(self.largest, 10 * SMALLEST) * 1.0001, bins + 1)
         kept = self._counts[1:] > 0
-        centres = SMALLEST * 1.0035 ** (np.arange(_STEPS + 1) + 0.5)
+        # A bin's centre may lie beyond the largest weight; all of its weights are counted within.
+        centres = np.minimum(SMALLEST * 1.0035 ** (np.arange(_STEPS + 1) + 0.5), edges[-1])
         counts = np.histogram(centres[kept], edges, weights=self._counts[1:][kept])[0]
         return edges, counts.astype(np.int64), int(self._counts[0])
 
