@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import sys
+import time
+from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import numpy as np
 import pytest
@@ -164,6 +168,35 @@ def test_jobs_that_are_not_done_end_with_the_driver() -> None:
         workers._loop.call_later(0.1, workers._task.cancel)
         with pytest.raises(CancelledError):
             begun.result(10)
+
+
+def test_a_driver_leaves_at_once_however_often_it_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.12, `asyncio.wait_for` loses a cancel that arrives as what it waits for ends."""
+
+    @contextlib.asynccontextmanager
+    async def there(*_: object) -> AsyncIterator[Any]:
+        yield Mock(run=AsyncMock())
+
+    async def nothing(*_: object) -> None:
+        return
+
+    async def wake(dispatcher: Dispatcher) -> None:
+        while True:
+            dispatcher._wake.set()
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(f"{Dispatcher.__module__}.scheduler_of", there)
+    monkeypatch.setattr(f"{Dispatcher.__module__}.connected", there)
+    monkeypatch.setattr(Dispatcher, "_look", nothing)
+    for _ in range(20):
+        dispatcher = Dispatcher(ClusterAddress("tcp://s:1"), assignment(), {})
+        dispatcher.start()
+        waking = asyncio.run_coroutine_threadsafe(wake(dispatcher), dispatcher._loop)
+        time.sleep(0.01)
+        began = time.monotonic()
+        dispatcher.close()
+        waking.cancel()
+        assert time.monotonic() - began < 5
 
 
 def identity(**changes: object) -> OracleIdentity:

@@ -138,6 +138,7 @@ class Dispatcher:
         self._counts: Counter[str] = Counter()
         self._last_lost: RemoteWorker | None = None
         self._error: Exception | None = None
+        self._is_closing = False
         self._settled = {role: threading.Event() for role in Role}
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="cluster", daemon=True)
@@ -190,8 +191,13 @@ class Dispatcher:
         """Leaves the cluster: cancels unfinished jobs; workers close this session's net and engines."""
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._task.cancel)
+                self._loop.call_soon_threadsafe(self._leave)
             self._thread.join(3 * _LEAVE_S)
+
+    def _leave(self) -> None:
+        # Before Python 3.12, wait_for loses a cancel that arrives just as what it waits for ends.
+        self._is_closing = True
+        self._task.cancel()
 
     async def _main(self) -> None:
         """Works until it is cancelled or the cluster can no longer be used."""
@@ -214,7 +220,7 @@ class Dispatcher:
             self._started.set()
             next_look = 0.0
             try:
-                while True:
+                while not self._is_closing:
                     if time.monotonic() >= next_look:
                         await self._look(address)
                         next_look = time.monotonic() + max(_POLL_S, len(self._workers) / 200)
