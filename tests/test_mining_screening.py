@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -173,8 +174,19 @@ def test_a_run_that_was_stopped_and_goes_on_ends_as_one_that_was_not(
     assert dump(db) == dump(whole.db)
 
 
-def test_the_same_command_again_does_nothing(archive: Path, db: Path, fixed: None, whole_fixed: Climbed) -> None:
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_the_same_command_again_does_nothing(
+    archive: Path, db: Path, fixed: None, whole_fixed: Climbed, is_merged: bool
+) -> None:
+    """Nor where two shards began with the same ladder and were merged: their screens differ in nothing but the time."""
     first = whole_fixed.copied(db)
+    if is_merged:
+        with closing(sqlite3.connect(db)) as connection:
+            columns = "net_id, oracle_id, threshold, alpha, alpha_given, q_from, recall, model"
+            connection.execute(f"INSERT INTO screens ({columns}, fitted) SELECT {columns}, 'later' FROM screens")
+            (later,) = connection.execute("SELECT max(id) FROM screens").fetchone()
+            connection.execute(f"UPDATE screened SET screen_id = {later} WHERE position_id % 2 AND screen_id NOTNULL")
+            connection.commit()
     before, oracle = dump(db), ClimbingOracle()
     again = climb_by_key(archive, db, OPTIONS, oracle)
     assert oracle.tops == {}
@@ -223,6 +235,21 @@ def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(
     # The ladder finds nothing to do after that.
     again = climb_by_key(archive, db, OPTIONS, oracle := ClimbingOracle())
     assert (again.cut, oracle.tops) == (0, {})
+
+
+def test_until_all_that_was_cut_is_searched_audits_stand_for_the_rest(
+    archive: Path, db: Path, fixed: None, whole_fixed: Climbed
+) -> None:
+    """Weights add up to all positions at every stop; a third of what was cut is searched at a time."""
+    first = whole_fixed.copied(db)
+    for stop in range(1, 3):
+        assert climb_by_key(archive, db, options_for(None, limit=first.cut // 3)).state == "limited"
+        with Store.open(db) as store:
+            weight = store.frame(Question(alpha=ALPHA))["weight"]
+        still_cut = first.cut - stop * (first.cut // 3)
+        assert weight.sum() == pytest.approx(len(weight) + still_cut)
+    assert climb_by_key(archive, db, options_for(None)).state == "finished"
+    assert weights(db) == {1.0}
 
 
 def changed(options: MineOptions, **changes: Any) -> MineOptions:

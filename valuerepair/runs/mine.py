@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
@@ -86,12 +87,20 @@ class _Mining(SampledRun, SearchLoop[int]):
         self._to_screen: dict[int, Position] = {}  # they wait for the net first
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
         self._cut = 0
+        # Without a ladder: audited ones among them stand for cut ones until all of these have been searched, too.
+        self._uncut: list[NDArray[np.int64]] = []
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _end(self) -> str:
         self.positions.check_end()
-        return "limited" if self._limit_reached and not self._drained else "finished"
+        if self._limit_reached and not self._drained:
+            return "limited"
+        for ids in self._uncut:
+            settle(self._store, self._oracle_id, ids)
+        if self._uncut:
+            self.positions.tally.settle()
+        return "finished"
 
     @property
     def _is_more_to_come(self) -> bool:
@@ -152,7 +161,7 @@ class _Mining(SampledRun, SearchLoop[int]):
         ids, batch, new = self.positions.take_chunk(event)
         cut: set[int] = set()
         if self._ladder is None:  # all that was cut is searched now
-            settle(self._store, self._oracle_id, ids)
+            self._uncut.append(ids)
         else:
             cut = self._ladder.cut_before(ids)
         fresh, wanted = self.positions.earlier.take(ids, new, cut)

@@ -230,6 +230,10 @@ class RunScores:
         self._rows.extend((position_id, KINDS.index(kind), _NOTHING if probability is None else probability, net_q))
         self._rows.extend(_NOTHING if value is None else value for value in deep)
 
+    def settle(self) -> None:
+        """Has each position stand for itself alone: all that screening cut has been searched."""
+        self._rows[2::_COLUMNS] = array("d", [_NOTHING]) * len(self)
+
     def found(self, scale: RunScale) -> int:
         """How many candidates there are on this scale so far."""
         if scale is not self._scale:

@@ -147,13 +147,14 @@ class Ladder:
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
         self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
         earlier = rows.screens(store, net_id, oracle_id, population)
-        self._own_screens = {facts.model: facts.id for facts in earlier if self._fits(facts)}
+        # By number: merged stores may have one screen several times.
+        self._own_screens = {facts.id: facts.model for facts in earlier if self._fits(facts)}
         self._is_anew = bool(earlier) and not self._own_screens
         if self._is_anew and population is SAMPLED:
             log.info(self._another(earlier[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
-        self._positions = rows.climbed(store, net_id, oracle_id, list(self._own_screens.values()), population)
+        self._positions = rows.climbed(store, net_id, oracle_id, list(self._own_screens), population)
 
     def _another(self, last: ScreenFacts) -> str:
         """The message for a store that has a ladder for another question."""
@@ -198,7 +199,7 @@ class Ladder:
     def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
         """The positions that this ladder has already cut. Positions that another ladder cut are judged again; those of
         them that were searched anyway no longer represent others."""
-        own = list(self._own_screens.values())
+        own = list(self._own_screens)
         rows.settle(self._store, self._oracle_id, ids, self._net_id, own)
         screens = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
         own_cuts = {position for position, screen in screens.items() if screen in own}
@@ -298,15 +299,15 @@ class Ladder:
         is_positive = is_candidate(own.disagreement, question.threshold)
         screen = replace(screen, positions=len(own), positives=int(is_positive.sum()))
         alpha_given, text = self._question.alpha is not None, screen.to_json()
-        if text not in self._own_screens:
+        number = next((number for number, model in self._own_screens.items() if model == text), None)
+        if number is None:
             facts = ScreenFacts(
                 0, question.threshold, alpha, alpha_given, question.q_from, self._chosen.recall, text, ""
             )
-            self._own_screens[text] = rows.add_screen(
-                self._store, self._net_id, self._oracle_id, facts, self._population
-            )
+            number = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._population)
+            self._own_screens[number] = text
             log.debug(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
-        return screen, self._own_screens[text]
+        return screen, number
 
     def _alpha(self, climbed: ClimbedRows) -> float:
         """The alpha in the question or in the store, otherwise a fit to these rows alone."""
