@@ -544,28 +544,28 @@ def test_selfplay_before_an_interruption_is_kept(tmp_path: Path, any_maia: Path)
     assert list(tmp_path.glob("*.db")) == []
 
 
-untyped: Any = vr  # mypy would refuse these words, too
+loose: Any = vr  # mypy would refuse these words, too
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda out: untyped.BookOptions(sign="up"), "sign up: must be one of optimistic, pessimistic, both"),
-        (lambda out: untyped.BookOptions(order="x"), "--order x: must be one of"),
-        (lambda out: untyped.SelfplayOptions(engine="x"), "--engine x: must be one of mcts, lc0"),
-        (lambda out: untyped.rescore(out, SAMPLE, out / "new", fields="x"), "--fields x: must be one of q, result, both"),
-        (lambda out: untyped.mix([out], [out], out / "new", form="x"), "--form x: must be one of tar, links"),
-        (lambda out: untyped.write_chunks(SAMPLE, out / "new", form="x"), "--form x: must be one of tar, files"),
-        (lambda out: untyped.export(SAMPLE, out / "new.csv", part="games"), "--part games: needs --split"),
-        (lambda out: untyped.write_suite(SAMPLE, out / "new.epd", part="games"), "--part games: needs --split"),
-        (lambda out: untyped.write_chunks(SAMPLE, out / "new", options=untyped.ChunkOptions(part="games")), "needs --split"),
-        (lambda out: untyped.remeasure(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "--part games: needs --split"),
-        (lambda out: untyped.remeasure(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "a question is Question"),
-        (lambda out: untyped.remeasure_suite(out / "s.epd", "maia-1900", alpha=-5), "must be a positive number"),
-        (lambda out: untyped.remeasure_suite(out / "s.epd", "maia-1900", threshold=0), "a threshold lies above 0"),
-        (lambda out: untyped.make_split(SAMPLE, out / "new.json", seed=None), "the seed of a split is a whole number"),
-        (lambda out: untyped.open_store(SAMPLE).frame(only=["net_Q"]), "not 'net_Q'; did you mean net_q?"),
-        (lambda out: untyped.open_store(SAMPLE).frame(only="net_q"), "only= names columns of a frame"),
+        (lambda out: loose.BookOptions(sign="up"), "sign up: must be one of optimistic, pessimistic, both"),
+        (lambda out: loose.BookOptions(order="x"), "--order x: must be one of"),
+        (lambda out: loose.SelfplayOptions(engine="x"), "--engine x: must be one of mcts, lc0"),
+        (lambda out: loose.rescore(out, SAMPLE, out / "new", fields="x"), "--fields x: must be one of q, result, both"),
+        (lambda out: loose.mix([out], [out], out / "new", form="x"), "--form x: must be one of tar, links"),
+        (lambda out: loose.write_chunks(SAMPLE, out / "new", form="x"), "--form x: must be one of tar, files"),
+        (lambda out: loose.export(SAMPLE, out / "new.csv", part="games"), "--part games: needs --split"),
+        (lambda out: loose.write_suite(SAMPLE, out / "new.epd", part="games"), "--part games: needs --split"),
+        (lambda out: loose.write_chunks(SAMPLE, out / "new", options=vr.ChunkOptions(part="games")), "needs --split"),
+        (lambda out: vr.remeasure(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "games: needs --split"),
+        (lambda out: loose.remeasure(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "a question is Question"),
+        (lambda out: loose.remeasure_suite(out / "s.epd", "maia-1900", alpha=-5), "must be a positive number"),
+        (lambda out: loose.remeasure_suite(out / "s.epd", "maia-1900", threshold=0), "a threshold lies above 0"),
+        (lambda out: loose.make_split(SAMPLE, out / "new.json", seed=None), "the seed of a split is a whole number"),
+        (lambda out: loose.open_store(SAMPLE).frame(only=["net_Q"]), "not 'net_Q'; did you mean net_q?"),
+        (lambda out: loose.open_store(SAMPLE).frame(only="net_q"), "only= names columns of a frame"),
     ],
 )  # fmt: skip
 def test_a_wrong_word_is_an_error_and_writes_nothing(call: Callable[[Path], Any], text: str, tmp_path: Path) -> None:
