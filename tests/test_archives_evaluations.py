@@ -258,6 +258,24 @@ def test_the_depth_of_epd_is_that_of_the_first_line_with_a_score(tmp_path: Path,
     assert depth_of([str(tmp_path / "a.epd")], "dump") is None
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        game("1. e4 (1. d4 {[%eval 0.3,12]} d5) e5"),
+        game("1. e4 {[%eval 0.3,12]} e5 2. Ke7"),
+        game("1. e4 {the engine says [%eval 0.3,12]"),
+        '[Variant "Chess960"]\n' + game("1. e4 {+0.30/12 1.0s} e5 {+0.10/12 1.0s}"),
+        game("1. e4 {[%eval 0.3,12]}"),
+    ],
+)
+def test_what_a_run_does_not_take_decides_nothing(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "a.pgn"
+    path.write_text(first + "\n" + game("1. e4 {[%eval 0.2]} e5 {[%eval 0.3]} 2. Nf3"))
+    detected = detect([str(path)])
+    assert (detected.kind, detected.depth, depth_of([str(path)], "eval")) == ("eval", False, False)
+    assert len(run(path, detected.kind, depth=detected.depth)[0]) == 2
+
+
 def test_detection_looks_through_archives_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.pgn").write_text(game("1. e4 e5"))
     (tmp_path / "b.epd").write_text("4k3/8/8/8/8/8/4P3/4K3 w - - bm e4;\n")

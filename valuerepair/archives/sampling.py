@@ -395,11 +395,7 @@ def _lowest(
 
 
 MOST = 1 << 26  # bytes of an archive that are searched for evaluations
-_PIECE = 1 << 20
-_OVERLAP = 256  # the mark of an evaluation is shorter, and so are most lines of EPD
 _EPD_SCORE = re.compile(rb"[\s;](?:ce|dm)\s+[+-]?\d+|\bbm\s+#")
-_DEPTH_IN_EVAL = re.compile(rb"\[%eval\s+[^\],]+,\s*\d")
-_DEPTH_IN_EPD = re.compile(rb"[\s;]acd\s+[1-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,37 +440,30 @@ def detect(paths: Sequence[str]) -> FirstEvaluation:
 
 
 def _in_text(source: Source, kind_wanted: str | None = None) -> FirstEvaluation | None:
-    """The first evaluation of a text archive (of any kind, or of `kind_wanted`); None without any."""
-    lines = False
-    for i, text in enumerate(_pieces(source)):
-        if i == 0:
-            if looks_like_dump(text):
-                return FirstEvaluation(DUMP, True, source.path) if kind_wanted in (None, DUMP) else None
-            lines = looks_like_epd(text)
-        if lines:
-            if kind_wanted in (None, EPD) and (score := _EPD_SCORE.search(text)):
-                return FirstEvaluation(
-                    EPD, _DEPTH_IN_EPD.search(_line_at(text, score.start() + 1)) is not None, source.path
-                )
-        elif mark := kind_in(text, kind_wanted):
-            kind, at = mark
-            depth = kind != EVAL or _DEPTH_IN_EVAL.match(text, at) is not None
-            return FirstEvaluation(kind, depth, source.path)
+    """The first evaluation of a text archive (of any kind, or of `kind_wanted`) that a run takes; None without any."""
+    wanted = RecordedOptions(kind_wanted) if kind_wanted else None
+    options = SampleOptions(per_game=None, min_ply=0, every_evaluation=True, recorded=wanted, max_bytes=MOST)
+    with closing(_blocks([source], options, ReadReport(), None)) as blocks:
+        for block in blocks:
+            of_lines = DUMP if isinstance(block, DumpBlock) else EPD
+            if isinstance(block, LineBlock) and kind_wanted not in (None, of_lines):
+                return None
+            for found in _with_marks(block, kind_wanted).parse(options).recorded or ():
+                if found is not None:
+                    depth = found.kind not in (EVAL, EPD) or found.depth > 0
+                    return FirstEvaluation(found.kind, depth, source.path)
     return None
 
 
-def _line_at(text: bytes, at: int) -> bytes:
-    end = text.find(b"\n", at)
-    return text[text.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(text)]
-
-
-def _pieces(source: Source) -> Iterator[bytes]:
-    """The first `MOST` bytes of an archive in overlapping pieces."""
-    overlap = b""
-    with Stream(source) as stream:
-        for _ in range(MOST // _PIECE):
-            data = stream.read(_PIECE)
-            yield overlap + data
-            if len(data) < _PIECE:
-                return
-            overlap = data[-_OVERLAP:]
+def _with_marks(block: Block | Place, kind: str | None) -> Block:
+    """The games and lines of a block that look as if they had an evaluation: to parse all would take long."""
+    assert not isinstance(block, Place)
+    if isinstance(block, GameBlock):
+        marked = GameBlock(block.source)
+        for text, number, offset in zip(block.games, block.numbers, block.offsets, strict=True):
+            if kind_in(text, kind):
+                marked.add(text, number, offset)
+        return marked
+    if isinstance(block, LineBlock) and not isinstance(block, DumpBlock):
+        return block.take([i for i, line in enumerate(block.lines) if _EPD_SCORE.search(line)])
+    return block
