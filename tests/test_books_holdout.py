@@ -15,14 +15,18 @@ from click.testing import CliRunner
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.books.options import BookOptions, NearDuplicates
-from valuerepair.books.rows import games_of, sides
+from valuerepair.books.rows import sides
 from valuerepair.books.select import choose_rows
+from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.material import near_keys
+from valuerepair.question import Question
+from valuerepair.store.store import Store
 
 # (part, piece, pawns) of each row: few of each, so that they cross.
 ROWS = st.lists(
@@ -65,7 +69,7 @@ def _games(number: int = 60, plies: int = 24) -> pd.DataFrame:
                 moves = " ".join(m.uci() for m in board.move_stack)
                 records.append(
                     {"fen": board.fen(), "start_fen": STARTPOS_FEN, "moves": moves, "ply": board.ply(), **values}
-                    | {"source": "made-up.pgn", "game": game, "side": "w" if board.turn else "b"}
+                    | {"source": "made-up.pgn", "game": game, "side": "w" if board.turn else "b", "game_key": game}
                 )
     table: pd.DataFrame = pd.DataFrame(records)
     distinct: pd.DataFrame = table.drop_duplicates("fen", ignore_index=True)
@@ -90,7 +94,7 @@ def test_neither_candidates_nor_parents_of_the_book_leak_into_the_holdout(near: 
     assert selection.parents.left_out["of a held-out family"] > 20
     assert selection.parents.asked == selection.parents.written + sum(selection.parents.left_out.values())
     assert (holdout["plies_before"] == 0).all()
-    assert not set(games_of(book)) & set(games_of(holdout))
+    assert not set(book["game_key"]) & set(holdout["game_key"])
     assert set(holdout["fen"]) < set(held_fens)
     assert not np.isin(keys(parse_fens(book["fen"].tolist())), keys(parse_fens(held_fens))).any()
     if near == "keep":
@@ -111,12 +115,25 @@ def test_near_duplicates_are_left_out_within_a_game_or_kept() -> None:
         assert len(selection.book) + sum(selection.left_out.values()) == selection.candidates
     assert len(kept["keep"]) > len(kept["game"]) > 50
     keys = {near: pd.Series(near_keys(rows["fen"].tolist()), rows.index) for near, rows in kept.items()}
-    in_game = {near: games_of(rows) + keys[near] for near, rows in kept.items()}
+    in_game = {near: rows["game_key"].astype(str) + keys[near] for near, rows in kept.items()}
     assert not in_game["game"].duplicated().any()
     assert set(in_game["game"]) == set(in_game["keep"])
     # Of each the one that the net misjudges most.
     worst = {near: rows["disagreement"].abs().groupby(in_game[near]).max().to_dict() for near, rows in kept.items()}
     assert worst["game"] == worst["keep"]
+
+
+def test_games_of_two_archives_of_one_name_are_two(tmp_path: Path) -> None:
+    for seed, folder in enumerate(("one", "other")):
+        (tmp_path / folder).mkdir()
+        archive = random_games(tmp_path / folder / "games.pgn", 20, seed)
+        archive.write_text(archive.read_text().replace('[White "', f'[White "{folder} '))
+        mine_by_key(archive, tmp_path / "s.db")
+    question, options = Question(threshold=0.1), BookOptions(per_game_limit=1)
+    with Store.open(tmp_path / "s.db") as store:
+        games = len(set(store.candidates(question)["game_id"]))
+        book = write_books(store, tmp_path / "book", question, options).files["book.pgn"]
+    assert book.positions == book.games == games > 30
 
 
 def test_of_whole_games_a_third_are_near_duplicates(shared_data: Path, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def _frame(rows: int = 200, per_game: int = 4) -> pd.DataFrame:
                 "side": "w" if board.turn else "b",
                 "source": f"/some/where/{'ab'[i % 2]}.pgn",
                 "game": i // per_game,
+                "game_key": i // per_game * 2 + i % 2,
                 "net_q": net,
                 "deep_q": deep,
                 "disagreement": net - deep,

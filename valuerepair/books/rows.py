@@ -22,16 +22,11 @@ from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
 from valuerepair.judge.split import HELD_OUT, PARTS, TRAIN, Split
 from valuerepair.judge.verdict import evidence
+from valuerepair.store.columns import GAME_KEY, games_of
 from valuerepair.store.queries import header_of_games
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
-
-
-def games_of(rows: pd.DataFrame) -> pd.Series[str]:
-    """One text a game: the name of its file (without the folder, which may be spelled many ways) and its number."""
-    names = [f"{file_name(source)}\n{game}" for source, game in zip(rows["source"].tolist(), rows["game"], strict=True)]
-    return pd.Series(names, rows.index, dtype=object)
 
 
 @lru_cache(4096)
@@ -69,13 +64,16 @@ def add_knowledge(
     """`rows` of `Store.candidates` with the columns for `choose_rows`; for the manifest, who gave the verdicts; and the
     FENs of all positions of the store that the `split` holds out, whether or not they are candidates.
 
-    Adds the columns `eco_header`; `verdict` for `options.confirmed`, by the oracle that took a second look at most of
-    the rows; `labels`, a set of names per row, for `options.labels`; `part`, a name of `judge.split.PARTS`, for
-    the `split`. Raises UsageError for an unknown label.
+    Adds the columns `eco_header` and `GAME_KEY`; `verdict` for `options.confirmed`, by the oracle that took a second
+    look at most of the rows; `labels`, a set of names per row, for `options.labels`; `part`, a name of
+    `judge.split.PARTS`, for the `split`. Raises UsageError for an unknown label.
     """
     for label in options.labels:
         _check_label(label)
-    columns: dict[str, Any] = {"eco_header": header_of_games(store.connection, "ECO", rows["game_id"].tolist())}
+    columns: dict[str, Any] = {
+        "eco_header": header_of_games(store.connection, "ECO", rows["game_id"].tolist()),
+        GAME_KEY: games_of(store.connection, rows["position_id"].to_numpy(np.int64)),
+    }
     about: dict[str, Any] = {}
     held_fens: list[str] = []
     if options.confirmed:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import NEAR_HELD, can_go_on, game_name, games_of, playable, sides
+from valuerepair.books.rows import NEAR_HELD, can_go_on, game_name, playable, sides
 from valuerepair.chess.board import fens, keys, parse_fens, replay
 from valuerepair.chess.positions import encode_moves, joined, ply_of
 from valuerepair.errors import ValueRepairError
@@ -20,6 +20,7 @@ from valuerepair.judge.split import NEITHER, PARTS, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
+from valuerepair.store.columns import GAME_KEY
 from valuerepair.text import quantity
 
 TOO_LIGHT = "drawn zero times by its weight"
@@ -53,9 +54,10 @@ def choose_rows(
 ) -> Selection:
     """The rows of a book, from a frame like `Store.frame` that has all candidates and may have other rows.
 
-    `scored` are the disagreements of all scored positions. The frame has columns `verdict` (`judge.verdict`) for
-    `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for a split, which holds out
-    the positions `held_fens` and the material families `held_materials`. Raises ValueRepairError if no row remains.
+    `scored` are the disagreements of all scored positions. The frame has columns `GAME_KEY`, `verdict`
+    (`judge.verdict`) for `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for a
+    split, which holds out the positions `held_fens` and the material families `held_materials`. Raises
+    ValueRepairError if no row remains.
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
@@ -116,13 +118,13 @@ def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
 def _keep_by_number(sieve: _BookSieve, options: BookOptions) -> None:
     """Keeps the first rows of each group of near-duplicates, of each root, of each game, and of all."""
     if options.near_duplicates == "game":
-        keys = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object)
-        sieve.keep(~(games_of(sieve.rows) + "\n" + keys).duplicated(), "near-duplicate in the game")
+        near = sieve.rows.assign(near=near_keys(sieve.rows["fen"].tolist())).duplicated([GAME_KEY, "near"])
+        sieve.keep(~near, "near-duplicate in the game")
     if options.per_root is not None:
         nth = sieve.rows.groupby("root_id", sort=False).cumcount()
         sieve.keep(nth < options.per_root, "per-root limit")
     if options.per_game_limit is not None:
-        nth = sieve.rows.groupby(games_of(sieve.rows), sort=False).cumcount()
+        nth = sieve.rows.groupby(GAME_KEY, sort=False).cumcount()
         sieve.keep(nth < options.per_game_limit, "per-game limit")
     if options.limit is not None:
         sieve.keep(pd.Series(range(len(sieve.rows)), sieve.rows.index) < options.limit, "limit")
@@ -173,7 +175,7 @@ OVER = "game over, or too long for lc0"
 # The columns that a parent takes from its candidate: the game, its opening and its root, but not values of net and
 # oracle.
 _OF_GAME = (
-    "start_fen", "source", "game", "game_id", "white", "black", "event", "date", "result", "opening_family",
+    "start_fen", "source", "game", "game_id", GAME_KEY, "white", "black", "event", "date", "result", "opening_family",
     "root_id",
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ import pandas as pd
 from valuerepair import outputs
 from valuerepair.books.emit import BookLine, book_lines, epd_entry, pgn_entry
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import add_knowledge, game_name, games_of
+from valuerepair.books.rows import add_knowledge, game_name
 from valuerepair.books.select import Selection, choose_rows, parent_weight
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
@@ -33,6 +33,7 @@ from valuerepair.nets.planes import FILLS
 from valuerepair.question import Question
 from valuerepair.runs.summary import next_command
 from valuerepair.store import db_option
+from valuerepair.store.columns import GAME_KEY
 from valuerepair.store.files import net_option, reason_missing
 from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.text import formatted, positions_of_games, quantity
@@ -97,7 +98,7 @@ def write_books(
     for name, rows in (("book", selection.book), ("holdout", selection.holdout)):
         if rows.empty:
             continue
-        games = int(rows[["source", "game"]].drop_duplicates().shape[0])
+        games = int(rows[GAME_KEY].nunique())
         starts, texts, fens = (rows[name].tolist() for name in ("start_fen", "moves", "fen"))
         moves = [text.split() if options.form == "moves" else [] for text in texts]
         lines, records = book_lines(starts, moves, fens, on_entry), _records(rows)
@@ -453,7 +454,7 @@ def _described(rows: pd.DataFrame) -> dict[str, Any]:
     families = {kind: rows[f"{kind}_family"].tolist() for kind in ("opening", "material")}
     if "root_id" in rows:
         families["root"] = [str(root) for root in rows["root_id"].tolist()]
-    return describe(rows["book_weight"].to_numpy(), games_of(rows), families)
+    return describe(rows["book_weight"].to_numpy(), rows[GAME_KEY].astype(str), families)
 
 
 def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int], games: int) -> BookFile:
