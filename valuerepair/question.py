@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, get_args, overload
 
 from valuerepair.errors import UsageError
 
@@ -46,8 +46,8 @@ class Question:
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
-        if self.alpha is not None and not 0 < self.alpha < float("inf"):
-            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto")
+        if self.alpha is not None and not (isinstance(self.alpha, SupportsFloat) and 0 < self.alpha < float("inf")):
+            raise UsageError(f"--alpha {self.alpha}: must be a positive number of centipawns, or auto (None)")
         if self.q_from not in ("cp", "wdl"):
             raise UsageError(f"q_from is cp or wdl, not {self.q_from}")
         if self.expanded not in get_args(Expanded):
@@ -106,8 +106,8 @@ def is_candidate(disagreement: Any, threshold: Any) -> Any:
 
 def check_threshold(threshold: float) -> None:
     """Raises UsageError for a threshold outside (0, 2]: Q lies in [-1, 1], so no two values differ by more than 2."""
-    if isinstance(threshold, str):
-        raise UsageError(f"a threshold is a number, or Worst(0.02) for the worst 2 %; not {threshold!r}")
+    if not isinstance(threshold, SupportsFloat):
+        raise UsageError(f"a threshold is a number; the question Worst(0.02) means the worst 2 %; not {threshold!r}")
     if not 0 < threshold <= 2:
         raise UsageError(
             f"a threshold lies above 0 and is at most 2, the largest difference of two Q; not {threshold:g}"

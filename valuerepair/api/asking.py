@@ -37,7 +37,7 @@ One: TypeAlias = "str | Board | Position | Candidate"
 Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
 
 
-def evaluate(positions: Positions, net: str | Net | None = None) -> pd.DataFrame:
+def evaluate(positions: Positions, net: Path | Net | None = None) -> pd.DataFrame:
     """A net's values of positions without search (one node): a row for each position, in their order.
 
     `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a ``Board`` of python-chess
@@ -114,7 +114,7 @@ class EvaluatedPosition:
 
 def evaluate_each(
     positions: Positions,
-    net: str | Net | None = None,
+    net: Path | Net | None = None,
     *,
     top: int = 5,
     heads: Heads | None = None,
@@ -158,7 +158,7 @@ def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[Evalua
 def search(
     positions: Positions,
     nodes: int | None = None,
-    net: str | Net | None = None,
+    net: Path | Net | None = None,
     params: SearchParams | None = None,
     *,
     seconds: float | None = None,
@@ -183,7 +183,7 @@ def search(
 def search_each(
     positions: Positions,
     nodes: int | None = None,
-    net: str | Net | None = None,
+    net: Path | Net | None = None,
     params: SearchParams | None = None,
     *,
     seconds: float | None = None,
@@ -263,7 +263,7 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
 
 
 @contextmanager
-def _opened(net: str | Net | None, heads: Heads | None = None, device: str = "auto") -> Iterator[Net]:
+def _opened(net: Path | Net | None, heads: Heads | None = None, device: str = "auto") -> Iterator[Net]:
     """The open net; closed afterwards if it was opened here."""
     from valuerepair.nets.heads import Heads
     from valuerepair.nets.net import Net, open_net

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 def remeasure(
     store: Path,
-    nets: Sequence[str],
+    nets: Sequence[Path],
     question: Asked = None,
     *,
     split: Split | Path | None = None,
@@ -58,6 +58,7 @@ def remeasure(
     from valuerepair.judge.split import TOGETHER, HeldPart, check_part
     from valuerepair.store.export import format_of_name, write_file
 
+    net_words = [os.fspath(net) for net in ([nets] if isinstance(nets, str) else nets)]
     # A wrong argument is reported before a net runs.
     check_part(part, split)
     kind = None if output is None else format_of_name(os.fspath(output))
@@ -66,18 +67,18 @@ def remeasure(
 
         style.format_of(plot)
     path, held_out = os.fspath(store), split_of(split)
-    command = recorded_command("remeasure", *(f"--net={net}" for net in nets))
+    command = recorded_command("remeasure", *(f"--net={net}" for net in net_words))
     net_options: dict[str, Any] = {"device": device}
     with opened_store(path) as opened:
         held_part = None if held_out is None else HeldPart.of(opened, held_out, part or TOGETHER)
-        oracle = find_oracle(opened, plain(question).oracle, nets, held_part, cut)
-        compared_nets = find_nets(opened, nets, oracle)
+        oracle = find_oracle(opened, plain(question).oracle, net_words, held_part, cut)
+        compared_nets = find_nets(opened, net_words, oracle)
     for number, copy in enumerate(compared_nets):
         if same := next((earlier for earlier in compared_nets[:number] if earlier.key == copy.key), None):
             log.info(f"{copy.name} and {same.name} are one net: the files have the same content")
     measure_missing(path, compared_nets, oracle, command=command, quiet=quiet, **net_options)
     with opened_store(path) as opened:
-        compared_nets = find_nets(opened, nets, oracle)
+        compared_nets = find_nets(opened, net_words, oracle)
         resolved_question = resolved(opened, asked_with(question, net=compared_nets[0].key, oracle=oracle.digest))
     complete_policies(path, compared_nets, oracle, resolved_question, quiet=quiet, **net_options)
     with opened_store(path) as opened:
@@ -104,7 +105,7 @@ def remeasure(
 
 def remeasure_suite(
     suite: Path,
-    nets: str | Sequence[str],
+    nets: Path | Sequence[Path],
     *,
     threshold: float | None = None,
     alpha: float | None = None,
@@ -125,7 +126,7 @@ def remeasure_suite(
     from valuerepair.store.export import format_of_name, write_file
 
     kind = None if output is None else format_of_name(os.fspath(output))
-    net_names = [nets] if isinstance(nets, str) else list(nets)
+    net_names = [os.fspath(net) for net in ([nets] if isinstance(nets, str | os.PathLike) else nets)]
     measured = measure_suite(os.fspath(suite), net_names, threshold=threshold, alpha=alpha, device=device)
     if kind is not None and output is not None:
         write_file(measured.rows, kind, os.fspath(output))

@@ -46,7 +46,7 @@ def mine(
     store: Path = "valuerepair.db",
     sample: SampleOptions | None = None,
     *,
-    net: str | None = None,
+    net: Path | None = None,
     deep: str | None = None,
     question: Asked = None,
     screen: str = "auto",
@@ -85,7 +85,7 @@ def mine(
         screen=parse_screen(screen),
         command=recorded_command("mine", *paths),
     )
-    opening = _opening(paths, net, deep, heads, device, cluster, workers)
+    opening = _opening(paths, None if net is None else os.fspath(net), deep, heads, device, cluster, workers)
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded
     with (
         opened_store(store, create=True) as opened,

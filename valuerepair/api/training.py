@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 def train(
-    net: str,
+    net: Path,
     output: Path,
     chunks: Path | Iterable[Path] = (),
     store: Path | None = None,
@@ -78,6 +78,7 @@ def train(
     paths = [] if chunks == () else paths_of(chunks)
     where = None if store is None else os.fspath(store)
     held_out = split_of(split)
+    net = os.fspath(net)
     resolved_question = _about_net(net, where, question, options.heads)
     try:
         training = train(net, os.fspath(output), paths, where, resolved_question, options, split=held_out, quiet=quiet)

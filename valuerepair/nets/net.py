@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -228,7 +229,7 @@ def fill_of(name: str) -> HistoryFill:
 
 
 def open_net(
-    spec: str | None = None,
+    spec: str | os.PathLike[str] | None = None,
     *,
     device: str = "auto",
     threads: int | None = None,
@@ -321,7 +322,7 @@ def _several(heads: Sequence[str]) -> str:
     return f", heads {', '.join(heads)}" if len(heads) > 1 else ""
 
 
-def describe_net(net: str | None = None) -> NetDescription:
+def describe_net(net: str | os.PathLike[str] | None = None) -> NetDescription:
     """The facts of a net: planes, heads, tower, SHA-256: `vr nets describe`. `net` is a name or file, None the default.
 
     Raises UsageError for an unknown name, ValueRepairError for a file that is not a net.

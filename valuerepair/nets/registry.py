@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import subprocess
 import sys
 import tempfile
@@ -84,13 +85,12 @@ KNOWN_NETS = {
 }
 
 
-def locate(spec: str | None) -> Path:
+def locate(spec: str | os.PathLike[str] | None) -> Path:
     """The file of a net given by registry name or path; the default net for None. Pulls a known net the first time.
 
     Raises UsageError for a name that is neither known nor a file, ValueRepairError when pulling fails.
     """
-    if spec is None:
-        spec = DEFAULT_NET
+    spec = DEFAULT_NET if spec is None else os.fspath(spec)
     if spec in KNOWN_NETS:
         return pull_net(spec).path
     if spec.startswith(ENGINE):

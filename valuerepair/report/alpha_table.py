@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from valuerepair.chess.values import (
     fit_alpha_to_results,
     slope_of,
 )
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import ValueRepairError, check_word
 from valuerepair.intervals import Rate, weighted
 from valuerepair.play.game import Z
 from valuerepair.question import Question, is_candidate
@@ -114,6 +114,7 @@ class AlphaTable:
     def saveable(self, name: FitTo) -> AlphaFit:
         """The fit of that name. Raises ValueRepairError if it is missing, has too few scores, or lies at a bound, where
         no alpha is better than another."""
+        check_word("--save-alpha", name, get_args(FitTo))
         if name not in self.fits:
             raise ValueRepairError(_too_few(self.with_result, "positions with a score in centipawns and a result"))
         fit = self.fits[name]
