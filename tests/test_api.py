@@ -568,7 +568,6 @@ loose: Any = vr  # mypy would refuse these words, too
         (lambda out: loose.remeasure(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "a question is Question"),
         (lambda out: loose.Question(alpha="auto"), "must be a positive number of centipawns, or auto (None)"),
         (lambda out: loose.Question(threshold=vr.Worst(0.02)), "a threshold is a number; the question Worst(0.02)"),
-        (lambda out: loose.stats(SAMPLE, save_alpha="x"), "--save-alpha x: must be one of slope, results"),
         (lambda out: loose.remeasure_suite(out / "s.epd", "maia-1900", alpha=-5), "must be a positive number"),
         (lambda out: loose.remeasure_suite(out / "s.epd", "maia-1900", threshold=0), "a threshold lies above 0"),
         (lambda out: loose.make_split(SAMPLE, out / "new.json", seed=None), "the seed of a split is a whole number"),
