@@ -9,6 +9,8 @@ from pathlib import Path
 import chess
 import numpy as np
 import pytest
+from scipy.stats import norm
+from scipy.stats import t as student
 from statsmodels.stats.proportion import proportion_confint
 
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -23,7 +25,7 @@ from valuerepair.play.experiment import (
     selfplay_row,
     setting_of,
 )
-from valuerepair.play.figures import PlayedGame, figures
+from valuerepair.play.figures import PlayedGame, figures, lines
 from valuerepair.play.lineup import parse_side
 from valuerepair.play.match import ODDS, MatchPlan
 from valuerepair.play.openings import Opening, white_material
@@ -87,7 +89,9 @@ def test_a_setting_counts() -> None:
     assert (row["kind"], row["value"], row["plain"]) == ("n_scl", 5, False)
     drawn = proportion_confint(10, 30, method="wilson")
     assert ratio_of(games)[1:] == pytest.approx([1 / share - 1 for share in reversed(drawn)])
-    bounds = proportion_confint(40, 80, method="wilson")
+    # Korn and Graubard's, of 40 openings with two positions each that are as unlike as they can be.
+    size = 80 * (norm.ppf(0.975) / student.ppf(0.975, 39)) ** 2
+    bounds = proportion_confint(size / 2, size, method="beta")
     assert [row["interesting_low"], row["interesting_high"]] == pytest.approx([1000 * bound for bound in bounds])
 
 
@@ -106,11 +110,36 @@ def test_no_interval_is_without_width(result: str) -> None:
 
 
 def test_copies_of_decisive_games_add_nothing() -> None:
-    """Eight openings, ten times the same game of each; and one opening, of which no game is a copy."""
+    """Eight openings, ten times the same game of each."""
     once = [game(i, i, "1-0") for i in range(8)]
     assert ratio_of([game(i, i % 8, "1-0", ["e4", "e5"]) for i in range(80)]) == ratio_of(once)
-    many = [game(i, i, "1-0") for i in range(80)]
-    assert ratio_of([game(i, 0, "1-0", [f"a{i}"]) for i in range(80)]) == ratio_of(many)
+
+
+def test_games_of_one_opening_have_no_interval() -> None:
+    """They do not show how openings differ."""
+    games = [game(i, 0, ("1-0", "1/2-1/2")[i % 2], [f"a{i}"], [0.6]) for i in range(80)]
+    row = row_of(games)
+    assert [row[f"{name}{end}"] for name in ("ratio", "interesting") for end in ("_low", "_high")] == [None] * 4
+    assert "(w+l)/d 1 (no interval: all of one opening)" in lines(figures(games))[0]
+    assert "inf" not in selfplay_lines([row])[1]
+
+
+@pytest.mark.parametrize(("openings", "each", "drawn"), [(3, 40, 0.5), (5, 40, 0.5), (5, 40, 0.1), (8, 25, 0.05)])
+def test_intervals_of_few_openings_hold_the_truth(openings: int, each: int, drawn: float) -> None:
+    """Openings are drawn as often as a beta distribution says, in which they differ a lot."""
+    rng, held, shown = np.random.default_rng(3), 0, 300
+    for _ in range(shown):
+        chances = rng.beta(3 * drawn, 3 * (1 - drawn), openings)
+        results = rng.random((openings, each)) < chances[:, None]
+        games = [
+            game(each * i + n, i, "1/2-1/2" if results[i, n] else "1-0", [f"a{n}"])
+            for i in range(openings)
+            for n in range(each)
+        ]
+        counted = figures(games)
+        low, high = counted["decisive_ratio_low"], counted["decisive_ratio_high"]
+        held += low <= 1 / drawn - 1 <= (math.inf if high is None else high)
+    assert held >= 0.93 * shown
 
 
 def test_intervals_hold_the_truth_where_games_of_an_opening_are_alike() -> None:

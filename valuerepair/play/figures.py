@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from valuerepair.intervals import Rate, wilson, wilson_bounds
+import numpy as np
+
+from valuerepair.intervals import Rate, weighted, wilson
 from valuerepair.play.game import RESIGNED, Z
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.question import is_candidate
@@ -20,8 +22,6 @@ from valuerepair.text import quantity
 DEPTHS = (10, 20, 40, 80)
 _COMMENT = re.compile(r"\{[^}]*\}")
 _VALUES = re.compile(r"\bq=(\S+)[^}]*?\bnet=([^\s}]+)")
-# The fewest openings that show how similar games of one opening are; with fewer, only copies count as similar.
-_FEWEST_OPENINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ def played(game: WrittenGame) -> PlayedGame:
 def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
     """Figures of the games of a run, JSON-able; rates are fractions with Wilson's 95 % interval.
 
-    `decisive_ratio` is (wins + losses) / draws, None without draws, its bounds from `share_by_game` of draws.
+    `decisive_ratio` is (wins + losses) / draws, None without draws, its bounds from `share_by_game` of draws: both None
+    for games of one opening.
     `repeated` are shares of games that equal an earlier one: up to a number of plies after the book (a game that ended
     before counts with all its moves), and `whole`. `resign` counts the games in which a resignation was due and not
     taken, and those of them that were not lost; None without due resignations.
@@ -103,8 +104,8 @@ def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
         "losses": losses,
         "undecided": len(games) - len(decided),
         "decisive_ratio": (wins + losses) / draws if draws else None,
-        "decisive_ratio_low": _odds(share.high) if decided else None,
-        "decisive_ratio_high": _odds(share.low) if decided and draws else None,
+        "decisive_ratio_low": _odds(share.high),
+        "decisive_ratio_high": _odds(share.low) if draws else None,
         "mean_plies": sum(lengths) / len(lengths) if lengths else None,
         "longest": max(lengths, default=None),
         "endings": dict(sorted(Counter(game.ending for game in games).items())),
@@ -120,29 +121,33 @@ def disagreements(games: Sequence[PlayedGame], threshold: float) -> Rate:
 
 
 def share_by_game(hits: Sequence[float], of: Sequence[int], games: Sequence[PlayedGame]) -> Rate:
-    """sum(hits) / sum(of), both by game, with Wilson's interval; NaN if the sum of `of` is 0.
+    """sum(hits) / sum(of), both by game, with its 95 % interval; NaN if the sum of `of` is 0.
 
-    The interval is that of an effective number of trials, which accounts for the similarity of games of one opening
-    (Kish's design effect). Copies of a game add nothing to it.
+    The interval is that of `weighted` for games clustered by opening; copies of a game are one game with their weight.
+    It has no bounds (NaN) for games of one opening, which do not show how openings differ.
     """
     total = sum(of)
     if not total:
         return Rate(0, 0, math.nan, math.nan, math.nan)
-    share = sum(hits) / total
-    openings, copies = defaultdict[int, list[int]](list), defaultdict[tuple[int, tuple[str, ...]], list[int]](list)
+    copies = defaultdict[tuple[int, tuple[str, ...]], list[int]](list)
     for place, game in enumerate(games):
-        openings[game.opening].append(place)
         copies[game.opening, game.sans].append(place)
-    groups = openings if len(openings) >= _FEWEST_OPENINGS else copies
-    spread = sum(sum(hits[i] - share * of[i] for i in places) ** 2 for places in groups.values())
-    size = float(sum(max(of[i] for i in places) for places in copies.values()))
-    if spread > 0:
-        size = min(size, share * (1 - share) * total**2 / spread)
-    return Rate(round(sum(hits)), total, share, *wilson_bounds(share, size))
+    flags, weights, openings = list[bool](), list[float](), list[int]()
+    for (opening, _), places in copies.items():
+        hit, all_of = (sum(numbers[i] for i in places) for numbers in (hits, of))
+        for flag, mass in ((True, hit), (False, all_of - hit)):
+            rows = math.ceil(mass / len(places))
+            flags += [flag] * rows
+            weights += [mass / rows / total] * rows if rows else []
+            openings += [opening] * rows
+    rate = weighted(np.array(flags), np.array(weights), np.array(openings))
+    low, high = (rate.low, rate.high) if len(set(openings)) > 1 else (math.nan, math.nan)
+    return Rate(round(sum(hits)), total, sum(hits) / total, low, high)
 
 
 def _odds(share: float) -> float | None:
-    return (1 - share) / share if share else None
+    """The other results for each draw, at this share of draws; None if infinite or unknown."""
+    return (1 - share) / share if share > 0 else None
 
 
 def repeated(games: Sequence[PlayedGame], depth: int | None = None) -> float | None:
@@ -174,11 +179,13 @@ def lines(figures: dict[str, Any]) -> list[str]:
     games = figures["games"]
     if not games:
         return ["no game is finished"]
+    numbers = (figures[f"decisive_ratio{end}"] for end in ("", "_low", "_high"))
+    ratio, low, high = ("infinite" if number is None else f"{number:.3g}" for number in numbers)
+    interval = f"95 %: {low} to {high}"
     if figures["undecided"] == games:
-        ratio, low, high = "unknown", "0", "infinite"
-    else:
-        bounds = (figures[f"decisive_ratio{end}"] for end in ("", "_low", "_high"))
-        ratio, low, high = ("infinite" if bound is None else f"{bound:.3g}" for bound in bounds)
+        ratio, interval = "unknown", "95 %: 0 to infinite"
+    elif figures["decisive_ratio_low"] is None:
+        interval = "no interval: all of one opening"
     undecided = f", {figures['undecided']:,} undecided" if figures["undecided"] else ""
     endings = ", ".join(f"{ending} {count:,}" for ending, count in figures["endings"].items())
     repeats = ", ".join(
@@ -187,7 +194,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
     )
     shown = [
         f"{quantity(games, 'game')}: White won {figures['wins']:,}, drew {figures['draws']:,}, lost "
-        f"{figures['losses']:,}{undecided}; (w+l)/d {ratio} (95 %: {low} to {high})",
+        f"{figures['losses']:,}{undecided}; (w+l)/d {ratio} ({interval})",
         f"  {figures['mean_plies']:.1f} plies after the book on average, {figures['longest']:,} at most; {endings}",
         f"  the same as an earlier game: {repeats}",
     ]
