@@ -66,6 +66,16 @@ def test_moves_do_not_depend_on_the_company_nor_on_the_cache(net: Net) -> None:
         assert thought.q == thought.search.best.q
 
 
+def test_a_sides_seed_draws_its_moves(net: Net) -> None:
+    """Temperature alone; without it the seed changes nothing."""
+    for temperature, differs in ((1.0, True), (0.0, False)):
+        moves = []
+        for seed in (0, 1):
+            with player(net, SearchParams(temperature=temperature, seed=seed)) as one:
+                moves.append(moves_of(games(one)))
+        assert (moves[0] != moves[1]) == differs
+
+
 def test_a_move_is_that_of_a_search_alone(net: Net) -> None:
     with player(net, SearchParams(), 40) as one:
         (record,) = games(one, count=1, plies=6)

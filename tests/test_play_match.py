@@ -27,7 +27,7 @@ from valuerepair.chess.time_left import Remaining
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
-from valuerepair.play.match import SHUFFLED, MatchEnd, MatchPlan, play_match
+from valuerepair.play.match import ODDS, SHUFFLED, MatchEnd, MatchOptions, MatchPlan, play_match, play_sides
 from valuerepair.play.openings import built_in_openings, check_playable, read_openings
 from valuerepair.play.referee import DrawRule, Rules, parse_draw_rule
 from valuerepair.play.sprt import H0, Sprt, parse_sprt
@@ -186,6 +186,26 @@ def test_the_test_ends_the_match(tmp_path: Path) -> None:
     assert end.standing.verdict == H0
     assert end.standing.games < 60
     assert any("H0 accepted" in line for line in report_lines(end.standing))
+
+
+def test_the_test_ends_a_match_at_odds(tmp_path: Path) -> None:
+    """There each opening is played once, so there are no pairs to test."""
+    (tmp_path / "odds.epd").write_text("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1\n")
+    control, sprt = parse_control("10", None, None, 100), Sprt(-100, 100, model="logistic")
+    plan = MatchPlan(read_openings(str(tmp_path / "odds.epd")), 400, "odds.epd", ODDS, control, sprt=sprt)
+    end = run(tmp_path, plan, fake_side("bad", "illegal-on="), fake_side("good"))
+    assert end.standing.verdict == H0
+    assert end.standing.games < 60
+    assert end.standing.tested == end.standing.tally.score
+
+
+@pytest.mark.parametrize("margin", [50, 5000])
+def test_a_movetime_of_its_own_has_the_margin_of_the_match(tmp_path: Path, margin: int) -> None:
+    sides = [fake_side(name, "slow-on=", "slow=0.3", settings="movetime=50") for name in ("a", "b")]
+    options = MatchOptions(games=2, margin=margin, jobs=1, rules=Rules(max_plies=14))
+    with Progress("match", quiet=True) as progress:
+        end = play_sides(sides, options, tmp_path / "match.pgn", progress=progress)
+    assert end.standing.endings == Counter({"out of time" if margin == 50 else "too long": 2})
 
 
 def test_by_the_clock_the_slow_one_loses_on_time(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ class ForestPlayer:
         best, has_wdl = result.best, self._net.identity.value_head == "wdl"
         score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self.params.lc0_floats)
         return Thought(
-            choose_move(result, self.params, position.ply, seed),
+            choose_move(result, self.params, position.ply, self.params.seed ^ seed),
             q=result.q,
             wdl=score.wdl if has_wdl else None,
             cp=score.cp,

@@ -216,7 +216,7 @@ def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *,
     a, b = (parse_side(side) for side in sides)
     plan = options.plan()
     device = NetOptions(options.device, options.threads)
-    with Lineup([a, b], plan.control, options.jobs, plan.games, device) as lineup:
+    with Lineup([a, b], plan.control, options.jobs, plan.games, device, options.margin) as lineup:
         log.info("\n".join([*lineup.lines(), *plan.remark()]))
         return play_match(plan, lineup, path, progress=progress)
 
@@ -230,6 +230,7 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     """
     names = lineup.seats[0].player.name, lineup.seats[1].player.name
     standing = Standing(names, plan.sprt)
+    standing.paired = plan.order != ODDS
     with claimed_games(path):
         facts = _Facts(plan, lineup)
         planned = f"{plan.games} games; give more --games"
