@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import sqlite3
@@ -176,7 +177,7 @@ def test_a_run_that_was_stopped_and_goes_on_ends_as_one_that_was_not(
 
 @pytest.mark.parametrize("is_merged", [False, True])
 def test_the_same_command_again_does_nothing(
-    archive: Path, db: Path, fixed: None, whole_fixed: Climbed, is_merged: bool
+    archive: Path, db: Path, fixed: None, whole_fixed: Climbed, is_merged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nor where two shards began with the same ladder and were merged: their screens differ in nothing but the time."""
     first = whole_fixed.copied(db)
@@ -188,7 +189,10 @@ def test_the_same_command_again_does_nothing(
             connection.execute(f"UPDATE screened SET screen_id = {later} WHERE position_id % 2 AND screen_id NOTNULL")
             connection.commit()
     before, oracle = dump(db), ClimbingOracle()
-    again = climb_by_key(archive, db, OPTIONS, oracle)
+    with caplog.at_level(logging.INFO, "valuerepair"):
+        again = climb_by_key(archive, db, OPTIONS, oracle)
+    done = f"{first.scored:,} of {first.sampled:,} already scored, {first.cut:,} cut by screening"
+    assert caplog.messages == [f"this run is complete; looking for new positions: {done}"]
     assert oracle.tops == {}
     assert dump(db) == before
     assert (again.scored, again.cut) == (first.scored, first.cut)

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 def resume_line(run: Run) -> str:
     """What a run says that goes on with an earlier one's work."""
-    sampled = run.counts.get("sampled")
-    of_all = f" of {sampled:,}" if sampled and run.state == "finished" else ""
-    what = "this run is complete; looking for new positions" if run.state == "finished" else "resuming"
-    return f"{what}: {run.scored:,}{of_all} already scored"
+    if run.state != "finished":
+        return f"resuming: {run.scored:,} already scored"
+    scored, sampled, cut = (run.counts.get(name, 0) for name in ("scored", "sampled", "cut"))
+    and_cut = f", {cut:,} cut by screening" if cut else ""
+    return f"this run is complete; looking for new positions: {scored:,} of {sampled:,} already scored{and_cut}"
 
 
 # How the reasons begin for which the filters of `vr mine` reject games and positions, and the filters.
