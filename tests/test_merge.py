@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,7 +23,7 @@ from tests.climbing_doubles import net_q as shifted_q
 from tests.merge_stores import NODES, Row, contents, large_store, write_store
 from tests.mining_doubles import KeyOracle, mine_by_key, random_games
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.store import schema
@@ -290,6 +291,13 @@ def test_the_damaged_store_is_named(target: list[str], tmp_path: Path, capsys: C
     assert err.startswith("vr: b.db: damaged (")
     assert err.count("\n") == 1
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, target = (write_store(tmp_path / name, [PLAIN], {}) for name in ("a.db", "t.db"))
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)
+    with pytest.raises(UsageError, match=f"the folder {re.escape(str(tmp_path))} cannot be written to"):
+        merge([str(a)], into=str(target))
 
 
 @pytest.mark.parametrize("log", ["-wal", "-journal"])

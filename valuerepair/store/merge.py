@@ -139,6 +139,8 @@ def _check_target(target: str, *, new: bool) -> None:
             raise ValueRepairError(f"{gone}; remove it, or give another --output")
     if new:
         outputs.check_regular(target, outputs.NEW_STORE)
+    else:
+        outputs.check_folder(os.path.dirname(os.path.abspath(target)))
 
 
 @contextmanager
