@@ -556,6 +556,7 @@ loose: Any = vr  # mypy would refuse these words, too
     ("call", "text"),
     [
         (lambda out: loose.BookOptions(sign="up"), "sign up: must be one of optimistic, pessimistic, both"),
+        (lambda out: vr.write_books(SAMPLE, ""), "the name of a folder is empty"),
         (lambda out: loose.BookOptions(order="x"), "--order x: must be one of"),
         (lambda out: loose.SelfplayOptions(engine="x"), "--engine x: must be one of mcts, lc0"),
         (lambda out: loose.rescore(out, SAMPLE, out / "new", fields="x"), "--fields x: must be one of q, result, both"),

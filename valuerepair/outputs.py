@@ -74,6 +74,8 @@ def check_name(name: str) -> None:
 def check_folder(path: str | os.PathLike[str]) -> None:
     """Raises UsageError unless `path` is a writable folder, or one can be made there."""
     name, place = os.fspath(path), Path(os.path.realpath(path))
+    if not name:
+        raise UsageError("the name of a folder is empty; give one, or . for the current one")
     try:
         while not place.exists():
             place = place.parent
