@@ -404,7 +404,7 @@ def kernels_of_play() -> tuple[int, set[tuple[str, str]]]:
 
 
 def test_a_game_compiles_nothing_after_readyok() -> None:
-    """Plays in a process of its own, because this one may have played before."""
+    """In a fresh process: this one may have compiled the kernels already."""
     program = "from tests.test_mcts_uci import kernels_of_play; print(*kernels_of_play())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=True)
     ready, later = done.stdout.split(" ", 1)

@@ -47,8 +47,8 @@ class Question:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
         if self.alpha is not None and not (isinstance(self.alpha, SupportsFloat) and 0 < self.alpha < float("inf")):
-            shown = f"{self.alpha:g}" if isinstance(self.alpha, SupportsFloat) else repr(self.alpha)
-            raise UsageError(f"--alpha {shown}: must be a positive number of centipawns, or auto (None)")
+            alpha = f"{self.alpha:g}" if isinstance(self.alpha, SupportsFloat) else repr(self.alpha)
+            raise UsageError(f"--alpha {alpha}: must be a positive number of centipawns, or auto (None)")
         if self.q_from not in ("cp", "wdl"):
             raise UsageError(f"q_from is cp or wdl, not {self.q_from}")
         if self.expanded not in get_args(Expanded):
