@@ -7,7 +7,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ from benchmarks.proof.player import (
     MIXTURES,
     OWN,
     PLAYER,
+    REPEATED,
     SCALE_GAMES,
     Player,
     best_of,
 )  # fmt: skip
+from benchmarks.proof.policy import PolicyTargets
 from tests.cli_tree import SAMPLE, parse
 from tests.test_pipeline_plan import MEASURED, SETTINGS
 from valuerepair.archives.aside import parse_shares
@@ -175,6 +177,26 @@ def test_a_net_of_own_games_differs_from_it_by_the_games(there: Player) -> None:
     assert [name for name in own if own[name] != deeper[name]] == ["mine-NET"]
     archives = {command[-1].replace("NET", OWN) for command in played.values()}
     assert archives == {str(there.out / "own-wild.pgn.zst"), str(there.out / "own.pgn.zst")}
+
+
+def test_readmes_hour_is_repeated_for_a_match_of_more_nodes(there: Player) -> None:
+    """The sizes and games are those of B7's `hour`; the match has Q as steep as the quick match says."""
+    (there.out / f"match-{REPEATED}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.8}}))
+    whole = replace(there, scale=1.0)
+    commands = {step.name: list(step.command) for phase in whole.repeated(there.out) for step in phase}
+    hour = {step.name: list(step.command) for phase in PolicyTargets(whole).phases(there.out) for step in phase}
+    mined, hours = commands[f"mine-{REPEATED}"], hour["mine-policy"]
+    for option in ("--positions", "--deep", "--aside", "--screen"):
+        assert mined[mined.index(option) + 1] == hours[hours.index(option) + 1]
+    assert mined[1:3] == hours[1:3]
+    assert all(Path(archive).is_file() for archive in mined[1:3])
+    trained, hours = commands[f"{REPEATED}.pb.gz"], hour["hour.pb.gz"]
+    for option in ("--steps", "--alpha", "--policy"):
+        assert trained[trained.index(option) + 1] == hours[hours.index(option) + 1]
+    played = commands[f"match-{REPEATED}-400-played"]
+    assert played[1:3] == [
+        f"net={there.net(REPEATED)},nodes=400,q_scale=0.800", "net=maia-1900,nodes=400,q_scale=1.000"
+    ]  # fmt: skip
 
 
 def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:

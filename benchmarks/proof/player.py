@@ -63,6 +63,10 @@ _OWN, _OWN_GAMES = 1_000, {
     "own-wild.pgn.zst": ("--seed", "12", "--temperature", "2", "--nets-only"), "own.pgn.zst": ("--seed", "11"),
 }  # fmt: skip
 _SEED = 34
+# README's hour once more: its games, positions and steps.
+_DATA = Path(__file__).parents[2] / "data"
+HOUR_GAMES = tuple(str(_DATA / name) for name in ("wild.pgn.zst", "games.pgn.zst"))
+HOUR_POSITIONS, HOUR_STEPS = 49_000, 680
 _AT_ONCE = 4_096  # positions of a batch for the net
 # Games, by nodes of a move.
 MATCHES = {100: 3_300, 400: 1_000}
@@ -75,7 +79,8 @@ _TRIED = tuple(
     f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
-NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN)
+REPEATED = "repeated"
+NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +166,22 @@ class Player:
         yield self.testing()
         yield [self._trained(name, name, _STEPS_DEEPLY, alpha=_FLATTER_ALPHA)]
         yield self.judging(name, [name], ("--regret", "100"))
+        yield from self._played(name, MATCHES)
+        yield self.telling(results)
+
+    def repeated(self, results: Path) -> Iterator[Iterable[Step]]:
+        """README's hour once more, for a match of four times as many nodes."""
+        yield self.opening()
+        yield [self._mined(REPEATED, HOUR_GAMES, ASIDE, HOUR_POSITIONS, STOCKFISH_NODES)]
+        yield [self._trained(REPEATED, REPEATED, HOUR_STEPS, alpha=_FLATTER_ALPHA)]
+        yield from self._played(REPEATED, {400: MATCHES[400]})
+        yield self.telling(results)
+
+    def _played(self, name: str, matches: Mapping[int, int]) -> Iterator[Iterable[Step]]:
+        """Matches of so many games by nodes of a move, with the scale of Q of a quick match."""
         yield [self._match(_quick(name), name, SCALE_NODES, SCALE_GAMES, new="", old="")]
         if self.match_of(_quick(name)).exists():
-            yield [self._as_played(name, nodes, games) for nodes, games in MATCHES.items()]
-        yield self.telling(results)
+            yield [self._as_played(name, nodes, games) for nodes, games in matches.items()]
 
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, drawn by policy surprise."""

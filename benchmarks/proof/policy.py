@@ -17,7 +17,7 @@ import click
 
 from benchmarks.proof import tables
 from benchmarks.proof.arms import NET, Step
-from benchmarks.proof.player import Player, kind_row, read_json
+from benchmarks.proof.player import HOUR_GAMES, HOUR_POSITIONS, HOUR_STEPS, Player, kind_row, read_json
 from valuerepair.nets.weights import read_net_file
 from valuerepair.training.train import read_curve
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PART = "policy"
-_DATA = Path(__file__).parents[2] / "data"
-ARCHIVES = tuple(str(_DATA / name) for name in ("wild.pgn.zst", "games.pgn.zst"))
 HOUR = "hour"  # as README's: `vr repair`'s defaults
 # The policy target and the learning rate.
 ARMS = {
@@ -35,7 +33,7 @@ ARMS = {
     "moves-3": ("judge:1", 3e-4),
     "moves-10": ("judge:1", 1e-3),
 }
-_POSITIONS, _NODES, _STEPS, _GAMES = 49_000, 20_000, 680, 900
+_NODES, _GAMES = 20_000, 900
 _MATCH_NODES = 100
 _ALPHA, _SEED = "170", "47"
 _WORSE = 1.05  # times the squared error of `HOUR` that a chosen net may have, of each kind of position
@@ -74,8 +72,8 @@ class PolicyTargets:
     def _training(self) -> Iterator[Iterable[Step]]:
         db, split = str(self.db), str(self.split)
         yield self.player.opening()
-        words = ["mine", *ARCHIVES, "--net", NET, "--deep", f"stockfish:nodes={_NODES}", "--aside", "0.5"]
-        words += ["--positions", str(self.player.sized(_POSITIONS, 400)), "--screen", "off", "--alpha", _ALPHA]
+        words = ["mine", *HOUR_GAMES, "--net", NET, "--deep", f"stockfish:nodes={_NODES}", "--aside", "0.5"]
+        words += ["--positions", str(self.player.sized(HOUR_POSITIONS, 400)), "--screen", "off", "--alpha", _ALPHA]
         dividing = ["split", "--db", db, "--net", NET, "--alpha", _ALPHA, "--games", "0.15", "--families", "0.1"]
         yield [
             Step(PART, "mine-policy", self.player.out / "done" / "mine-policy", [*words, "--seed", _SEED, "--db", db]),
@@ -92,7 +90,7 @@ class PolicyTargets:
     def _trained(self, name: str) -> Step:
         (policy, rate), net = ARMS[name], self.player.net(name)
         words = ["train", "--net", NET, "--store", str(self.db), "--split", str(self.split), "--alpha", _ALPHA]
-        words += ["--policy", policy, "--lr", f"{rate:g}", "--steps", str(self.player.sized(_STEPS, 20))]
+        words += ["--policy", policy, "--lr", f"{rate:g}", "--steps", str(self.player.sized(HOUR_STEPS, 20))]
         return Step(PART, f"{name}.pb.gz", net, [*words, "--seed", _SEED, "-o", str(net)])
 
     def _match(self, name: str, net: str, opponent: str, judged: str, place: int) -> Step:
