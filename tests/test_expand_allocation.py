@@ -94,14 +94,14 @@ def test_a_batch_is_planned_when_the_one_before_the_last_is_known() -> None:
         return PlannedSearch(number, start, 0.0, 0.0, 0, 1, number, 1, outcome)
 
     searches = PlannedSearches()
-    searches.add([search(11), search(12, NeighbourOutcome(None, 40, cut=True))])
+    first = search(11)
+    searches.add([first, search(12, NeighbourOutcome(None, 40, cut=True))])
     assert searches.may_plan
     searches.add([search(14)])
     assert not searches.may_plan
-    searches.begin_next()
-    assert searches.next is not None
-    assert (searches.next.position_id, searches.waiting, searches.unanswered) == (14, 1, 2)
-    searches.answer(11, NeighbourOutcome(None, 0, failed="no answer"))
+    assert searches.waiting.popleft() is first
+    assert [entry.position_id for entry in searches.waiting] == [14]
+    first.outcome = NeighbourOutcome(None, 0, failed="no answer")
     assert searches.may_plan
     assert [entry.position_id for entry in searches.take_oldest()] == [11, 12]
     assert searches.take_oldest() == []

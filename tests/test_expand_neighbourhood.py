@@ -27,12 +27,12 @@ from valuerepair.runs.neighbourhood import (
     LINE,
     PARENT,
     STEPS,
-    ExpansionSource,
     Neighbours,
     inferred,
     neighbours,
     parse_steps,
 )
+from valuerepair.store.reached import ExpansionSource
 from valuerepair.store.rows import DeepResult
 
 GAME_OF = OriginGame("games.pgn", 7, 100, {"White": "A"}, "1-0")

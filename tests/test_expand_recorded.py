@@ -29,7 +29,7 @@ from valuerepair.question import Question
 from valuerepair.runs.expand import ExpandOptions, expand
 from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
 from valuerepair.runs.expansion import ExpandSummary, Expansion
-from valuerepair.runs.known_games import Following, KnownGames
+from valuerepair.runs.known_games import KnownGames
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import import_recorded
 from valuerepair.screening.model import ScreenOptions
@@ -254,7 +254,7 @@ def test_positions_without_games_have_nothing_played_after_them(tmp_path: Path) 
     mine_by_key(lines, tmp_path / "a.db", net=BlindNet(), oracle=LineOracle(), options=options)
     with Store.open(tmp_path / "a.db", write=True) as store, LineOracle() as oracle:
         start = Expansion.of(store, BlindNet(), oracle.identity, OF_SEARCH)
-        following = Following(KnownGames.of(store, start.candidates.tolist()))
+        following = KnownGames.of(store, start.candidates.tolist()).following
         starts = start.read([(number, number, 1) for number in start.candidates.tolist()])
         assert [len(after) for after in following(starts)] == [0] * len(starts)
         summary = expand(store, BlindNet(), oracle, ExpandOptions(question=OF_SEARCH, positions=9), following=following)
@@ -272,7 +272,7 @@ def test_what_was_played_after_is_read_from_the_archive(tmp_path: Path) -> None:
     with Store.open(db, write=True) as store, LineOracle() as oracle:
         start = Expansion.of(store, BlindNet(), oracle.identity, OF_SEARCH)
         ids = start.candidates.tolist()
-        following = Following(KnownGames.of(store, ids))
+        following = KnownGames.of(store, ids).following
         starts = start.read([(number, number, 1) for number in ids])
         for source, after in zip(starts, following(starts), strict=True):
             assert list(decode_moves(after)) == games[source.game.number - 1][len(source.moves) :]

@@ -232,7 +232,7 @@ def _expanded(
     from valuerepair.runs.evaluators import fitting_screen
     from valuerepair.runs.expand import expand as expand_by_search
     from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
-    from valuerepair.runs.known_games import Following, KnownGames
+    from valuerepair.runs.known_games import KnownGames
     from valuerepair.runs.neighbourhood import GAME
     from valuerepair.runs.same_oracle import net_file, open_found
     from valuerepair.screening.model import ScreenOptions
@@ -249,7 +249,7 @@ def _expanded(
         following = None
         if GAME in options.steps:
             ids = store.candidates(question)["position_id"].tolist()
-            following = Following(KnownGames.of(store, ids))
+            following = KnownGames.of(store, ids).following
         screen = fitting_screen(opened.identity, ScreenOptions())
         options = replace(options, question=question, screen=screen)
         return expand_by_search(store, net, opened, options, progress=progress, following=following)

@@ -31,15 +31,15 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.runs.allocation import Yields, groups_of, is_drawn, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.failures import Failures
-from valuerepair.runs.frontier import Frontier, Waiting, take_values
+from valuerepair.runs.frontier import Frontier, Waiting
 from valuerepair.runs.loop import SearchLoop
-from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, ExpansionSource, Neighbours, batch_of, neighbours
+from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, Neighbours, batch_of, neighbours
 from valuerepair.runs.planned import PlannedSearch, PlannedSearches, SourceQueue
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store import reached
-from valuerepair.store.reached import NeighbourOutcome, Reached
+from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
@@ -143,8 +143,8 @@ class _Window:
     values: NetValues
 
 
-class _Expanding(SearchLoop[int]):
-    """A run of expansion; keys are position_ids."""
+class _Expanding(SearchLoop[PlannedSearch]):
+    """A run of expansion."""
 
     def __init__(
         self,
@@ -194,15 +194,16 @@ class _Expanding(SearchLoop[int]):
         """Plans what may be planned, and keeps the engines busy."""
         while not signals.count() and not self._over and self._may_plan:
             self._plan()
-        while (entry := self._searches.next) is not None and len(self._searching) < self._oracle.capacity:
+        waiting = self._searches.waiting
+        while waiting and len(self._searching) < self._oracle.capacity:
+            entry = waiting[0]
             if self._ladder is None or entry.group is None:
                 future: Future[Any] = self._oracle.submit(entry.position)
             elif self._ladder.is_ready(entry.position_id):
                 future = self._ladder.climb(entry.position_id, entry.position, entry.net_q, entry.net_best)
             else:
                 break
-            self._searches.begin_next()
-            self._begin(entry.position_id, future)
+            self._begin(waiting.popleft(), future)
 
     def _take_event(self, event: Any) -> None:
         if isinstance(event, NetBroke):
@@ -210,29 +211,28 @@ class _Expanding(SearchLoop[int]):
         if isinstance(event, _Window):
             self._window = event
 
-    def _take(self, key: int, outcome: DeepResult | Climb) -> None:
+    def _take(self, key: PlannedSearch, outcome: DeepResult | Climb) -> None:
         if isinstance(outcome, Climb):
             assert self._ladder is not None
-            passage = self._ladder.record(key, outcome)
+            passage = self._ladder.record(key.position_id, outcome)
             last = outcome.results[-1]
-            answer = NeighbourOutcome(
+            key.outcome = NeighbourOutcome(
                 last.scores if passage.searched else None, passage.nodes, cut=not passage.searched
             )
         else:
-            self._store.add_deep(key, self._oracle_id, outcome, self._run, EXPANDED)
-            reached.add_search(self._store, *self._pair, key, outcome.nodes)
-            answer = NeighbourOutcome(outcome.scores, outcome.nodes)
-        self._nodes += answer.nodes
-        self._searches.answer(key, answer)
+            self._store.add_deep(key.position_id, self._oracle_id, outcome, self._run, EXPANDED)
+            reached.add_search(self._store, *self._pair, key.position_id, outcome.nodes)
+            key.outcome = NeighbourOutcome(outcome.scores, outcome.nodes)
+        self._nodes += key.outcome.nodes
 
-    def _take_failure(self, key: int, failure: DeepFailure) -> None:
+    def _take_failure(self, key: PlannedSearch, failure: DeepFailure) -> None:
         self._take_back(key)
-        self._failures.add(key, failure, EXPANDED)
-        self._searches.answer(key, NeighbourOutcome(None, 0, failed=failure.reason))
+        self._failures.add(key.position_id, failure, EXPANDED)
+        key.outcome = NeighbourOutcome(None, 0, failed=failure.reason)
 
-    def _take_back(self, key: int) -> None:
+    def _take_back(self, key: PlannedSearch) -> None:
         if self._ladder is not None:
-            self._ladder.drop(key)
+            self._ladder.drop(key.position_id)
 
     def _end(self) -> str:
         finished = super()._end()
@@ -328,20 +328,7 @@ class _Expanding(SearchLoop[int]):
         if chosen is None:
             return []
         self._start.tally.planned += len(chosen)
-        ids = self._put(chosen)
-        return [
-            PlannedSearch(
-                number,
-                chosen.batch[i],
-                float(chosen.judged[i]),
-                float(chosen.values.q[i]),
-                int(chosen.values.best_move[i]),
-                int(chosen.group[i]),
-                int(chosen.root[i]),
-                int(chosen.round[i]),
-            )
-            for i, number in enumerate(ids.tolist())
-        ]
+        return [chosen.search(row, number) for row, number in enumerate(self._put(chosen).tolist())]
 
     def _put(self, chosen: Waiting) -> NDArray[np.int64]:
         """Adds neighbours to the store where they are new; gives the ids of all."""
@@ -416,14 +403,14 @@ class _Expanding(SearchLoop[int]):
         if not len(rows):
             return
         self._seen.update(keys[rows].tolist())
-        waiting = self._waiting_of(window, rows)
+        waiting = self._waiting_of(window).take(rows)
         on_line = waiting.step == LINE
         self._infer(waiting.take(np.flatnonzero(on_line)), [near.deep[i] for i in rows[on_line].tolist()])
         if not self._why and not on_line.all():
             self._frontier.add(waiting.take(np.flatnonzero(~on_line)), self._yields.expected())
 
-    def _waiting_of(self, window: _Window, rows: NDArray[np.int64]) -> Waiting:
-        near, net_values = window.near.take(rows), take_values(window.values, rows)
+    def _waiting_of(self, window: _Window) -> Waiting:
+        near, net_values = window.near, window.values
         of = [window.sources[i] for i in near.source.tolist()]
         judged = self._start.judged(net_values.q, near.batch)
         expected = judged - np.where(near.same_side, 1, -1) * np.array([source.deep_q for source in of])
@@ -460,9 +447,7 @@ class _Expanding(SearchLoop[int]):
             self._start.tally.inferred += found
             self._frontier.families[root] += found
             if audited:
-                net_q, best = float(line.values.q[i]), int(line.values.best_move[i])
-                position, judged = line.batch[i], float(line.judged[i])
-                self._searches.audits.append(PlannedSearch(number, position, judged, net_q, best, None, root, round_))
+                self._searches.audits.append(line.search(i, number, is_audit=True))
             elif found:
                 self._sources.add(number, root, round_)
 
@@ -479,8 +464,9 @@ class _Expanding(SearchLoop[int]):
             notes.append(f"{min(spent / self._options.nodes, 1):.0%} of the nodes, about {format_duration(left)} left")
         elif self._done:
             total = self._options.positions or tally.planned + len(self._frontier) + len(self._searches.audits)
-            left = (total - tally.planned + len(self._searching) + self._searches.waiting) * seconds / self._done
-            self._progress.set_total(self._done + max(total - tally.planned, 0) + self._searches.unanswered)
+            begun = len(self._searching) + len(self._searches.waiting)
+            left = (total - tally.planned + begun) * seconds / self._done
+            self._progress.set_total(self._done + max(total - tally.planned, 0) + begun)
             notes.append(f"about {format_duration(left)} left")
         self._progress.note(", ".join(notes))
         self._progress.advance(0)

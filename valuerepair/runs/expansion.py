@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import Calibration, fold_of
 from valuerepair.chess import values
-from valuerepair.chess.positions import PositionBatch, encode_moves
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
 from valuerepair.judge.split import TRAIN, Split, split_file, warning_of_held_out
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question, is_candidate
-from valuerepair.runs.neighbourhood import GAME, PARENT, ExpansionSource
 from valuerepair.runs.summary import NOT_DONE, Deep, next_command
 from valuerepair.store import reached
 from valuerepair.store.columns import game_keys
 from valuerepair.store.queries import table
-from valuerepair.store.reached import NeighbourOutcome
-from valuerepair.store.rows import INFERRED, DeepResult, OracleIdentity, game_row
+from valuerepair.store.reached import ExpansionSource, NeighbourOutcome
+from valuerepair.store.rows import OracleIdentity, game_row
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 
@@ -134,27 +133,8 @@ class Expansion:
 
     def read(self, some: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
         """Sources of these positions, roots and rounds, from the store."""
-        stored = reached.sources(self.store, *self.pair, [number for number, _, _ in some])
-        whole = {number: (root, round_) for number, root, round_ in some}
-        deep = [_result(each.deep) for each in stored]
-        q = self.deep_q([each.deep[:6] for each in stored])
-        return [
-            ExpansionSource(
-                each.position_id,
-                *whole[each.position_id],
-                each.start_fen,
-                each.moves,
-                encode_moves([each.played] if each.played else []),
-                each.ply,
-                each.history_known,
-                each.game,
-                deep[i],
-                float(q[i]),
-                each.stage != INFERRED,
-                each.step in (None, PARENT, GAME),
-            )
-            for i, each in enumerate(stored)
-        ]
+        assert self.question.alpha is not None
+        return reached.sources(self.store, *self.pair, some, self.question.alpha, self.question.q_from)
 
     def is_poorer(self, candidates: int, nodes: int) -> bool:
         """Whether these candidates for these nodes are fewer than sampled positions gave, beyond chance.
@@ -166,12 +146,6 @@ class Expansion:
         if not self.sampled_nodes:
             return False
         return bool(gammaincinv(candidates + 1, 0.975) / nodes < self.sampled_found / self.sampled_nodes)
-
-
-def _result(cells: tuple[Any, ...]) -> DeepResult:
-    cp, mate, win, draw, loss, q, depth, seldepth, best, pv = cells
-    wdl = None if win is None else (win, draw, loss)
-    return DeepResult(cp, mate, wdl, q, depth, seldepth, best_move=best, pv=tuple(pv.split()))
 
 
 @dataclass(frozen=True)

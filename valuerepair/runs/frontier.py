@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.nets.net import NetValues
 from valuerepair.runs.allocation import RANDOM_SHARE, choose
+from valuerepair.runs.planned import PlannedSearch
 
 # The best of this many keep the search busy for hours, so that keeping more has no benefit.
 CAPACITY = 16_384
@@ -41,7 +42,21 @@ class Waiting:
     def take(self, rows: NDArray[np.int64]) -> Waiting:
         """The given rows, in the given order."""
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return replace(self, batch=self.batch.take(rows), values=take_values(self.values, rows), **columns)
+        values = NetValues(*(getattr(self.values, name)[rows] for name in NetValues.__slots__))
+        return replace(self, batch=self.batch.take(rows), values=values, **columns)
+
+    def search(self, row: int, position_id: int, *, is_audit: bool = False) -> PlannedSearch:
+        """The search of a row, whose number in the store this is."""
+        return PlannedSearch(
+            position_id,
+            self.batch[row],
+            float(self.judged[row]),
+            float(self.values.q[row]),
+            int(self.values.best_move[row]),
+            None if is_audit else int(self.group[row]),
+            int(self.root[row]),
+            int(self.round[row]),
+        )
 
     @staticmethod
     def concat(parts: list[Waiting]) -> Waiting:
@@ -52,11 +67,6 @@ class Waiting:
 
 
 _COLUMNS = [field.name for field in fields(Waiting)][2:]
-
-
-def take_values(values: NetValues, rows: NDArray[np.int64]) -> NetValues:
-    """The net's values of the given rows."""
-    return NetValues(*(getattr(values, name)[rows] for name in NetValues.__slots__))
 
 
 class Frontier:

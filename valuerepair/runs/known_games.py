@@ -15,8 +15,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
-from valuerepair.runs.neighbourhood import ExpansionSource
-from valuerepair.store.reached import games_of
+from valuerepair.store.reached import ExpansionSource, games_of
 from valuerepair.store.rows import game_row
 from valuerepair.store.store import Store
 
@@ -67,15 +66,9 @@ class KnownGames:
         changed[game.source] = game.number
         return False
 
-
-class Following:
-    """What was played after positions: by the archives if available, else the one move that the store has."""
-
-    def __init__(self, games: KnownGames) -> None:
-        self._games = games
-
-    def __call__(self, sources: Sequence[ExpansionSource]) -> list[Moves]:
-        """The moves after each source, from the one played there on."""
+    def following(self, sources: Sequence[ExpansionSource]) -> list[Moves]:
+        """The moves after each source, from the one played there on; where the archive is missing, the one move that
+        the store has."""
         return [self._after(source) for source in sources]
 
     def _after(self, source: ExpansionSource) -> Moves:
@@ -88,7 +81,7 @@ class Following:
     @cached_property
     def _whole(self) -> dict[tuple[str, int], Moves]:
         whole: dict[tuple[str, int], Moves] = {}
-        for batch in self._games.positions():
+        for batch in self.positions():
             # The last position of a game in which a move was played has all the others' moves.
             for i, game in enumerate(batch.origin.game):
                 if i + 1 == len(batch) or batch.origin.game[i + 1] != game:

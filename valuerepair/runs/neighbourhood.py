@@ -8,18 +8,18 @@ prefers. The *game*: other plies of it, before and after. Nothing here reads a s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import fens, keys
-from valuerepair.chess.origins import OriginGame, Origins
+from valuerepair.chess.origins import Origins
 from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encode_move, joined
 from valuerepair.chess.reached import reached
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError
+from valuerepair.store.reached import ExpansionSource
 from valuerepair.store.rows import DeepResult
 
 LINE, PARENT, CHILD, GAME = "line", "parent", "child", "game"
@@ -44,31 +44,6 @@ def parse_steps(text: str) -> tuple[str, ...]:
     return tuple(step for word, step in STEPS.items() if word in words)
 
 
-@dataclass(frozen=True, slots=True)
-class ExpansionSource:
-    """A misjudged position that others are reached from.
-
-    `root_id` is the sampled candidate that it was reached from, or itself; its neighbours are `round` steps away from
-    that candidate. `moves` lead to it from `start_fen`, `following` was played from it on, as far as that is known.
-    `deep` is its deep value, `deep_q` the same as Q, both for its side to move. `searched` is false for a value
-    inferred from another position's line. `in_game`: it stood in a game; otherwise only the beginning of `moves` did.
-    """
-
-    position_id: int
-    root_id: int
-    round: int
-    start_fen: str
-    moves: Moves
-    following: Moves
-    ply: int
-    history_known: bool
-    game: OriginGame
-    deep: DeepResult
-    deep_q: float
-    searched: bool
-    in_game: bool
-
-
 class Neighbours(NamedTuple):
     """n neighbours as columns [n]: the position, the index of its `source`, its `step` and `distance`.
 
@@ -84,19 +59,6 @@ class Neighbours(NamedTuple):
     later: NDArray[np.bool_]
     same_side: NDArray[np.bool_]
     deep: list[DeepResult | None]
-
-    def take(self, rows: NDArray[np.int64]) -> Neighbours:
-        """These rows, in this order."""
-        numbers = rows.tolist()
-        return Neighbours(
-            self.batch.take(rows),
-            self.source[rows],
-            [self.step[i] for i in numbers],
-            self.distance[rows],
-            self.later[rows],
-            self.same_side[rows],
-            [self.deep[i] for i in numbers],
-        )
 
 
 def inferred(deep: DeepResult, plies: int) -> DeepResult | None:

@@ -15,7 +15,7 @@ _FIRST_WINDOW, _WINDOW = 32, 256
 _LARGEST, _SMALL = 2.0, 4.0
 
 
-@dataclass
+@dataclass(eq=False)
 class PlannedSearch:
     """A position that is searched, or was.
 
@@ -38,29 +38,18 @@ class PlannedSearch:
 class PlannedSearches:
     """The searches that an expansion has planned and not learned from yet, batch by batch.
 
-    `audits` wait for a batch. A batch rests on the results of all batches but the one before it, so two are open while
-    the next one is planned.
+    `audits` wait for a batch; those `waiting` are in one and have not begun. A batch rests on the results of all
+    batches but the one before it, so two are open while the next one is planned.
     """
 
     def __init__(self) -> None:
         self.audits: deque[PlannedSearch] = deque()
+        self.waiting: deque[PlannedSearch] = deque()
         self._batches: deque[list[PlannedSearch]] = deque()
-        self._waiting: deque[PlannedSearch] = deque()
-        self._unanswered: dict[int, PlannedSearch] = {}
 
     def __iter__(self) -> Iterator[PlannedSearch]:
         for batch in self._batches:
             yield from batch
-
-    @property
-    def waiting(self) -> int:
-        """How many searches have not begun."""
-        return len(self._waiting)
-
-    @property
-    def unanswered(self) -> int:
-        """How many searches have not ended."""
-        return len(self._unanswered)
 
     @property
     def is_over(self) -> bool:
@@ -72,25 +61,10 @@ class PlannedSearches:
         """Whether the results that the next batch rests on are there."""
         return len(self._batches) < 2 or all(search.outcome for search in self._batches[0])
 
-    @property
-    def next(self) -> PlannedSearch | None:
-        """The search to begin, None where all have begun."""
-        return self._waiting[0] if self._waiting else None
-
-    def begin_next(self) -> None:
-        """Notes that the next search has begun."""
-        self._waiting.popleft()
-
-    def answer(self, position_id: int, outcome: NeighbourOutcome) -> None:
-        """Records the outcome of a search."""
-        self._unanswered.pop(position_id).outcome = outcome
-
     def add(self, batch: list[PlannedSearch]) -> None:
         """Adds a batch, whose searches without an outcome are to be made."""
         self._batches.append(batch)
-        missing = [search for search in batch if search.outcome is None]
-        self._waiting.extend(missing)
-        self._unanswered.update({search.position_id: search for search in missing})
+        self.waiting.extend(search for search in batch if search.outcome is None)
 
     def take_oldest(self) -> list[PlannedSearch]:
         """Takes out the batch to learn from; empty as long as fewer than two are open."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
-from valuerepair.chess.positions import Moves
+from valuerepair.chess.positions import Moves, encode_moves
+from valuerepair.question import QFrom
 from valuerepair.store.cells import beside_sum
-from valuerepair.store.rows import EXPANDED, FULL, INFERRED, Run, signed, unsigned, value_condition
+from valuerepair.store.rows import EXPANDED, FULL, INFERRED, DeepResult, Run, signed, unsigned, value_condition
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -32,24 +34,28 @@ class Reached(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSource:
-    """A position with its history, game and deep value, as the store has them.
+class ExpansionSource:
+    """A misjudged position that others are reached from.
 
-    `moves` lead to it from `start_fen`, `played` is what was played there. `deep` are the cells of its value: cp, mate,
-    win, draw, loss, q, depth, seldepth, best move, line. `stage` is that of the value, `step` None for a sampled
-    position.
+    `root_id` is the sampled candidate that it was reached from, or itself; its neighbours are `round` steps away from
+    that candidate. `moves` lead to it from `start_fen`, `following` was played from it on, as far as that is known.
+    `deep` is its deep value, `deep_q` the same as Q, both for its side to move. `searched` is false for a value
+    inferred from another position's line. `in_game`: it stood in a game; otherwise only the beginning of `moves` did.
     """
 
     position_id: int
+    root_id: int
+    round: int
     start_fen: str
     moves: Moves
-    played: str | None
+    following: Moves
     ply: int
     history_known: bool
     game: OriginGame
-    stage: str
-    deep: tuple[Any, ...]
-    step: str | None
+    deep: DeepResult
+    deep_q: float
+    searched: bool
+    in_game: bool
 
 
 class NeighbourOutcome(NamedTuple):
@@ -178,34 +184,43 @@ def done_before(store: Store, run: Run) -> int:
     return int(store.connection.execute(query, (run.id,)).fetchone()[0])
 
 
-def sources(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> list[StoredSource]:
-    """Positions that have a deep value, with all that a neighbourhood is made of; in the order of `ids`."""
+def sources(
+    store: Store, net_id: int, oracle_id: int, some: Sequence[tuple[int, int, int]], alpha: float, q_from: QFrom
+) -> list[ExpansionSource]:
+    """The sources of these position_ids, root_ids and rounds; the positions have a deep value."""
     query = f"""
-        SELECT p.id, p.start_fen, p.moves, p.played, p.ply, p.history_known,
+        SELECT p.start_fen, p.moves, p.played, p.ply, p.history_known,
                g.source, g.number, g.byte_offset, g.headers, g.result,
-               v.stage, v.cp, v.mate, v.w, v.d, v.l, v.q, v.depth, v.seldepth, v.best_move, v.pv, e.step
+               v.stage, e.step, v.depth, v.seldepth, v.best_move, v.pv, v.cp, v.mate, v.w, v.d, v.l, v.q
         FROM json_each(:ids) j
         CROSS JOIN positions p ON p.id = j.value
         CROSS JOIN games g ON g.id = p.game_id
         CROSS JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
     """
-    return [
-        StoredSource(
-            number,
-            start_fen,
-            np.frombuffer(moves, "<u2").astype(np.uint16),
-            played,
-            ply,
-            bool(known),
-            OriginGame(source, game, offset, json.loads(headers), result),
-            stage,
-            tuple(deep),
-            None if stage == FULL else step,
+    rows = store.connection.rows_of([number for number, _, _ in some], query, {"net": net_id, "oracle": oracle_id})
+    deep_q = values.deep_q(np.array([row[-6:] for row in rows], np.float64).reshape(-1, 6), alpha, q_from)
+    found = []
+    for asked, row, q in zip(some, rows, deep_q.tolist(), strict=True):
+        start_fen, moves, played, ply, known, source, game, offset, headers, result = row[:10]
+        stage, step, depth, seldepth, best, line, cp, mate, win, draw, loss, own_q = row[10:]
+        wdl = None if win is None else (win, draw, loss)
+        found.append(
+            ExpansionSource(
+                *asked,
+                start_fen,
+                np.frombuffer(moves, "<u2").astype(np.uint16),
+                encode_moves([played] if played else []),
+                ply,
+                bool(known),
+                OriginGame(source, game, offset, json.loads(headers), result),
+                DeepResult(cp, mate, wdl, own_q, depth, seldepth, best_move=best, pv=tuple(line.split())),
+                q,
+                stage != INFERRED,
+                stage == FULL or step in (None, "parent", "game"),
+            )
         )
-        for number, start_fen, moves, played, ply, known, source, game, offset, headers, result, stage, *deep, step
-        in store.connection.rows_of(ids, query, {"net": net_id, "oracle": oracle_id})
-    ]  # fmt: skip
+    return found
 
 
 def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
