@@ -290,6 +290,12 @@ def test_a_finished_game_is_not_searched() -> None:
     assert other.result is not None
 
 
+def closed_store() -> vr.MinedStore:
+    store = vr.open_store(SAMPLE)
+    store.close()
+    return store
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -308,6 +314,10 @@ def test_a_finished_game_is_not_searched() -> None:
         (lambda: vr.remeasure(SAMPLE, ["maia-1900"]), "at least two nets"),
         (lambda: vr.stats(SAMPLE, 0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # what is refused
         (lambda: vr.open_store(SAMPLE).candidates(0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # as above
+        (lambda: vr.stats(SAMPLE, worst=-1), "--worst -1: must not be negative"),
+        (lambda: vr.expand(SAMPLE, seed=-1), "--seed -1: must not be negative"),
+        (lambda: closed_store().frame(), f"{SAMPLE}: this store is closed"),
+        (lambda: vr.stats(closed_store()), f"{SAMPLE}: this store is closed"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

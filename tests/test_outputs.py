@@ -26,6 +26,7 @@ from valuerepair.store.store import Store
 from valuerepair.training.chunk_output import ChunkOutput
 from valuerepair.training.mix import MixOptions, mix
 from valuerepair.training.store_chunks import ChunkOptions
+from valuerepair.training.train import Training, write_curve
 
 ARCHIVE = SAMPLE.with_name("games.pgn.zst")
 Captured = pytest.CaptureFixture[str]
@@ -197,6 +198,18 @@ def test_a_book_leaves_the_manifests_of_chunks_alone(tmp_path: Path, capsys: Cap
         call = ["books", "--db", str(SAMPLE), "--threshold", "0.4", "-o", str(folder)]
         assert f"{name}/manifest.json: already exists and is not a manifest of vr books" in refused(call, capsys)
         assert tree(folder) == before
+
+
+def test_a_curve_takes_the_place_of_no_other_json_of_ours(tmp_path: Path) -> None:
+    """Splits, manifests and results begin with our version, too."""
+    path = tmp_path / "trained.json"
+    for second in ('"games": 0.1', '"net": {}', '"chunks": 3'):
+        path.write_text(f'{{\n "version": "valuerepair 0.3",\n {second}\n}}\n')
+        with pytest.raises(UsageError, match="is not the curve of a training"):
+            outputs.check_regular(path, outputs.CURVE)
+    path.unlink()
+    write_curve(tmp_path / "trained.pb.gz", Training({"version": "valuerepair 0.3", "output": "trained.pb.gz"}, []))
+    outputs.check_regular(path, outputs.CURVE)
 
 
 # What runs fast enough to be tried here; tests/faults/test_outputs.py tries all.

@@ -123,7 +123,7 @@ _PAGE_HEAD = rb'<!DOCTYPE html>\s*<html lang="en">.{0,4096}?<meta name="generato
 REPORT = FileKind("a page of valuerepair", _PAGE_HEAD)
 SPLIT = FileKind("a split of vr split", _JSON_HEAD + rb'[^"]*",\s*"games": ')
 MANIFEST = FileKind("a manifest of vr books", _JSON_HEAD + rb'[^"]*",\s*"net": \{')  # those of chunks begin otherwise
-CURVE = FileKind("the curve of a training", _JSON_HEAD)
+CURVE = FileKind("the curve of a training", _JSON_HEAD + rb'[^"]*",\s*"output": ')
 
 # Plots are matplotlib's, which signs them.
 PNG = FileKind("a plot of valuerepair", rb"\x89PNG\r\n\x1a\n.{0,200}?Software\0Matplotlib")

@@ -217,6 +217,8 @@ def stats(
     from valuerepair.report import stats as text_of
     from valuerepair.report.alpha_table import alpha_table
 
+    if worst < 0:
+        raise UsageError(f"--worst {worst}: must not be negative")
     write = labels or save_alpha is not None or save_calibration
     with opened_store(store, write=write) as opened, opened.snapshot():
         resolved_question = resolved(opened, question)

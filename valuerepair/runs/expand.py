@@ -86,6 +86,8 @@ class ExpandOptions:
         for name in ("rounds", "nodes", "positions"):
             if (number := getattr(self, name)) is not None and number < 1:
                 raise UsageError(f"--{name} {number}: must be at least 1")
+        if self.seed < 0:
+            raise UsageError(f"--seed {self.seed}: must not be negative")
         if self.nodes is not None and self.positions is not None:
             raise UsageError("--nodes and --positions both say when to end: give one of them")
         if not 0 <= self.audit <= 1:

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, groupby
 from typing import Any, NoReturn
@@ -131,9 +132,25 @@ class StoreConnection(sqlite3.Connection):
         self._cursors = WeakSet[sqlite3.Cursor]()
 
     def cursor(self, factory: Any = StoreCursor) -> Any:
-        cursor = super().cursor(factory)
+        with self._open():
+            cursor = super().cursor(factory)
         self._cursors.add(cursor)
         return cursor
+
+    @property
+    def in_transaction(self) -> bool:
+        with self._open():
+            return super().in_transaction
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Raises ValueRepairError for what a closed connection cannot do."""
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            if "closed database" not in str(error):
+                raise
+            raise ValueRepairError(f"{self.path}: this store is closed; open it again") from None
 
     def close(self) -> None:
         """Closes all cursors first: for unfinished statements SQLite would keep the file open."""
