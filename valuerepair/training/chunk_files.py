@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from io import FileIO
 from itertools import groupby
 from pathlib import Path
+from tarfile import LENGTH_NAME
 from typing import TypeVar
 
 import numpy as np
@@ -240,16 +241,8 @@ def in_order(work: Callable[[T], Result], items: Iterable[T]) -> Generator[tuple
                 future.cancel()
 
 
-def put_files(
-    archives: Archives,
-    chunks: Iterable[tuple[ChunkFile, bytes]],
-    folder: Path,
-    member: Callable[[str, set[str]], str],
-) -> None:
-    """Writes packed chunks as they lay: loose ones under their names, those of a tar into a tar of its name.
-
-    `member` makes the name in the new tar from that in the old one and the names that are taken.
-    """
+def put_files(archives: Archives, chunks: Iterable[tuple[ChunkFile, bytes]], folder: Path) -> None:
+    """Writes packed chunks as they lay: loose ones under their names, those of a tar into a tar of its name."""
     for number, of_archive in groupby(chunks, lambda written: written[0].archive):
         target = folder / archives.names[number]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -259,10 +252,25 @@ def put_files(
             continue
         tar, taken = TarShard(target), set[str]()
         for chunk, content in of_archive:
-            name = member(chunk.name, taken)
+            name = _member_name(chunk.name, taken)
             taken.add(name)
             tar.add(name, content)
         tar.close()
+
+
+def _member_name(name: str, taken: set[str]) -> str:
+    """The end of a name, at most as long as lczero-training's loader accepts; one that is taken gets a number."""
+    stem, ending = os.path.splitext(name)
+    member, count = _last_bytes(name, LENGTH_NAME), 1
+    while member in taken:
+        count += 1
+        end = f"_{count}{_last_bytes(ending, 20)}"
+        member = _last_bytes(stem, LENGTH_NAME - len(end.encode())) + end
+    return member
+
+
+def _last_bytes(text: str, most: int) -> str:
+    return text.encode()[-most:].decode(errors="ignore")
 
 
 EXAMPLES = 3

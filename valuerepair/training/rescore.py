@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from tarfile import LENGTH_NAME
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -221,7 +220,7 @@ def _write(
                 counts.add(chunk)
                 yield file, chunk.content
 
-    put_files(archives, written(), folder, _short)
+    put_files(archives, written(), folder)
     for path, name in zip(archives.paths, archives.names, strict=True):
         if (folder / name).exists():  # with the date of the original: the older trainer reads the newest files first
             stat = os.stat(path)
@@ -233,11 +232,6 @@ def _blocks(files: Iterable[ChunkFile]) -> Iterator[list[ChunkFile]]:
     remaining = iter(files)
     while block := list(islice(remaining, _AT_ONCE)):
         yield block
-
-
-def _short(name: str, _taken: set[str]) -> str:
-    """The end of a name, at most as long as lczero-training's loader accepts."""
-    return name.encode()[-LENGTH_NAME:].decode(errors="ignore")
 
 
 def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fields: Fields) -> list[_Chunk | str]:

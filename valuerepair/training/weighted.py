@@ -167,7 +167,7 @@ def write_sampled(
     with whole_folder(out) as partial:
         weighed = _weighed(archives, measured, LeftOut(), quiet)
         kept = ((chunk, content.records[drawn.rows(content)]) for chunk, content in weighed)
-        put_files(archives, ((chunk, pack(records)) for chunk, records in kept if len(records)), partial, _member)
+        put_files(archives, ((chunk, pack(records)) for chunk, records in kept if len(records)), partial)
         if not drawn.kept["positions"]:
             raise ValueRepairError(
                 f"{out}: of {measured.tally.positions:,} positions none is kept, for their mean weight is "
@@ -304,14 +304,3 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
         yield add
         if waiting:
             flush()
-
-
-def _member(old: str, taken: set[str]) -> str:
-    """The name without its folder, as the loader reads only 100 bytes of it; a repeated name gets a number."""
-    path, count = Path(old), 1
-    name = path.name[-100:]
-    while name in taken:
-        count += 1
-        end = f"_{count}{path.suffix}"
-        name = path.stem[len(end) - 100 :] + end
-    return name
