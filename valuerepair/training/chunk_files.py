@@ -17,10 +17,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from io import FileIO
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from tarfile import LENGTH_NAME
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,12 @@ log = logging.getLogger(__name__)
 
 HELD_OUT = "held out by the split"
 _OPEN_TARS = 64
-_AHEAD = 8  # chunks that wait for each unpacking thread
+_AHEAD = 8  # items that wait for each working thread
+_AT_ONCE = 16  # chunks that are decoded together
 
 T = TypeVar("T")
 Result = TypeVar("Result")
+_Facts: TypeAlias = tuple[int, int, int, bytes]
 
 
 class BrokenChunk(ValueError):
@@ -209,12 +211,27 @@ def unpack(content: bytes) -> Records:
     return records
 
 
-def has_any(records: Records, keys: Keys) -> bool:
-    """Whether a chunk has one of the positions with these keys (`chess.board.keys`)."""
-    if records["input_format"][0] not in (*STANDARD_FORMATS, *CANONICAL_FORMATS):
-        return False
-    boards = boards_of([ChunkRecords.of(records.tobytes(), len(records))])
-    return bool(np.isin(boards.keys[boards.usable], keys).any())
+def have_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
+    """Which of the chunks have one of the positions with these keys (`chess.board.keys`).
+
+    A call decodes many chunks nearly as fast as one of a single record.
+    """
+    known = (*STANDARD_FORMATS, *CANONICAL_FORMATS)
+    readable = [i for i, records in enumerate(chunks) if records["input_format"][0] in known]
+    have = [False] * len(chunks)
+    if readable:
+        boards = boards_of([ChunkRecords.of(chunks[i].tobytes(), len(chunks[i])) for i in readable])
+        cuts = np.cumsum([len(chunks[i]) for i in readable])[:-1]
+        for i, among in zip(readable, np.split(boards.usable & np.isin(boards.keys, keys), cuts), strict=True):
+            have[i] = bool(among.any())
+    return have
+
+
+def blocks(chunks: Iterable[T]) -> Iterator[list[T]]:
+    """The chunks in lists that are decoded together."""
+    remaining = iter(chunks)
+    while block := list(islice(remaining, _AT_ONCE)):
+        yield block
 
 
 def pack(records: Records) -> bytes:
@@ -349,10 +366,11 @@ def read_index(
     columns = (array("i"), array("q"), array("i"), array("i"), array("Q"))
     first: tuple[int, str] | None = None
 
-    def look(chunk: ChunkFile) -> tuple[int, int, int, bytes] | str:
-        return _facts_of(chunk, held_out)
+    def look(block: Sequence[ChunkFile]) -> list[_Facts | str]:
+        return _facts_of(block, held_out)
 
-    for chunk, facts in in_order(look, read_archives(archives, left_out.break_off)):
+    looked = in_order(look, blocks(read_archives(archives, left_out.break_off)))
+    for chunk, facts in chain.from_iterable(zip(block, of_block, strict=True) for block, of_block in looked):
         on_bytes(len(chunk.content))
         name = name_of(archives, chunk)
         if isinstance(facts, str):
@@ -393,13 +411,26 @@ def name_of(archives: Archives, chunk: ChunkFile) -> str:
     return f"{name}: {chunk.name}" if chunk.name else name
 
 
-def _facts_of(chunk: ChunkFile, held_out: Keys | None) -> tuple[int, int, int, bytes] | str:
-    """Number of records, input format, digest and SHA-256 of a chunk, or why it cannot be used."""
+def _facts_of(block: Sequence[ChunkFile], held_out: Keys | None) -> list[_Facts | str]:
+    """Number of records, input format, digest and SHA-256 of each chunk, or why it cannot be used."""
+    unpacked = [_unpacked(chunk.content) for chunk in block]
+    usable = [records for records in unpacked if not isinstance(records, str)]
+    held = iter([False] * len(usable) if held_out is None else have_any(usable, held_out))
+    facts: list[_Facts | str] = []
+    for chunk, records in zip(block, unpacked, strict=True):
+        if isinstance(records, str):
+            facts.append(records)
+        elif next(held):
+            facts.append(HELD_OUT)
+        else:
+            sha256 = hashlib.sha256(chunk.content).digest()
+            facts.append((len(records), int(records["input_format"][0]), digest_of(chunk.content), sha256))
+    return facts
+
+
+def _unpacked(content: bytes) -> Records | str:
+    """The records of a chunk, or why it cannot be used."""
     try:
-        records = unpack(chunk.content)
+        return unpack(content)
     except BrokenChunk as reason:
         return str(reason)
-    if held_out is not None and has_any(records, held_out):
-        return HELD_OUT
-    sha256 = hashlib.sha256(chunk.content).digest()
-    return len(records), int(records["input_format"][0]), digest_of(chunk.content), sha256

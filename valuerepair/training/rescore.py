@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -37,6 +36,7 @@ from valuerepair.training.chunk_files import (
     BrokenChunk,
     ChunkFile,
     LeftOut,
+    blocks,
     digest_of,
     find_archives,
     in_order,
@@ -55,7 +55,6 @@ log = logging.getLogger(__name__)
 Fields = Literal["q", "result", "both"]
 
 _NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 as a blunder into mate
-_AT_ONCE = 16  # chunks that are decoded together
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ def _write(
         return _rescored([chunk_file.content for chunk_file in block], judged, held_out, fields)
 
     def written() -> Iterator[tuple[ChunkFile, bytes]]:
-        for block, rescored in in_order(work, _blocks(read_archives(archives, counts.left_out.break_off))):
+        for block, rescored in in_order(work, blocks(read_archives(archives, counts.left_out.break_off))):
             for file, chunk in zip(block, rescored, strict=True):
                 on_bytes(len(file.content))
                 if chunk == HELD_OUT:
@@ -226,12 +225,6 @@ def _write(
             stat = os.stat(path)
             os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     return counts
-
-
-def _blocks(files: Iterable[ChunkFile]) -> Iterator[list[ChunkFile]]:
-    remaining = iter(files)
-    while block := list(islice(remaining, _AT_ONCE)):
-        yield block
 
 
 def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fields: Fields) -> list[_Chunk | str]:
