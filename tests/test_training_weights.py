@@ -314,10 +314,10 @@ def test_members_of_one_name_in_folders_of_a_tar_stay_apart(tmp_path: Path) -> N
     measured = measure([str(tmp_path / "run.tar")], Soft(floor=1, unknown=1), quiet=True)
     write_sampled(measured, tmp_path / "out", quiet=True)
     with tarfile.open(tmp_path / "out" / "run.tar") as tar:
-        names = tar.getnames()
+        kept_names = tar.getnames()
         packed = [file.read() for member in tar if (file := tar.extractfile(member)) is not None]
-    assert len(set(names)) == len(games)
-    assert all(len(name.encode()) <= 100 and name.endswith(".gz") for name in names)
+    assert len(set(kept_names)) == len(games)
+    assert all(len(name.encode()) <= 100 and name.endswith(".gz") for name in kept_names)
     kept = sorted(gzip.decompress(content) for content in packed)
     assert kept == sorted(records(40, seed=seed).tobytes() for seed in games.values())
 
