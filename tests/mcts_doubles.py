@@ -20,7 +20,7 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch, decode_move, decode_moves
 from valuerepair.chess.rows import FLIP
-from valuerepair.mcts import tree as layout
+from valuerepair.mcts import layout
 from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves
 from valuerepair.mcts.fastmath import NO_PRIOR
 from valuerepair.mcts.forest import Forest

@@ -12,7 +12,7 @@ import chess
 from tests.mcts_doubles import searched
 from valuerepair.chess.positions import Position, decode_move
 from valuerepair.chess.rows import FLIP
-from valuerepair.mcts import tree as layout
+from valuerepair.mcts import layout
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.result import SearchResult
 

@@ -27,9 +27,9 @@ from tests.search_trees import (
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.forest import Forest, check_trees
+from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.tree import ENDED, OPEN, TWO_FOLD
 
 MEN = ("KQk", "KRk", "KQQk", "KRRk", "KRkr", "KPk", "KQkp", "KBNk", "KPPkp", "KRPkr", "KQkrp", "KNPkb", "KQRkrbnpp")
 # Their lines end after a capture, so that the 50-move rule ends all the others soon.

@@ -31,10 +31,10 @@ from tests.mcts_doubles import (
 )
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mcts import tree as layout
+from valuerepair.mcts import layout
 from valuerepair.mcts.forest import BrokenTree, Forest, check_trees, forest_bytes
+from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.tree import SearchRules, Trees
 
 EVERYTHING: dict[str, Any] = {"certainty": True, "lookahead": True, "auto_extend": True, "n_scl": 8, "draw_score": 0.1}
 GOLDENS = Path(__file__).parent / "goldens"

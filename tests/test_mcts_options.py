@@ -13,8 +13,8 @@ from tests.mcts_doubles import FakeNet, position, searched, tree_of
 from tests.search_trees import Node, boards_of
 from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.tree import ENDED, OPEN, TWO_FOLD
 
 SMOTHERED = position("r5rk/6pp/7N/8/2Q5/8/5PPP/6K1 w - - 1 1")
 CHECKS = position("6k1/5ppp/8/8/8/8/1q3PPP/3R2K1 b - - 0 1")

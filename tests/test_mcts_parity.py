@@ -19,7 +19,7 @@ from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import FLIP
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.expand import generation_rank, sort_as_lc0
-from valuerepair.mcts.tree import make_rules, plant
+from valuerepair.mcts.layout import make_rules, plant
 from valuerepair.nets.net import open_net
 from valuerepair.nets.registry import locate
 

@@ -24,9 +24,9 @@ from tests.mcts_doubles import (
 )
 from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import Evaluations, Leaves, NetEvaluator
+from valuerepair.mcts.layout import OPEN
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.tree import OPEN
 from valuerepair.nets.net import open_net
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")

@@ -30,10 +30,10 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.forest import check_trees
+from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.tree import ENDED, OPEN, TWO_FOLD
 from valuerepair.nets.policy import PLAIN_INDEX
 
 START = position()

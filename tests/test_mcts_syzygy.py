@@ -26,12 +26,12 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_root
 from valuerepair.mcts.forest import Forest
+from valuerepair.mcts.layout import ENDED, OPEN, TABLEBASE
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.syzygy import Tables
-from valuerepair.mcts.tree import ENDED, OPEN, TABLEBASE
 
 SMALLEST = str(Path(__file__).parent / "goldens" / "syzygy")
 WINS_ROOK = position("7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1")  # Q:b2 leaves queen against king

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.layout import EDGES_PER_NODE
 from valuerepair.mcts.params import PARAMETERS, SearchParams
-from valuerepair.mcts.tree import EDGES_PER_NODE
 from valuerepair.nets.net import open_net
 from valuerepair.oracles import searching
 

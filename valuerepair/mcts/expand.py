@@ -24,32 +24,9 @@ from valuerepair.chess.rows import (
     US,
     Boards,
 )
+from valuerepair.mcts import layout
 from valuerepair.mcts.fastmath import NO_PRIOR, rough_exp, stored_prior
-from valuerepair.mcts.tree import (
-    ARRANGED,
-    COUNT,
-    DRAW,
-    EDGE,
-    ENDED,
-    FIRST,
-    FIRST_ROW,
-    FORCED,
-    IN_TABLES,
-    KIND,
-    LEFT,
-    LOWER,
-    OPEN,
-    PARENT,
-    PROBED,
-    ROOT_ROW,
-    TWO_FOLD,
-    UNPROVEN,
-    UPPER,
-    USED_EDGES,
-    WL,
-    SearchRules,
-    Trees,
-)
+from valuerepair.mcts.layout import SearchRules, Trees
 
 ZERO = np.uint64(0)
 
@@ -58,14 +35,14 @@ ZERO = np.uint64(0)
 def draw_by_rule(rows: Boards, r: int, depth: int, two_fold: bool) -> int:
     """The kind of a node whose position, `depth` > 0 plies from the root, has legal moves (lc0's ExtendNode)."""
     if insufficient_material(rows, r) or clock(rows, r) >= 100:
-        return ENDED
+        return layout.ENDED
     repetitions = np.int64(rows[r, REPETITION] & SIXTEEN_BITS)
     if repetitions >= 2:
-        return ENDED
+        return layout.ENDED
     # A first repetition counts only where both occurrences lie inside the search.
     if repetitions == 1 and two_fold and depth >= 4 and depth >= np.int64(rows[r, REPETITION] >> CLOCK_SHIFT):
-        return TWO_FOLD
-    return OPEN
+        return layout.TWO_FOLD
+    return layout.OPEN
 
 
 @inlined_kernel
@@ -74,12 +51,12 @@ def settle(trees: Trees, node: int, kind: int, wl: int, plies_left: np.float32) 
 
     A move proven lost loses its prior, so that it draws no visits any more.
     """
-    trees.nodes[node, KIND] = kind
-    trees.means[node, WL], trees.means[node, DRAW] = np.float64(wl), 1.0 if wl == 0 else 0.0
-    trees.means[node, LEFT] = np.float64(plies_left)
-    edge, parent = trees.nodes[node, EDGE], trees.nodes[node, PARENT]
-    if kind != TWO_FOLD:
-        trees.nodes[node, LOWER], trees.nodes[node, UPPER] = wl, wl
+    trees.nodes[node, layout.KIND] = kind
+    trees.means[node, layout.WL], trees.means[node, layout.DRAW] = np.float64(wl), 1.0 if wl == 0 else 0.0
+    trees.means[node, layout.LEFT] = np.float64(plies_left)
+    edge, parent = trees.nodes[node, layout.EDGE], trees.nodes[node, layout.PARENT]
+    if kind != layout.TWO_FOLD:
+        trees.nodes[node, layout.LOWER], trees.nodes[node, layout.UPPER] = wl, wl
         if parent >= 0 and len(trees.certain):
             trees.certain[edge] = wl
     if wl < 0 and parent >= 0:
@@ -89,15 +66,15 @@ def settle(trees: Trees, node: int, kind: int, wl: int, plies_left: np.float32) 
 @inlined_kernel
 def write_moves(trees: Trees, rules: SearchRules, tree: int, node: int, row: int) -> int:
     """Writes the legal moves of the position in `row` as edges of a node; returns how many there are."""
-    first = tree * rules.edge_room + trees.slots[tree, USED_EDGES]
+    first = tree * rules.edge_room + trees.slots[tree, layout.USED_EDGES]
     count = legal(trees.rows, row, trees.move, first) - first
     if rules.lc0_floats:
         order_as_generated(trees, row, first, count)
-    trees.nodes[node, FIRST], trees.nodes[node, COUNT] = first, count
-    trees.slots[tree, USED_EDGES] += count
+    trees.nodes[node, layout.FIRST], trees.nodes[node, layout.COUNT] = first, count
+    trees.slots[tree, layout.USED_EDGES] += count
     if len(trees.certain):
         for edge in range(first, first + count):
-            trees.certain[edge] = UNPROVEN
+            trees.certain[edge] = layout.UNPROVEN
     return int(count)
 
 
@@ -107,17 +84,17 @@ def extend(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -
 
     Its position is in the row `depth` after the root's; there must be room for `MAX_MOVES` edges and one more row.
     """
-    row = trees.slots[tree, ROOT_ROW] + depth
+    row = trees.slots[tree, layout.ROOT_ROW] + depth
     count = write_moves(trees, rules, tree, node, row)
     if count == 0:
-        settle(trees, node, ENDED, 1 if checkers(trees.rows, row) else 0, np.float32(0))
+        settle(trees, node, layout.ENDED, 1 if checkers(trees.rows, row) else 0, np.float32(0))
         return
     if depth > 0:
         kind = draw_by_rule(trees.rows, row, depth, rules.two_fold)
-        if kind != OPEN:
-            trees.slots[tree, USED_EDGES] -= count
-            trees.nodes[node, COUNT] = 0
-            plies_left = np.int64(trees.rows[row, REPETITION] >> CLOCK_SHIFT) if kind == TWO_FOLD else 0
+        if kind != layout.OPEN:
+            trees.slots[tree, layout.USED_EDGES] -= count
+            trees.nodes[node, layout.COUNT] = 0
+            plies_left = np.int64(trees.rows[row, REPETITION] >> CLOCK_SHIFT) if kind == layout.TWO_FOLD else 0
             settle(trees, node, kind, 0, np.float32(plies_left))
             return
     if rules.lookahead:
@@ -127,27 +104,27 @@ def extend(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -
 @kernel
 def look_ahead(trees: Trees, tree: int, node: int, depth: int) -> None:
     """Finds the moves of a node that end the game, before any of them is visited; a mate settles the node."""
-    row, first = trees.slots[tree, ROOT_ROW] + depth, trees.nodes[node, FIRST]
+    row, first = trees.slots[tree, layout.ROOT_ROW] + depth, trees.nodes[node, layout.FIRST]
     lower, upper = -1, -1
-    for edge in range(first, first + trees.nodes[node, COUNT]):
+    for edge in range(first, first + trees.nodes[node, layout.COUNT]):
         make(trees.rows, row, row + 1, np.int64(trees.move[edge]))
         if count_legal(trees.rows, row + 1) == 0:
             trees.certain[edge] = 1 if checkers(trees.rows, row + 1) else 0
         else:
-            mark_repetition(trees.rows, trees.slots[tree, FIRST_ROW], row + 1)
-            if draw_by_rule(trees.rows, row + 1, depth + 1, False) == ENDED:
+            mark_repetition(trees.rows, trees.slots[tree, layout.FIRST_ROW], row + 1)
+            if draw_by_rule(trees.rows, row + 1, depth + 1, False) == layout.ENDED:
                 trees.certain[edge] = 0
         proven = trees.certain[edge]
-        lower = max(lower, -1 if proven == UNPROVEN else proven)
-        upper = max(upper, 1 if proven == UNPROVEN else proven)
+        lower = max(lower, -1 if proven == layout.UNPROVEN else proven)
+        upper = max(upper, 1 if proven == layout.UNPROVEN else proven)
     if depth == 0:
         return
     if lower == upper:
-        for edge in range(first, first + trees.nodes[node, COUNT]):
+        for edge in range(first, first + trees.nodes[node, layout.COUNT]):
             trees.prior[edge] = np.float32(0)  # the net gives it no prior
-        settle(trees, node, ENDED, -upper, np.float32(1))
+        settle(trees, node, layout.ENDED, -upper, np.float32(1))
     else:
-        trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -upper, -lower
+        trees.nodes[node, layout.LOWER], trees.nodes[node, layout.UPPER] = -upper, -lower
 
 
 @inlined_kernel
@@ -156,9 +133,9 @@ def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool
 
     Where they chose the root's moves the search does not probe them again, as in lc0: it only has to mate.
     """
-    if rules.tablebase_men == 0 or depth == 0 or trees.slots[tree, PROBED] == IN_TABLES:
+    if rules.tablebase_men == 0 or depth == 0 or trees.slots[tree, layout.PROBED] == layout.IN_TABLES:
         return False
-    rows, row = trees.rows, trees.slots[tree, ROOT_ROW] + depth
+    rows, row = trees.rows, trees.slots[tree, layout.ROOT_ROW] + depth
     if clock(rows, row) != 0 or rows[row, STATE] & RIGHTS:
         return False
     return bool(popcount(rows[row, US] | rows[row, THEM]) <= rules.tablebase_men)
@@ -167,7 +144,7 @@ def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool
 @inlined_kernel
 def set_priors(trees: Trees, rules: SearchRules, node: int, logits: NDArray[np.float32], offset: int) -> None:
     """softmax(logits / T) of the legal moves; logits[offset:] are in the order of the edges."""
-    first, count = trees.nodes[node, FIRST], trees.nodes[node, COUNT]
+    first, count = trees.nodes[node, layout.FIRST], trees.nodes[node, layout.COUNT]
     highest = logits[offset]
     for i in range(1, count):
         highest = max(highest, logits[offset + i])
@@ -183,15 +160,15 @@ def set_priors(trees: Trees, rules: SearchRules, node: int, logits: NDArray[np.f
         trees.prior[first + i] = stored_prior(p) if rules.lc0_floats else p
     if rules.lc0_floats:
         sort_as_lc0(trees, first, count)
-    trees.nodes[node, ARRANGED] = 0
+    trees.nodes[node, layout.ARRANGED] = 0
 
 
 @kernel
 def force(trees: Trees, node: int) -> None:
     """Makes a node with a single move a link of a chain: it has no evaluation of its own."""
-    trees.nodes[node, FORCED] = 1
-    trees.nodes[node, ARRANGED] = 1
-    trees.prior[trees.nodes[node, FIRST]] = np.float32(1)
+    trees.nodes[node, layout.FORCED] = 1
+    trees.nodes[node, layout.ARRANGED] = 1
+    trees.prior[trees.nodes[node, layout.FIRST]] = np.float32(1)
 
 
 ONE = np.uint64(1)

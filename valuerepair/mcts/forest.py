@@ -23,8 +23,10 @@ from valuerepair.chess.position_text import read_position
 from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, encode_moves
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mcts import layout
 from valuerepair.mcts.backup import solved
 from valuerepair.mcts.evaluator import LeafEvaluator, Leaves
+from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.outcome import read_result
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
@@ -33,51 +35,6 @@ from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, gather,
 from valuerepair.mcts.select import random_word
 from valuerepair.mcts.snapshot import Snapshot, evaluated_nodes, read_evaluated_line, read_snapshot
 from valuerepair.mcts.syzygy import Tables
-from valuerepair.mcts.tree import (
-    ARRANGED,
-    COUNT,
-    DONE,
-    DRAW,
-    EDGE,
-    EDGES_PER_NODE,
-    FIRST,
-    FORCED,
-    FREE,
-    IN_TABLES,
-    KIND,
-    LIMIT,
-    LOWER,
-    MOST_MOVES,
-    NEEDS_EDGES,
-    NEEDS_NODES,
-    NEEDS_PROBE,
-    NEEDS_ROWS,
-    OPEN,
-    OPENED,
-    OWN,
-    PARENT,
-    PENDING,
-    PROBED,
-    PROBED_DEPTH,
-    RANDOM,
-    ROOT_ROW,
-    SEARCHING,
-    STATE,
-    TWO_FOLD,
-    UNPROVEN,
-    UPPER,
-    USED_EDGES,
-    USED_NODES,
-    VISITS,
-    WL,
-    SearchRules,
-    Trees,
-    grown,
-    make_rules,
-    plant,
-    room_for,
-    tree_bytes,
-)
 from valuerepair.nets.planes import is_initial
 from valuerepair.nets.policy import policy_indices
 
@@ -109,11 +66,11 @@ class Forest:
             raise UsageError(f"{nodes} nodes in {trees} trees: both must be at least 1")
         self._evaluator = evaluator
         self._tables = Tables(self.params.syzygy)
-        self._rules = make_rules(
+        self._rules = layout.make_rules(
             self.params, nodes, evaluator.input_format, self._tables.men, moves_left=evaluator.moves_left
         )
         check_memory(trees, self._rules)
-        self._trees = plant(trees, self._rules)
+        self._trees = layout.plant(trees, self._rules)
         self._leaves = room_to_ask(trees * self.params.minibatch_size)
         self._lines = lines
         self._tags: list[object] = [None] * trees
@@ -154,13 +111,13 @@ class Forest:
         elif chosen is not None:
             self._only[slot], by_distance = chosen
             self._in_tables.add(slot)
-            self._trees.slots[slot, PROBED] = IN_TABLES if by_distance else 0
+            self._trees.slots[slot, layout.PROBED] = layout.IN_TABLES if by_distance else 0
         return slot
 
     def go_on(self, slot: int, nodes: int) -> None:
         """Searches the tree of a slot, not freed yet, until its root has `nodes` visits in all."""
         self._make_room_for(nodes)
-        start_search(self._trees, slot, nodes, int(self._trees.slots[slot, RANDOM]))
+        start_search(self._trees, slot, nodes, int(self._trees.slots[slot, layout.RANDOM]))
 
     def advance(self, slot: int, position: Position, moves: Sequence[str]) -> bool:
         """Makes the position after `moves` the root of a tree and keeps the nodes below; False if it has no such node.
@@ -187,12 +144,15 @@ class Forest:
         finished: list[tuple[object, SearchResult]] = []
         if not self.play_round():
             return finished
-        for slot in np.flatnonzero(self._trees.slots[:, STATE] == DONE).tolist():
+        for slot in np.flatnonzero(self._trees.slots[:, layout.STATE] == layout.DONE).tolist():
             tag, result = self._tags[slot], self.result(slot, self._lines)
             while nodes := more(tag, result):
                 if not self.is_proven(slot):  # a proven tree counts as searched to any number of visits
                     self._make_room_for(nodes)
-                    self._trees.slots[slot, [LIMIT, STATE]] = nodes, SEARCHING  # the same search: its counts go on
+                    self._trees.slots[slot, [layout.LIMIT, layout.STATE]] = (
+                        nodes,
+                        layout.SEARCHING,
+                    )  # the same search: its counts go on
                     break
             else:
                 finished.append((tag, result))
@@ -209,17 +169,17 @@ class Forest:
 
     def is_done(self, slot: int) -> bool:
         """The tree has its visits, or is proven."""
-        return bool(self._trees.slots[slot, STATE] == DONE)
+        return bool(self._trees.slots[slot, layout.STATE] == layout.DONE)
 
     def is_proven(self, slot: int) -> bool:
         """A tree that is done ended because its root is proven."""
-        if self._trees.slots[slot, LIMIT] > self.visits(slot):
+        if self._trees.slots[slot, layout.LIMIT] > self.visits(slot):
             return True
         return self._rules.certainty and bool(solved(self._trees, slot * self._rules.node_room))
 
     def visits(self, slot: int) -> int:
         """Visits of the root so far."""
-        return int(self._trees.nodes[slot * self._rules.node_room, VISITS])
+        return int(self._trees.nodes[slot * self._rules.node_room, layout.VISITS])
 
     def result(self, slot: int, lines: int = 1) -> SearchResult:
         """The result so far of a tree whose root has a visit; the first `lines` moves get a principal line."""
@@ -240,7 +200,7 @@ class Forest:
 
     def release(self, slot: int) -> None:
         """Frees the tree of a slot."""
-        self._trees.slots[slot, STATE], self._tags[slot] = FREE, None
+        self._trees.slots[slot, layout.STATE], self._tags[slot] = layout.FREE, None
         self._only.pop(slot, None)
         self._free.append(slot)
 
@@ -266,7 +226,7 @@ class Forest:
         """Gathers the leaves of this round; grows the forest and probes the tables as trees need it."""
         filled, lacking = gather(self._trees, self._rules, self._leaves, 0)
         while lacking:
-            for slot in np.flatnonzero(self._trees.slots[:, STATE] == NEEDS_PROBE).tolist():
+            for slot in np.flatnonzero(self._trees.slots[:, layout.STATE] == layout.NEEDS_PROBE).tolist():
                 filled = self._probe(slot, filled)
             self._make_room()
             filled, lacking = gather(self._trees, self._rules, self._leaves, filled)
@@ -274,7 +234,7 @@ class Forest:
 
     def _probe(self, slot: int, filled: int) -> int:
         """Probes the tables for the leaf that a tree waits with."""
-        row = int(self._trees.slots[slot, ROOT_ROW] + self._trees.slots[slot, PROBED_DEPTH])
+        row = int(self._trees.slots[slot, layout.ROOT_ROW] + self._trees.slots[slot, layout.PROBED_DEPTH])
         wl = self._tables.probe(fens(self._trees.rows[row : row + 1])[0])
         has_table, value = wl is not None, -(wl or 0)
         return int(answer_probe(self._trees, self._rules, slot, has_table, value, self._leaves, filled))
@@ -292,30 +252,34 @@ class Forest:
                 if only := self._only.pop(slot, ()):
                     keep_moves(self._trees, self._rules, slot, encode_moves(only))
                     state = self._trees.slots[slot]
-                    if state[STATE] == DONE and self.visits(slot) < state[LIMIT] and not solved(self._trees, node):
-                        state[STATE] = SEARCHING  # a move that is left out had proved the root
+                    if (
+                        state[layout.STATE] == layout.DONE
+                        and self.visits(slot) < state[layout.LIMIT]
+                        and not solved(self._trees, node)
+                    ):
+                        state[layout.STATE] = layout.SEARCHING  # a move that is left out had proved the root
         return done
 
     def _make_room_for(self, nodes: int) -> None:
         if nodes < 1:
             raise UsageError(f"{nodes} nodes: must be at least 1")
         if nodes >= self._rules.node_room:
-            self._grow(*room_for(nodes), self._rules.row_room)
+            self._grow(*layout.room_for(nodes), self._rules.row_room)
 
     def _make_room(self) -> None:
         """Grows the rooms that trees lack, and sets these trees searching again."""
-        states = self._trees.slots[:, STATE]
+        states = self._trees.slots[:, layout.STATE]
         nodes, edges, rows = self._rules.node_room, self._rules.edge_room, self._rules.row_room
-        if (states == NEEDS_NODES).any():
+        if (states == layout.NEEDS_NODES).any():
             nodes += nodes // 2 + LONGEST_CHAIN
-        if (states == NEEDS_EDGES).any():
+        if (states == layout.NEEDS_EDGES).any():
             edges += edges // 2
-        if (states == NEEDS_ROWS).any():
+        if (states == layout.NEEDS_ROWS).any():
             rows += rows // 2
         if (nodes, edges, rows) != (self._rules.node_room, self._rules.edge_room, self._rules.row_room):
             self._grow(nodes, edges, rows)
-            states = self._trees.slots[:, STATE]
-            states[states >= NEEDS_NODES] = SEARCHING
+            states = self._trees.slots[:, layout.STATE]
+            states[states >= layout.NEEDS_NODES] = layout.SEARCHING
 
     def _grow(self, nodes: int, edges: int, rows: int) -> None:
         larger = self._rules._replace(
@@ -324,23 +288,23 @@ class Forest:
         check_memory(len(self._tags), larger)
         leaf = self._leaves.leaf  # the leaves that wait for their evaluation in this round move, too
         leaf[:, 1] += leaf[:, 0] * (nodes - self._rules.node_room)
-        self._trees, self._rules = grown(self._trees, self._rules, larger), larger
+        self._trees, self._rules = layout.grown(self._trees, self._rules, larger), larger
 
 
 def forest_bytes(trees: int, nodes: int, params: SearchParams | None = None) -> int:
     """Memory in bytes of a forest whose trees have room for `nodes` visits each."""
-    return trees * tree_bytes(make_rules(params or SearchParams(), nodes))
+    return trees * layout.tree_bytes(layout.make_rules(params or SearchParams(), nodes))
 
 
 def most_nodes(memory: float, params: SearchParams | None = None) -> int:
     """The visits that one tree has room for in `memory` bytes, and with 32-bit indices even if its edges grow."""
     sample = 10_000  # enough that the fixed part of a tree's memory is small
-    return int(min(memory / forest_bytes(1, sample, params) * sample, 0.6 * _MOST_EDGES / EDGES_PER_NODE))
+    return int(min(memory / forest_bytes(1, sample, params) * sample, 0.6 * _MOST_EDGES / layout.EDGES_PER_NODE))
 
 
 def check_memory(trees: int, rules: SearchRules) -> None:
     """Raises UsageError when a forest does not fit in memory or in the indices of 32 bits."""
-    needed, memory = trees * tree_bytes(rules), _memory()
+    needed, memory = trees * layout.tree_bytes(rules), _memory()
     if (memory is not None and needed > memory) or trees * rules.edge_room >= _MOST_EDGES:
         by_memory = memory / needed if memory is not None else math.inf
         most = min(by_memory, _MOST_EDGES / (trees * rules.edge_room)) * (rules.node_room - 1)
@@ -374,9 +338,9 @@ def play(position: Position) -> tuple[Boards, bool]:
     if choices == 0:
         ending = "checkmate" if in_check(last)[0] else "stalemate"
         raise ValueRepairError(f"{position.fen}: the game is over: {ending}")
-    if choices > MOST_MOVES:
+    if choices > layout.MOST_MOVES:
         raise ValueRepairError(
-            f"{position.fen}: {choices} legal moves; no position of a game has more than {MOST_MOVES}"
+            f"{position.fen}: {choices} legal moves; no position of a game has more than {layout.MOST_MOVES}"
         )
     return play_game(start, moves), bool(is_initial(start)[0])
 
@@ -398,14 +362,14 @@ def add_noise(trees: Trees, tree: int, root: int, params: SearchParams) -> None:
 
     Seeded by the tree's own random state, which depends on the search's seed and the position only.
     """
-    first, count = trees.nodes[root, [FIRST, COUNT]].tolist()
-    draws = np.random.default_rng(abs(int(trees.slots[tree, RANDOM]))).gamma(params.noise_alpha, 1.0, count)
+    first, count = trees.nodes[root, [layout.FIRST, layout.COUNT]].tolist()
+    draws = np.random.default_rng(abs(int(trees.slots[tree, layout.RANDOM]))).gamma(params.noise_alpha, 1.0, count)
     total = draws.sum()
     if total < np.finfo(np.float32).tiny:
         return
     priors = trees.prior[first : first + count]
     priors[:] = priors * (1 - params.noise_epsilon) + params.noise_epsilon * draws / total
-    trees.nodes[root, ARRANGED] = 0
+    trees.nodes[root, layout.ARRANGED] = 0
 
 
 class BrokenTree(AssertionError):
@@ -414,30 +378,30 @@ class BrokenTree(AssertionError):
 
 def check_trees(trees: Trees, rules: SearchRules) -> None:
     """Raises BrokenTree at the first node that breaks an invariant. No leaf may be waiting for its evaluation."""
-    for tree in np.flatnonzero(trees.slots[:, STATE] != FREE).tolist():
+    for tree in np.flatnonzero(trees.slots[:, layout.STATE] != layout.FREE).tolist():
         first = tree * rules.node_room
-        used = int(trees.slots[tree, USED_NODES])
-        if used < 1 or used > rules.node_room or trees.slots[tree, USED_EDGES] > rules.edge_room:
+        used = int(trees.slots[tree, layout.USED_NODES])
+        if used < 1 or used > rules.node_room or trees.slots[tree, layout.USED_EDGES] > rules.edge_room:
             raise BrokenTree(f"tree {tree}: {used} nodes in a room of {rules.node_room}")
         for node in range(first, first + used):
-            if trees.nodes[node, VISITS] or node > first:
+            if trees.nodes[node, layout.VISITS] or node > first:
                 _check_node(trees, rules, tree, node)
 
 
 def _draw_score(trees: Trees, rules: SearchRules, tree: int, node: int) -> float:
     """What a draw is worth to the player who moved to a node."""
-    black = black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
-    while trees.nodes[node, PARENT] >= 0:
-        node, black = int(trees.nodes[node, PARENT]), not black
+    black = black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW])
+    while trees.nodes[node, layout.PARENT] >= 0:
+        node, black = int(trees.nodes[node, layout.PARENT]), not black
     return float(rules.draw_score) if black else -float(rules.draw_score)
 
 
 def _check_node(trees: Trees, rules: SearchRules, tree: int, node: int) -> None:
     root = tree * rules.node_room
     row = trees.nodes[node].tolist()
-    first, count, opened, visits = row[FIRST], row[COUNT], row[OPENED], row[VISITS]
-    kind, lower, upper = row[KIND], row[LOWER], row[UPPER]
-    wl, draw = trees.means[node, [WL, DRAW]].tolist()
+    first, count, opened, visits = row[layout.FIRST], row[layout.COUNT], row[layout.OPENED], row[layout.VISITS]
+    kind, lower, upper = row[layout.KIND], row[layout.LOWER], row[layout.UPPER]
+    wl, draw = trees.means[node, [layout.WL, layout.DRAW]].tolist()
     edges = range(first, first + opened)
 
     def must(holds: bool, what: str) -> None:
@@ -445,36 +409,45 @@ def _check_node(trees: Trees, rules: SearchRules, tree: int, node: int) -> None:
             raise BrokenTree(f"tree {tree}, node {node - root}: {what}; {dict(enumerate(row))}, {wl=}, {draw=}")
 
     must(0 <= opened <= count, "opened edges")
-    must(row[PENDING] == 0, "virtual visits left")
+    must(row[layout.PENDING] == 0, "virtual visits left")
     must(-1 <= lower <= upper <= 1, "bounds")
     must(abs(wl) <= 1 + 1e-5 and -1e-5 <= draw <= 1 + 1e-5 and abs(wl) + draw <= 1 + 1e-4, "value")
     if node > root:
-        parent, edge = row[PARENT], row[EDGE]
+        parent, edge = row[layout.PARENT], row[layout.EDGE]
         must(root <= parent < node, "parent")
-        must(trees.nodes[parent, FIRST] <= edge < trees.nodes[parent, FIRST] + trees.nodes[parent, OPENED], "own edge")
+        must(
+            trees.nodes[parent, layout.FIRST]
+            <= edge
+            < trees.nodes[parent, layout.FIRST] + trees.nodes[parent, layout.OPENED],
+            "own edge",
+        )
         must(int(trees.child[edge]) == node and int(trees.visits[edge]) == visits, "own edge's child or visits")
         worth = wl + _draw_score(trees, rules, tree, node) * draw
         must(visits == 0 or abs(float(trees.q[edge]) - worth) < 1e-5, "own edge's value")
         if len(trees.certain):
-            proof = UNPROVEN if kind in (OPEN, TWO_FOLD) else round(wl)
+            proof = layout.UNPROVEN if kind in (layout.OPEN, layout.TWO_FOLD) else round(wl)
             must(int(trees.certain[edge]) == proof or visits == 0, "own edge's proof")
-    if kind != OPEN:
-        must(kind == TWO_FOLD or lower == upper == round(wl), "bounds of a settled node")
+    if kind != layout.OPEN:
+        must(kind == layout.TWO_FOLD or lower == upper == round(wl), "bounds of a settled node")
         must(wl in (-1.0, 0.0, 1.0) and draw == float(wl == 0), "value of a settled node")
         must(node != root, "the root is settled")
         return
     below = int(sum(trees.visits[first:][:opened].tolist())) if opened else 0
-    own = 0 if row[FORCED] else 1
+    own = 0 if row[layout.FORCED] else 1
     must(visits == 0 or visits == below + own, f"visits: {below} below")
     priors = trees.prior[first : first + opened]
-    unproven = [p for e, p in zip(edges, priors.tolist(), strict=True) if trees.nodes[trees.child[e], KIND] == OPEN]
+    unproven = [
+        p
+        for e, p in zip(edges, priors.tolist(), strict=True)
+        if trees.nodes[trees.child[e], layout.KIND] == layout.OPEN
+    ]
     must(unproven == sorted(unproven, reverse=True), "order of the opened edges")
     children = [int(trees.child[e]) for e in edges]
-    best_lower = max((int(trees.nodes[c, LOWER]) for c in children), default=-1)
+    best_lower = max((int(trees.nodes[c, layout.LOWER]) for c in children), default=-1)
     must(not rules.sticky or node == root or -upper >= best_lower or lower == upper, "bound below that of a move")
-    if visits and (row[FORCED] or not np.isnan(trees.means[node, OWN])):
-        total = 0.0 if row[FORCED] else trees.means[node, OWN]
-        mean = (total - sum(trees.means[c, WL] * trees.nodes[c, VISITS] for c in children)) / visits
+    if visits and (row[layout.FORCED] or not np.isnan(trees.means[node, layout.OWN])):
+        total = 0.0 if row[layout.FORCED] else trees.means[node, layout.OWN]
+        mean = (total - sum(trees.means[c, layout.WL] * trees.nodes[c, layout.VISITS] for c in children)) / visits
         if rules.certainty:
             mean = min(max(mean, lower), upper)
         must(abs(mean - wl) < 1e-3, f"mean of the values below: {mean}")

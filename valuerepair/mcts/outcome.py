@@ -12,35 +12,11 @@ from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import FLIP, Moves
+from valuerepair.mcts import layout
 from valuerepair.mcts.fastmath import NO_PRIOR
+from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, RootMove, SearchResult
-from valuerepair.mcts.tree import (
-    COUNT,
-    DEEPEST,
-    DEPTHS,
-    DRAW_UNIT,
-    ENDED,
-    EVALUATIONS,
-    FIRST,
-    KIND,
-    LEAVES,
-    LEFT,
-    LEFT_UNIT,
-    OPEN,
-    OPENED,
-    OWN_DRAW,
-    OWN_LEFT,
-    POLICY,
-    ROOT_ROW,
-    TABLEBASE,
-    TWO_FOLD,
-    UNPROVEN,
-    VISITS,
-    WL,
-    SearchRules,
-    Trees,
-)
 
 LOSS, TABLE_LOSS, UNDECIDED, TABLE_WIN, WIN = range(5)
 LONGEST_LINE = 128
@@ -51,14 +27,14 @@ LOST = float(NO_PRIOR)  # the prior of a proven loss
 def rank(trees: Trees, edge: int, opened: bool) -> int:
     """The class of a move, which counts before its visits: proven wins first, proven losses last."""
     if not opened or trees.visits[edge] == 0:
-        if len(trees.certain) and trees.certain[edge] != UNPROVEN and trees.certain[edge] != 0:
+        if len(trees.certain) and trees.certain[edge] != layout.UNPROVEN and trees.certain[edge] != 0:
             return WIN if trees.certain[edge] > 0 else LOSS
         return UNDECIDED
     child = trees.child[edge]
-    kind, wl = trees.nodes[child, KIND], trees.means[child, WL]
-    if kind == OPEN or wl == 0.0:
+    kind, wl = trees.nodes[child, layout.KIND], trees.means[child, layout.WL]
+    if kind == layout.OPEN or wl == 0.0:
         return UNDECIDED
-    if kind == TABLEBASE:
+    if kind == layout.TABLEBASE:
         return TABLE_WIN if wl > 0 else TABLE_LOSS
     return WIN if wl > 0 else LOSS
 
@@ -66,7 +42,7 @@ def rank(trees: Trees, edge: int, opened: bool) -> int:
 @kernel
 def plies_left(trees: Trees, edge: int, opened: bool) -> float:
     """Plies to the end after a proven move."""
-    return trees.means[trees.child[edge], LEFT] if opened and trees.visits[edge] > 0 else 0.0
+    return trees.means[trees.child[edge], layout.LEFT] if opened and trees.visits[edge] > 0 else 0.0
 
 
 @kernel
@@ -86,10 +62,10 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
         return plies_left(trees, a, a_opened) > plies_left(trees, b, b_opened)
     a_visits, b_visits = trees.visits[a] if a_opened else 0, trees.visits[b] if b_opened else 0
     if a_visits > 0 and b_visits > 0:
-        a_kind, b_kind = trees.nodes[trees.child[a], KIND], trees.nodes[trees.child[b], KIND]
-        if a_kind != OPEN and b_kind != OPEN:
-            if (a_kind == TABLEBASE) != (b_kind == TABLEBASE):
-                return bool(b_kind == TABLEBASE)
+        a_kind, b_kind = trees.nodes[trees.child[a], layout.KIND], trees.nodes[trees.child[b], layout.KIND]
+        if a_kind != layout.OPEN and b_kind != layout.OPEN:
+            if (a_kind == layout.TABLEBASE) != (b_kind == layout.TABLEBASE):
+                return bool(b_kind == layout.TABLEBASE)
             return bool(plies_left(trees, a, True) < plies_left(trees, b, True))
     if a_visits != b_visits:
         return bool(a_visits > b_visits)
@@ -101,9 +77,9 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
 @kernel
 def best_edge(trees: Trees, node: int) -> int:
     """The edge to play from a node, -1 if it has no edge; found by one scan, like lc0's partial_sort for one move."""
-    first, best = np.int64(trees.nodes[node, FIRST]), -1
-    last_opened = first + trees.nodes[node, OPENED]
-    for edge in range(first, first + trees.nodes[node, COUNT]):
+    first, best = np.int64(trees.nodes[node, layout.FIRST]), -1
+    last_opened = first + trees.nodes[node, layout.OPENED]
+    for edge in range(first, first + trees.nodes[node, layout.COUNT]):
         if best < 0 or preferred(trees, edge, best, last_opened):
             best = edge
     return best
@@ -115,8 +91,8 @@ def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
 
     `best_edge` comes first, as `preferred` is not transitive: it compares draws by their length, other moves by visits.
     """
-    first, count = np.int64(trees.nodes[node, FIRST]), np.int64(trees.nodes[node, COUNT])
-    last_opened = first + trees.nodes[node, OPENED]
+    first, count = np.int64(trees.nodes[node, layout.FIRST]), np.int64(trees.nodes[node, layout.COUNT])
+    last_opened = first + trees.nodes[node, layout.OPENED]
     order = np.empty(count, np.int64)
     best = best_edge(trees, node)
     order[:1], filled = best, 1
@@ -138,7 +114,7 @@ def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) 
 
     Returns their number; the line ends where there are no visits.
     """
-    n, opened = 0, edge < trees.nodes[root, FIRST] + trees.nodes[root, OPENED]
+    n, opened = 0, edge < trees.nodes[root, layout.FIRST] + trees.nodes[root, layout.OPENED]
     while n < len(line):
         line[n] = np.int64(trees.move[edge]) ^ FLIP * ((black + n) & 1)
         n += 1
@@ -148,8 +124,8 @@ def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) 
         edge = best_edge(trees, node)
         if edge < 0:
             break
-        opened = edge < trees.nodes[node, FIRST] + trees.nodes[node, OPENED]
-        proven = len(trees.certain) > 0 and trees.certain[edge] != UNPROVEN
+        opened = edge < trees.nodes[node, layout.FIRST] + trees.nodes[node, layout.OPENED]
+        proven = len(trees.certain) > 0 and trees.certain[edge] != layout.UNPROVEN
         if not proven and (not opened or trees.visits[edge] == 0):
             break
     return n
@@ -164,22 +140,22 @@ def read_result(
     """
     root = tree * rules.node_room
     slots = trees.slots[tree].tolist()
-    black = black_to_move(trees.rows, slots[ROOT_ROW])
+    black = black_to_move(trees.rows, slots[layout.ROOT_ROW])
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
     wl, d, m, own = trees.means[root].tolist()
-    leaves = max(slots[LEAVES], 1)
+    leaves = max(slots[layout.LEAVES], 1)
     root_moves = tuple(_root_moves(trees, tree, root, black, draw_score, lines))
     return SearchResult(
-        int(trees.nodes[root, VISITS]),
-        slots[EVALUATIONS],
+        int(trees.nodes[root, layout.VISITS]),
+        slots[layout.EVALUATIONS],
         -wl + draw_score * d,
         -wl,
         d,
         m,
         -own,
         (*root_moves, *(_passed_over(trees, tree, root_moves, black) if in_tables else ())),
-        round(slots[DEPTHS] / leaves),
-        slots[DEEPEST],
+        round(slots[layout.DEPTHS] / leaves),
+        slots[layout.DEEPEST],
         *_own_draw_and_left(trees, root, own),
         draw_score,
     )
@@ -187,14 +163,14 @@ def read_result(
 
 def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, float]:
     """The net's own share of draws and plies to the end for the root."""
-    draw, plies_left = trees.nodes[root, [OWN_DRAW, OWN_LEFT]].tolist()
-    return (NAN, NAN) if own != own or plies_left < 0 else (draw / DRAW_UNIT, plies_left / LEFT_UNIT)
+    draw, plies_left = trees.nodes[root, [layout.OWN_DRAW, layout.OWN_LEFT]].tolist()
+    return (NAN, NAN) if own != own or plies_left < 0 else (draw / layout.DRAW_UNIT, plies_left / layout.LEFT_UNIT)
 
 
 def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:
     """The moves of a root, the best first; `black` is 1 when Black is to move."""
     order, line = ordered(trees, root), np.empty(LONGEST_LINE, np.uint16)
-    last_opened = int(trees.nodes[root, FIRST] + trees.nodes[root, OPENED])
+    last_opened = int(trees.nodes[root, layout.FIRST] + trees.nodes[root, layout.OPENED])
     moves, priors = decode_moves(trees.move[order] ^ np.uint16(FLIP * black)), trees.prior[order].tolist()
     policy = own_policy(trees, tree, order)
     for i, (edge, move, prior, own) in enumerate(zip(order.tolist(), moves, priors, policy, strict=True)):
@@ -207,16 +183,16 @@ def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: floa
             continue
         child = int(trees.child[edge])
         wl, d, m, _ = trees.means[child].tolist()
-        kind = int(trees.nodes[child, KIND])
-        certain = None if kind in (OPEN, TWO_FOLD) else round(wl)
-        mate = certain * (round(m) // 2 + 1) if certain and kind == ENDED else None
+        kind = int(trees.nodes[child, layout.KIND])
+        certain = None if kind in (layout.OPEN, layout.TWO_FOLD) else round(wl)
+        mate = certain * (round(m) // 2 + 1) if certain and kind == layout.ENDED else None
         yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv, own)
 
 
 def _passed_over(trees: Trees, tree: int, searched: Sequence[RootMove], black: int) -> Iterator[RootMove]:
     """The moves of a root that were left out of the search."""
     names = {move.move for move in searched}
-    count = int(trees.slots[tree, POLICY])
+    count = int(trees.slots[tree, layout.POLICY])
     moves = decode_moves(trees.policy_move[tree, :count] ^ np.uint16(FLIP * black))
     for move, own in zip(moves, trees.policy[tree, :count].tolist(), strict=True):
         if move not in names:
@@ -228,7 +204,7 @@ def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]
 
     The root of a kept tree was evaluated as a node: it has lost only the priors of proven losses.
     """
-    count = int(trees.slots[tree, POLICY])
+    count = int(trees.slots[tree, layout.POLICY])
     if not count:
         return [prior if prior > LOST else NAN for prior in trees.prior[order].tolist()]
     own = dict(zip(trees.policy_move[tree, :count].tolist(), trees.policy[tree, :count].tolist(), strict=True))
@@ -237,8 +213,8 @@ def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]
 
 def _unvisited(trees: Trees, edge: int, move: str, prior: float, draw_score: float, own: float) -> RootMove:
     """A move without visits; look-ahead may know that it ends the game."""
-    certain = int(trees.certain[edge]) if len(trees.certain) else UNPROVEN
-    if certain == UNPROVEN:
+    certain = int(trees.certain[edge]) if len(trees.certain) else layout.UNPROVEN
+    if certain == layout.UNPROVEN:
         return RootMove(move, 0, prior, NAN, NAN, NAN, NAN, None, None, (move,), own)
     drawn = float(certain == 0)
     mate = 1 if certain > 0 else None

@@ -8,48 +8,10 @@ from numpy.typing import NDArray
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
 from valuerepair.chess.rows import FLIP, ROW, Boards, Moves
+from valuerepair.mcts import layout
 from valuerepair.mcts.backup import refresh_edge, take_mean
+from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.select import new_node, step_down
-from valuerepair.mcts.tree import (
-    ARRANGED,
-    COUNT,
-    DEEPEST,
-    DEPTHS,
-    DRAW,
-    EDGE,
-    EVALUATIONS,
-    FIRST,
-    FIRST_ROW,
-    FORCED,
-    HISTORY_ROWS,
-    INITIAL,
-    KIND,
-    LEAVES,
-    LEFT,
-    LIMIT,
-    LOWER,
-    MEAN,
-    NODE,
-    OPEN,
-    OPENED,
-    OWN,
-    OWN_LEFT,
-    PARENT,
-    POLICY,
-    PROBED,
-    RANDOM,
-    ROOT_ROW,
-    SEARCHING,
-    STATE,
-    TWO_FOLD,
-    UPPER,
-    USED_EDGES,
-    USED_NODES,
-    VISITS,
-    WL,
-    SearchRules,
-    Trees,
-)
 from valuerepair.nets.planes import HISTORY
 
 
@@ -68,18 +30,18 @@ def play_game(start: Boards, moves: Moves) -> Boards:
 def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial: bool) -> None:
     """Copies the end of a game before the line of a tree: positions that the net sees and that may be repeated."""
     last = len(game) - 1
-    plies_before = min(max(clock(game, last), HISTORY), HISTORY_ROWS - 1, last)
+    plies_before = min(max(clock(game, last), HISTORY), layout.HISTORY_ROWS - 1, last)
     base = tree * rules.row_room
     for i in range(plies_before + 1):
         copy_row(game, last - plies_before + i, trees.rows, base + i)
-    trees.slots[tree, FIRST_ROW], trees.slots[tree, ROOT_ROW] = base, base + plies_before
-    trees.slots[tree, INITIAL] = 1 if initial and plies_before == last else 0
+    trees.slots[tree, layout.FIRST_ROW], trees.slots[tree, layout.ROOT_ROW] = base, base + plies_before
+    trees.slots[tree, layout.INITIAL] = 1 if initial and plies_before == last else 0
 
 
 @kernel
 def plant_root(trees: Trees, rules: SearchRules, tree: int, limit: int, seed: int) -> None:
     """Begins a tree again with a root that has no visits yet; `put_game` has written its game."""
-    for column in (USED_NODES, USED_EDGES, POLICY, PROBED):
+    for column in (layout.USED_NODES, layout.USED_EDGES, layout.POLICY, layout.PROBED):
         trees.slots[tree, column] = 0
     new_node(trees, rules, tree, -1, -1)
     start_search(trees, tree, limit, seed)
@@ -88,17 +50,17 @@ def plant_root(trees: Trees, rules: SearchRules, tree: int, limit: int, seed: in
 @kernel
 def start_search(trees: Trees, tree: int, limit: int, seed: int) -> None:
     """Begins a search of a tree up to `limit` visits of its root."""
-    for column in (EVALUATIONS, LEAVES, DEPTHS, DEEPEST):
+    for column in (layout.EVALUATIONS, layout.LEAVES, layout.DEPTHS, layout.DEEPEST):
         trees.slots[tree, column] = 0
-    trees.slots[tree, LIMIT], trees.slots[tree, RANDOM] = limit, seed
-    trees.slots[tree, STATE] = SEARCHING
+    trees.slots[tree, layout.LIMIT], trees.slots[tree, layout.RANDOM] = limit, seed
+    trees.slots[tree, layout.STATE] = layout.SEARCHING
 
 
 @kernel
 def find_edge(trees: Trees, node: int, move: int) -> int:
     """The edge of a move (seen from the side to move), -1 if the node has no such edge."""
-    first = np.int64(trees.nodes[node, FIRST])
-    for edge in range(first, first + trees.nodes[node, COUNT]):
+    first = np.int64(trees.nodes[node, layout.FIRST])
+    for edge in range(first, first + trees.nodes[node, layout.COUNT]):
         if trees.move[edge] == move:
             return edge
     return -1
@@ -108,9 +70,9 @@ def find_edge(trees: Trees, node: int, move: int) -> int:
 def keep_moves(trees: Trees, rules: SearchRules, tree: int, moves: Moves) -> None:
     """Drops all edges of an expanded root, none of them opened, but those of `moves` (absolute squares)."""
     root = tree * rules.node_room
-    turn = FLIP * black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
-    first, kept = np.int64(trees.nodes[root, FIRST]), 0
-    for edge in range(first, first + trees.nodes[root, COUNT]):
+    turn = FLIP * black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW])
+    first, kept = np.int64(trees.nodes[root, layout.FIRST]), 0
+    for edge in range(first, first + trees.nodes[root, layout.COUNT]):
         for move in moves:
             if np.int64(move) ^ turn == np.int64(trees.move[edge]):
                 to = first + kept
@@ -119,7 +81,7 @@ def keep_moves(trees: Trees, rules: SearchRules, tree: int, moves: Moves) -> Non
                     trees.certain[to] = trees.certain[edge]
                 kept += 1
                 break
-    trees.nodes[root, COUNT], trees.nodes[root, ARRANGED] = kept, 0
+    trees.nodes[root, layout.COUNT], trees.nodes[root, layout.ARRANGED] = kept, 0
 
 
 @allocating_kernel
@@ -131,56 +93,56 @@ def make_root(trees: Trees, rules: SearchRules, tree: int, move: int) -> bool:
     tree must still be those of the old root; they are out of date afterwards.
     """
     base = tree * rules.node_room
-    black = black_to_move(trees.rows, trees.slots[tree, ROOT_ROW])
+    black = black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW])
     edge = find_edge(trees, base, move ^ FLIP * black)
-    if edge < 0 or edge >= trees.nodes[base, FIRST] + trees.nodes[base, OPENED]:
+    if edge < 0 or edge >= trees.nodes[base, layout.FIRST] + trees.nodes[base, layout.OPENED]:
         return False
     root = np.int64(trees.child[edge])
-    if trees.nodes[root, VISITS] == 0 or trees.nodes[root, COUNT] == 0:
+    if trees.nodes[root, layout.VISITS] == 0 or trees.nodes[root, layout.COUNT] == 0:
         return False
-    if np.isnan(trees.means[root, OWN]) and not trees.nodes[root, FORCED]:
+    if np.isnan(trees.means[root, layout.OWN]) and not trees.nodes[root, layout.FORCED]:
         return False
-    step_down(trees, tree, edge, trees.slots[tree, ROOT_ROW])
-    trees.slots[tree, ROOT_ROW] += 1
-    trees.slots[tree, POLICY] = 0
+    step_down(trees, tree, edge, trees.slots[tree, layout.ROOT_ROW])
+    trees.slots[tree, layout.ROOT_ROW] += 1
+    trees.slots[tree, layout.POLICY] = 0
     depths = compact(trees, rules, tree, root)
     for node in range(base + 1, base + len(depths)):
-        if trees.nodes[node, KIND] == TWO_FOLD and depths[node - base] < trees.means[node, LEFT]:
+        if trees.nodes[node, layout.KIND] == layout.TWO_FOLD and depths[node - base] < trees.means[node, layout.LEFT]:
             black_moved = (black + depths[node - base]) & 1
             take_back(trees, node, -rules.draw_score if black_moved else rules.draw_score)
     if rules.certainty:
-        trees.nodes[base, KIND] = OPEN
-    elif trees.nodes[base, KIND] != OPEN:
+        trees.nodes[base, layout.KIND] = layout.OPEN
+    elif trees.nodes[base, layout.KIND] != layout.OPEN:
         reopen(trees, base)
-    trees.nodes[base, LOWER], trees.nodes[base, UPPER], trees.nodes[base, ARRANGED] = -1, 1, 0
+    trees.nodes[base, layout.LOWER], trees.nodes[base, layout.UPPER], trees.nodes[base, layout.ARRANGED] = -1, 1, 0
     if rules.certainty:
         retake_means(trees, depths, base, black, rules.draw_score)
-    return bool(trees.nodes[base, VISITS] > 0)
+    return bool(trees.nodes[base, layout.VISITS] > 0)
 
 
 @allocating_kernel
 def compact(trees: Trees, rules: SearchRules, tree: int, root: int) -> NDArray[np.int64]:
     """Moves the nodes below `root`, and their edges, to the front of the tree; returns their depths."""
-    base, used, kept = tree * rules.node_room, trees.slots[tree, USED_NODES], 0
+    base, used, kept = tree * rules.node_room, trees.slots[tree, layout.USED_NODES], 0
     to, depths, firsts = np.full(used, -1), np.zeros(used, np.int64), np.zeros(used, np.int64)
     for i in range(root - base, used):
         node, new = base + i, base + kept
-        parent = np.int64(trees.nodes[node, PARENT]) - base
+        parent = np.int64(trees.nodes[node, layout.PARENT]) - base
         if node != root and (parent < 0 or to[parent] < 0):
             continue
         to[i], depths[kept], firsts[kept] = (
             kept,
             0 if node == root else depths[to[parent]] + 1,
-            trees.nodes[node, FIRST],
+            trees.nodes[node, layout.FIRST],
         )
-        for column in range(NODE):
+        for column in range(layout.NODE):
             trees.nodes[new, column] = trees.nodes[node, column]
-        for column in range(MEAN):
+        for column in range(layout.MEAN):
             trees.means[new, column] = trees.means[node, column]
-        trees.nodes[new, PARENT] = -1 if node == root else base + to[parent]
+        trees.nodes[new, layout.PARENT] = -1 if node == root else base + to[parent]
         kept += 1
-    trees.slots[tree, USED_NODES] = kept
-    trees.nodes[base, EDGE] = -1
+    trees.slots[tree, layout.USED_NODES] = kept
+    trees.nodes[base, layout.EDGE] = -1
     compact_edges(trees, rules, tree, firsts[:kept])
     return depths[:kept]
 
@@ -192,15 +154,15 @@ def compact_edges(trees: Trees, rules: SearchRules, tree: int, firsts: NDArray[n
     # In the order of the edges: a node whose visits were taken back has new edges after those of later nodes.
     for i in np.argsort(firsts):
         node = base + i
-        for at in range(trees.nodes[node, COUNT]):
+        for at in range(trees.nodes[node, layout.COUNT]):
             copy_edge(trees, firsts[i] + at, end + at)
-        trees.nodes[node, FIRST] = end
-        end += trees.nodes[node, COUNT]
-    trees.slots[tree, USED_EDGES] = end - tree * rules.edge_room
+        trees.nodes[node, layout.FIRST] = end
+        end += trees.nodes[node, layout.COUNT]
+    trees.slots[tree, layout.USED_EDGES] = end - tree * rules.edge_room
     for i in range(1, len(firsts)):
-        parent = np.int64(trees.nodes[base + i, PARENT])
-        edge = trees.nodes[base + i, EDGE] - firsts[parent - base] + trees.nodes[parent, FIRST]
-        trees.nodes[base + i, EDGE], trees.child[edge] = edge, base + i
+        parent = np.int64(trees.nodes[base + i, layout.PARENT])
+        edge = trees.nodes[base + i, layout.EDGE] - firsts[parent - base] + trees.nodes[parent, layout.FIRST]
+        trees.nodes[base + i, layout.EDGE], trees.child[edge] = edge, base + i
 
 
 @kernel
@@ -220,24 +182,28 @@ def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
 
     Above a proven node all its visits are worth the proven value, these as well.
     """
-    visits, node = trees.nodes[drawn, VISITS], np.int64(drawn)
-    wl, draw, plies_left = 0.0, 1.0, trees.means[drawn, LEFT]
-    trees.nodes[drawn, KIND] = OPEN
+    visits, node = trees.nodes[drawn, layout.VISITS], np.int64(drawn)
+    wl, draw, plies_left = 0.0, 1.0, trees.means[drawn, layout.LEFT]
+    trees.nodes[drawn, layout.KIND] = layout.OPEN
     while node >= 0:
-        rest = trees.nodes[node, VISITS] - visits
-        if trees.nodes[node, KIND] != OPEN:
-            wl, draw, plies_left = trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT]
+        rest = trees.nodes[node, layout.VISITS] - visits
+        if trees.nodes[node, layout.KIND] != layout.OPEN:
+            wl, draw, plies_left = (
+                trees.means[node, layout.WL],
+                trees.means[node, layout.DRAW],
+                trees.means[node, layout.LEFT],
+            )
         elif rest <= 0:
-            trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT] = 0.0, 1.0, 0.0
+            trees.means[node, layout.WL], trees.means[node, layout.DRAW], trees.means[node, layout.LEFT] = 0.0, 1.0, 0.0
         else:
             share = visits / rest
-            trees.means[node, WL] -= share * (wl - trees.means[node, WL])
-            trees.means[node, DRAW] -= share * (draw - trees.means[node, DRAW])
-            trees.means[node, LEFT] -= share * (plies_left - trees.means[node, LEFT])
-        trees.nodes[node, VISITS] = max(rest, 0)
-        if trees.nodes[node, PARENT] >= 0:
+            trees.means[node, layout.WL] -= share * (wl - trees.means[node, layout.WL])
+            trees.means[node, layout.DRAW] -= share * (draw - trees.means[node, layout.DRAW])
+            trees.means[node, layout.LEFT] -= share * (plies_left - trees.means[node, layout.LEFT])
+        trees.nodes[node, layout.VISITS] = max(rest, 0)
+        if trees.nodes[node, layout.PARENT] >= 0:
             refresh_edge(trees, node, draw_score)
-        node, draw_score = np.int64(trees.nodes[node, PARENT]), np.float32(-draw_score)
+        node, draw_score = np.int64(trees.nodes[node, layout.PARENT]), np.float32(-draw_score)
         wl, plies_left = -wl, plies_left + 1.0
 
 
@@ -246,7 +212,7 @@ def retake_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int,
     """Computes the means of all nodes again after some visits were taken back; children come after their parents."""
     for i in range(len(depths) - 1, -1, -1):
         node = base + i
-        if trees.nodes[node, KIND] == OPEN and trees.nodes[node, VISITS] > 0:
+        if trees.nodes[node, layout.KIND] == layout.OPEN and trees.nodes[node, layout.VISITS] > 0:
             take_mean(trees, node)
         if i > 0:
             black_moved = (black + depths[i]) & 1
@@ -260,13 +226,17 @@ def reopen(trees: Trees, root: int) -> None:
     Its value comes from its moves, and from the proven value in the place of its own evaluation.
     """
     wl, draw, visits = 0.0, 0.0, 1
-    if trees.nodes[root, FORCED]:
-        trees.means[root, WL], trees.means[root, DRAW], visits = 0.0, 0.0, 0
-    trees.means[root, OWN], trees.nodes[root, OWN_LEFT] = trees.means[root, WL], -1
-    first = np.int64(trees.nodes[root, FIRST])
-    for edge in range(first, first + trees.nodes[root, OPENED]):
+    if trees.nodes[root, layout.FORCED]:
+        trees.means[root, layout.WL], trees.means[root, layout.DRAW], visits = 0.0, 0.0, 0
+    trees.means[root, layout.OWN], trees.nodes[root, layout.OWN_LEFT] = trees.means[root, layout.WL], -1
+    first = np.int64(trees.nodes[root, layout.FIRST])
+    for edge in range(first, first + trees.nodes[root, layout.OPENED]):
         child, n = np.int64(trees.child[edge]), trees.visits[edge]
-        wl, draw, visits = wl - trees.means[child, WL] * n, draw + trees.means[child, DRAW] * n, visits + n
-    trees.means[root, WL] = (trees.means[root, WL] + wl) / visits
-    trees.means[root, DRAW] = (trees.means[root, DRAW] + draw) / visits
-    trees.nodes[root, VISITS], trees.nodes[root, KIND] = visits, OPEN
+        wl, draw, visits = (
+            wl - trees.means[child, layout.WL] * n,
+            draw + trees.means[child, layout.DRAW] * n,
+            visits + n,
+        )
+    trees.means[root, layout.WL] = (trees.means[root, layout.WL] + wl) / visits
+    trees.means[root, layout.DRAW] = (trees.means[root, layout.DRAW] + draw) / visits
+    trees.nodes[root, layout.VISITS], trees.nodes[root, layout.KIND] = visits, layout.OPEN

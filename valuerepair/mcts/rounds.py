@@ -9,50 +9,12 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.movegen import MAX_MOVES
+from valuerepair.mcts import layout
 from valuerepair.mcts.backup import F1, back_up, begin_visit
 from valuerepair.mcts.evaluator import Evaluations
 from valuerepair.mcts.expand import extend, force, set_priors, settle, wants_probe
+from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
-from valuerepair.mcts.tree import (
-    ASKED,
-    COUNT,
-    DONE,
-    DRAW,
-    DRAW_UNIT,
-    EVALUATIONS,
-    FIRST,
-    FIRST_ROW,
-    FORCED,
-    INITIAL,
-    KIND,
-    LEFT,
-    LEFT_UNIT,
-    LIMIT,
-    MOST_LEFT,
-    NEEDS_EDGES,
-    NEEDS_NODES,
-    NEEDS_PROBE,
-    NEEDS_ROWS,
-    OPEN,
-    OWN,
-    OWN_DRAW,
-    OWN_LEFT,
-    PARENT,
-    PENDING,
-    POLICY,
-    PROBED,
-    PROBED_DEPTH,
-    ROOT_ROW,
-    SEARCHING,
-    STATE,
-    TABLEBASE,
-    USED_EDGES,
-    USED_NODES,
-    VISITS,
-    WL,
-    SearchRules,
-    Trees,
-)
 from valuerepair.nets.planes import CANONICAL, PLANES, canonical_transform, write_masks
 from valuerepair.nets.policy import policy_index
 
@@ -83,15 +45,15 @@ def room_to_ask(rows: int) -> RoundLeaves:
 @inlined_kernel
 def ask(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, leaves: RoundLeaves, n: int) -> None:
     """Writes a leaf, whose moves are written already, as row n of the round."""
-    row = trees.slots[tree, ROOT_ROW] + depth
-    first_row, initial = trees.slots[tree, FIRST_ROW], trees.slots[tree, INITIAL] != 0
+    row = trees.slots[tree, layout.ROOT_ROW] + depth
+    first_row, initial = trees.slots[tree, layout.FIRST_ROW], trees.slots[tree, layout.INITIAL] != 0
     leaves.rule50[n] = write_masks(trees.rows, first_row, row, initial, rules.fill, rules.form, leaves.masks, n)
     transform = canonical_transform(trees.rows, row) if rules.form >= CANONICAL else 0
-    first, begin = trees.nodes[node, FIRST], leaves.offsets[n]
-    for i in range(trees.nodes[node, COUNT]):
+    first, begin = trees.nodes[node, layout.FIRST], leaves.offsets[n]
+    for i in range(trees.nodes[node, layout.COUNT]):
         leaves.indices[begin + i] = policy_index(trees.rows, row, np.int64(trees.move[first + i]), transform)
-    leaves.offsets[n + 1] = begin + trees.nodes[node, COUNT]
-    trees.slots[tree, ASKED] += 1
+    leaves.offsets[n + 1] = begin + trees.nodes[node, layout.COUNT]
+    trees.slots[tree, layout.ASKED] += 1
     leaves.leaf[n, 0], leaves.leaf[n, 1], leaves.leaf[n, 2] = tree, node, depth
     if rules.batch > 1:
         begin_visit(trees, node)
@@ -101,11 +63,11 @@ def ask(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, leav
 def lacks_room(trees: Trees, rules: SearchRules, tree: int) -> bool:
     """Whether a tree has no room for the moves of one more leaf, or for a chain of forced moves; sets its state."""
     chain = LONGEST_CHAIN if rules.auto_extend else 0
-    if trees.slots[tree, USED_EDGES] + MAX_MOVES + chain > rules.edge_room:
-        trees.slots[tree, STATE] = NEEDS_EDGES
+    if trees.slots[tree, layout.USED_EDGES] + MAX_MOVES + chain > rules.edge_room:
+        trees.slots[tree, layout.STATE] = layout.NEEDS_EDGES
         return True
-    if chain and trees.slots[tree, USED_NODES] + 1 + chain > rules.node_room:
-        trees.slots[tree, STATE] = NEEDS_NODES
+    if chain and trees.slots[tree, layout.USED_NODES] + 1 + chain > rules.node_room:
+        trees.slots[tree, layout.STATE] = layout.NEEDS_NODES
         return True
     return False
 
@@ -114,10 +76,10 @@ def lacks_room(trees: Trees, rules: SearchRules, tree: int) -> bool:
 def wants_visit(trees: Trees, rules: SearchRules, tree: int) -> bool:
     """The tree needs one more visit beside those in flight."""
     root = tree * rules.node_room
-    pending = trees.nodes[root, PENDING]
-    if trees.slots[tree, STATE] != SEARCHING:
+    pending = trees.nodes[root, layout.PENDING]
+    if trees.slots[tree, layout.STATE] != layout.SEARCHING:
         return False
-    return bool(pending == 0 or trees.nodes[root, VISITS] + pending < trees.slots[tree, LIMIT])
+    return bool(pending == 0 or trees.nodes[root, layout.VISITS] + pending < trees.slots[tree, layout.LIMIT])
 
 
 @kernel
@@ -127,13 +89,13 @@ def extend_chain(trees: Trees, rules: SearchRules, tree: int, node: int, depth: 
     A chain also ends where the game ends, and where tablebases may know the value.
     """
     for _ in range(LONGEST_CHAIN):
-        if trees.nodes[node, KIND] != OPEN or trees.nodes[node, COUNT] != 1 or depth == 0:
+        if trees.nodes[node, layout.KIND] != layout.OPEN or trees.nodes[node, layout.COUNT] != 1 or depth == 0:
             break
         if wants_probe(trees, rules, tree, depth):
             break
-        edge = np.int64(trees.nodes[node, FIRST])
+        edge = np.int64(trees.nodes[node, layout.FIRST])
         force(trees, node)
-        step_down(trees, tree, edge, trees.slots[tree, ROOT_ROW] + depth)
+        step_down(trees, tree, edge, trees.slots[tree, layout.ROOT_ROW] + depth)
         node, depth = new_node(trees, rules, tree, node, edge), depth + 1
         extend(trees, rules, tree, node, depth)
     return node, depth
@@ -148,22 +110,22 @@ def pick_leaf(trees: Trees, rules: SearchRules, tree: int, leaves: RoundLeaves, 
     while wants_visit(trees, rules, tree) and not lacks_room(trees, rules, tree):
         node, depth = descend(trees, rules, tree)
         # With visits in flight it may only seem that all is proven: their bounds are not spread yet.
-        if node == ALL_PROVEN and trees.nodes[tree * rules.node_room, PENDING] == 0:
-            trees.slots[tree, STATE] = DONE
+        if node == ALL_PROVEN and trees.nodes[tree * rules.node_room, layout.PENDING] == 0:
+            trees.slots[tree, layout.STATE] = layout.DONE
         elif node == NO_NODES:
-            trees.slots[tree, STATE] = NEEDS_NODES
+            trees.slots[tree, layout.STATE] = layout.NEEDS_NODES
         elif node == NO_ROWS:
-            trees.slots[tree, STATE] = NEEDS_ROWS
+            trees.slots[tree, layout.STATE] = layout.NEEDS_ROWS
         if node < 0:
             return False
-        if trees.nodes[node, KIND] == OPEN:
+        if trees.nodes[node, layout.KIND] == layout.OPEN:
             extend(trees, rules, tree, node, depth)
             if rules.auto_extend:
                 node, depth = extend_chain(trees, rules, tree, node, depth)
-        if trees.nodes[node, KIND] == OPEN:
+        if trees.nodes[node, layout.KIND] == layout.OPEN:
             if wants_probe(trees, rules, tree, depth):
-                trees.slots[tree, STATE] = NEEDS_PROBE
-                trees.slots[tree, PROBED], trees.slots[tree, PROBED_DEPTH] = node, depth
+                trees.slots[tree, layout.STATE] = layout.NEEDS_PROBE
+                trees.slots[tree, layout.PROBED], trees.slots[tree, layout.PROBED_DEPTH] = node, depth
                 return False
             ask(trees, rules, tree, node, depth, leaves, n)
             return True
@@ -177,7 +139,11 @@ def visit_settled(trees: Trees, rules: SearchRules, tree: int, node: int, depth:
     if rules.batch > 1:
         begin_visit(trees, node)
     means = trees.means
-    value = np.float32(means[node, WL]), np.float32(means[node, DRAW]), np.float32(means[node, LEFT])
+    value = (
+        np.float32(means[node, layout.WL]),
+        np.float32(means[node, layout.DRAW]),
+        np.float32(means[node, layout.LEFT]),
+    )
     back_up(trees, rules, tree, node, depth, value)
 
 
@@ -190,13 +156,13 @@ def gather(trees: Trees, rules: SearchRules, leaves: RoundLeaves, n: int) -> tup
     lacking, begins = False, n == 0
     for tree in range(len(trees.slots)):
         if begins:
-            trees.slots[tree, ASKED] = 0
-        while trees.slots[tree, ASKED] < rules.batch and pick_leaf(trees, rules, tree, leaves, n):
+            trees.slots[tree, layout.ASKED] = 0
+        while trees.slots[tree, layout.ASKED] < rules.batch and pick_leaf(trees, rules, tree, leaves, n):
             n += 1
-        if trees.slots[tree, STATE] >= NEEDS_NODES:
+        if trees.slots[tree, layout.STATE] >= layout.NEEDS_NODES:
             lacking = True
         else:
-            trees.slots[tree, ASKED] = rules.batch  # no more leaves, even if the others need another call
+            trees.slots[tree, layout.ASKED] = rules.batch  # no more leaves, even if the others need another call
     return n, lacking
 
 
@@ -205,15 +171,17 @@ def answer_probe(
     trees: Trees, rules: SearchRules, tree: int, has_table: bool, wl: int, leaves: RoundLeaves, n: int
 ) -> int:
     """Resumes a tree after its probe: `wl` is the tables' value (-1, 0, 1) for the player who moved there."""
-    node, depth = trees.slots[tree, PROBED], trees.slots[tree, PROBED_DEPTH]
-    trees.slots[tree, STATE] = SEARCHING
+    node, depth = trees.slots[tree, layout.PROBED], trees.slots[tree, layout.PROBED_DEPTH]
+    trees.slots[tree, layout.STATE] = layout.SEARCHING
     if not has_table:
         ask(trees, rules, tree, node, depth, leaves, n)
         return n + 1
-    trees.slots[tree, USED_EDGES] -= trees.nodes[node, COUNT]
-    trees.nodes[node, COUNT] = 0
-    plies_left = max(np.float32(trees.means[trees.nodes[node, PARENT], LEFT]) - np.float32(1), np.float32(0))
-    settle(trees, node, TABLEBASE, wl, plies_left)
+    trees.slots[tree, layout.USED_EDGES] -= trees.nodes[node, layout.COUNT]
+    trees.nodes[node, layout.COUNT] = 0
+    plies_left = max(
+        np.float32(trees.means[trees.nodes[node, layout.PARENT], layout.LEFT]) - np.float32(1), np.float32(0)
+    )
+    settle(trees, node, layout.TABLEBASE, wl, plies_left)
     visit_settled(trees, rules, tree, node, depth)
     return n
 
@@ -221,23 +189,26 @@ def answer_probe(
 @kernel
 def set_own_value(trees: Trees, node: int, own: float, draw: np.float32, plies_left: np.float32) -> None:
     """Stores the net's value of a node, which is also that of the chain of forced moves that leads there."""
-    drawn, plies = np.int64(draw * np.float64(DRAW_UNIT)), min(np.float64(plies_left), np.float64(MOST_LEFT))
+    drawn, plies = (
+        np.int64(draw * np.float64(layout.DRAW_UNIT)),
+        min(np.float64(plies_left), np.float64(layout.MOST_LEFT)),
+    )
     while True:
-        trees.means[node, OWN], trees.nodes[node, OWN_DRAW] = own, drawn
-        trees.nodes[node, OWN_LEFT] = np.int64(plies * LEFT_UNIT)
-        node = np.int64(trees.nodes[node, PARENT])
-        if node < 0 or not trees.nodes[node, FORCED]:
+        trees.means[node, layout.OWN], trees.nodes[node, layout.OWN_DRAW] = own, drawn
+        trees.nodes[node, layout.OWN_LEFT] = np.int64(plies * layout.LEFT_UNIT)
+        node = np.int64(trees.nodes[node, layout.PARENT])
+        if node < 0 or not trees.nodes[node, layout.FORCED]:
             break
-        own, plies = -own, min(plies + 1, np.float64(MOST_LEFT))
+        own, plies = -own, min(plies + 1, np.float64(layout.MOST_LEFT))
 
 
 @inlined_kernel
 def keep_policy(trees: Trees, tree: int, root: int) -> None:
     """Stores the net's priors of a root, before noise and proofs change them."""
-    first, count = trees.nodes[root, FIRST], trees.nodes[root, COUNT]
+    first, count = trees.nodes[root, layout.FIRST], trees.nodes[root, layout.COUNT]
     for i in range(count):
         trees.policy[tree, i], trees.policy_move[tree, i] = trees.prior[first + i], trees.move[first + i]
-    trees.slots[tree, POLICY] = count
+    trees.slots[tree, layout.POLICY] = count
 
 
 @inlined_kernel
@@ -260,9 +231,9 @@ def absorb(trees: Trees, rules: SearchRules, leaves: RoundLeaves, n: int, answer
         set_own_value(trees, node, -np.float64(value), draw, m[i])
         if depth == 0:
             keep_policy(trees, tree, node)
-        trees.slots[tree, EVALUATIONS] += 1
+        trees.slots[tree, layout.EVALUATIONS] += 1
         back_up(trees, rules, tree, node, depth, (-value, draw, m[i]))
     done = False
     for tree in range(len(trees.slots)):
-        done = done or trees.slots[tree, STATE] == DONE
+        done = done or trees.slots[tree, layout.STATE] == layout.DONE
     return done

@@ -8,35 +8,9 @@ import numpy as np
 
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.make import black_to_move, make, mark_repetition
+from valuerepair.mcts import layout
 from valuerepair.mcts.fastmath import rough_log
-from valuerepair.mcts.tree import (
-    ARRANGED,
-    COUNT,
-    DRAW,
-    EDGE,
-    FIRST,
-    FIRST_ROW,
-    FORCED,
-    FROZEN,
-    KIND,
-    LEFT,
-    LOWER,
-    OPEN,
-    OPENED,
-    OWN,
-    PARENT,
-    PENDING,
-    RANDOM,
-    ROOT_ROW,
-    SPARE_ROWS,
-    UNPROVEN,
-    UPPER,
-    USED_NODES,
-    VISITS,
-    WL,
-    SearchRules,
-    Trees,
-)
+from valuerepair.mcts.layout import SearchRules, Trees
 
 ALL_PROVEN, IN_FLIGHT, NO_NODES, NO_ROWS = -1, -2, -3, -4
 
@@ -74,14 +48,18 @@ def closed(trees: Trees, rules: SearchRules, edge: int, at_root: bool) -> bool:
     if not rules.certainty:
         return False
     proven = trees.certain[edge]
-    return bool(proven != UNPROVEN and not (at_root and proven == 0))
+    return bool(proven != layout.UNPROVEN and not (at_root and proven == 0))
 
 
 @inlined_kernel
 def arrange(trees: Trees, rules: SearchRules, node: int, at_root: bool) -> bool:
     """Moves the unopened edge of the highest prior right behind the opened ones; False if no edge can be opened."""
-    first, count, at = trees.nodes[node, FIRST], trees.nodes[node, COUNT], trees.nodes[node, OPENED]
-    if trees.nodes[node, ARRANGED] > at:
+    first, count, at = (
+        trees.nodes[node, layout.FIRST],
+        trees.nodes[node, layout.COUNT],
+        trees.nodes[node, layout.OPENED],
+    )
+    if trees.nodes[node, layout.ARRANGED] > at:
         return True
     begin, best, highest = first + at, -1, np.float32(-1)
     for edge in range(begin, first + count):
@@ -99,7 +77,7 @@ def arrange(trees: Trees, rules: SearchRules, node: int, at_root: bool) -> bool:
         for edge in range(best, begin, -1):
             trees.certain[edge] = trees.certain[edge - 1]
         trees.certain[begin] = proven
-    trees.nodes[node, ARRANGED] = at + 1
+    trees.nodes[node, layout.ARRANGED] = at + 1
     return True
 
 
@@ -113,7 +91,9 @@ def first_play_urgency(
         value, absolute = rules.root_fpu, rules.root_fpu_absolute
     if absolute:
         return value
-    own = np.float32(trees.means[node, WL] + np.float64(np.float32(-draw_score * np.float32(trees.means[node, DRAW]))))
+    own = np.float32(
+        trees.means[node, layout.WL] + np.float64(np.float32(-draw_score * np.float32(trees.means[node, layout.DRAW])))
+    )
     result: np.float32 = np.float32(-own - value * np.float32(math.sqrt(visited)))
     return result
 
@@ -121,7 +101,9 @@ def first_play_urgency(
 @inlined_kernel
 def moves_left_utility(trees: Trees, rules: SearchRules, node: int, child: int, q: np.float32) -> np.float32:
     """What a shorter win or a longer loss adds to the Q of a move with visits (lc0's MEvaluator)."""
-    longer = rules.left_slope * (np.float32(trees.means[child, LEFT]) - np.float32(trees.means[node, LEFT]))
+    longer = rules.left_slope * (
+        np.float32(trees.means[child, layout.LEFT]) - np.float32(trees.means[node, layout.LEFT])
+    )
     longer = min(max(longer, -rules.left_effect), rules.left_effect) * np.float32(math.copysign(1.0, -q))
     size, threshold = abs(q), rules.left_threshold
     if np.float32(0) < threshold < np.float32(1):
@@ -138,30 +120,30 @@ def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at
     `draw_score` is what a draw is worth to the player to move. With certainty and a proven draw it skips moves that
     can no longer win (Cazenave & Saffidine, Score Bounded Monte-Carlo Tree Search, 2010).
     """
-    first, opened = trees.nodes[node, FIRST], trees.nodes[node, OPENED]
-    visits = trees.nodes[node, VISITS]
+    first, opened = trees.nodes[node, layout.FIRST], trees.nodes[node, layout.OPENED]
+    visits = trees.nodes[node, layout.VISITS]
     mult = np.float32(np.float64(cpuct(rules, visits, at_root)) * math.sqrt(np.float64(max(visits - 1, 1))))
     visited = np.float32(0)
     for edge in range(first, first + opened):
         if trees.visits[edge] > 0:
             visited += trees.prior[edge]
     fpu = first_play_urgency(trees, rules, node, draw_score, at_root, visited)
-    drawn = rules.certainty and not at_root and trees.nodes[node, UPPER] <= 0
-    hurried = rules.moves_left and abs(np.float32(trees.means[node, WL])) > rules.left_threshold
+    drawn = rules.certainty and not at_root and trees.nodes[node, layout.UPPER] <= 0
+    hurried = rules.moves_left and abs(np.float32(trees.means[node, layout.WL])) > rules.left_threshold
     best, highest = -1, LOWEST
     for edge in range(first, first + opened):
-        if closed(trees, rules, edge, at_root) or (drawn and trees.nodes[trees.child[edge], UPPER] <= 0):
+        if closed(trees, rules, edge, at_root) or (drawn and trees.nodes[trees.child[edge], layout.UPPER] <= 0):
             continue
         started = trees.visits[edge]
         value = trees.q[edge] if started > 0 else fpu
         if hurried and started > 0:
             value += moves_left_utility(trees, rules, node, trees.child[edge], value)
         if rules.batch > 1:
-            started += trees.nodes[trees.child[edge], PENDING]
+            started += trees.nodes[trees.child[edge], layout.PENDING]
         score = trees.prior[edge] * mult / np.float32(1 + started) + value
         if score > highest:
             best, highest = edge, score
-    if opened < trees.nodes[node, COUNT] and arrange(trees, rules, node, at_root):
+    if opened < trees.nodes[node, layout.COUNT] and arrange(trees, rules, node, at_root):
         edge = first + opened
         if trees.prior[edge] * mult + fpu > highest:
             best = edge
@@ -171,24 +153,24 @@ def puct(trees: Trees, rules: SearchRules, node: int, draw_score: np.float32, at
 @kernel
 def freeze(trees: Trees, node: int) -> None:
     """Stores how the visits of a node are spread over its moves."""
-    first = trees.nodes[node, FIRST]
-    for edge in range(first, first + trees.nodes[node, OPENED]):
+    first = trees.nodes[node, layout.FIRST]
+    for edge in range(first, first + trees.nodes[node, layout.OPENED]):
         trees.frozen[edge] = trees.visits[edge]
-    trees.nodes[node, FROZEN] = trees.nodes[node, OPENED]
+    trees.nodes[node, layout.FROZEN] = trees.nodes[node, layout.OPENED]
 
 
 @kernel
 def sampled(trees: Trees, rules: SearchRules, tree: int, node: int) -> int:
     """An edge drawn by the frozen visits; -1 if all of these edges are proven."""
-    first, total = trees.nodes[node, FIRST], 0
-    last = first + trees.nodes[node, FROZEN]
+    first, total = trees.nodes[node, layout.FIRST], 0
+    last = first + trees.nodes[node, layout.FROZEN]
     for edge in range(first, last):
         if not closed(trees, rules, edge, False):
             total += trees.frozen[edge]
     if total == 0:
         return -1
-    state = np.uint64(trees.slots[tree, RANDOM]) + GOLDEN
-    trees.slots[tree, RANDOM] = np.int64(state)
+    state = np.uint64(trees.slots[tree, layout.RANDOM]) + GOLDEN
+    trees.slots[tree, layout.RANDOM] = np.int64(state)
     at = np.int64((random_word(state) >> np.uint64(11)) % np.uint64(total))
     for edge in range(first, last):
         if not closed(trees, rules, edge, False):
@@ -204,8 +186,8 @@ def chosen(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, d
 
     With search-contempt (arXiv 2504.07757) an opponent's node, at odd depth, is frozen after n_scl visits to its moves.
     """
-    if rules.n_scl > 0 and depth & 1 and trees.nodes[node, VISITS] > rules.n_scl:
-        if not trees.nodes[node, FROZEN]:
+    if rules.n_scl > 0 and depth & 1 and trees.nodes[node, layout.VISITS] > rules.n_scl:
+        if not trees.nodes[node, layout.FROZEN]:
             freeze(trees, node)
         edge = sampled(trees, rules, tree, node)
         if edge >= 0:
@@ -216,16 +198,16 @@ def chosen(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, d
 @inlined_kernel
 def new_node(trees: Trees, rules: SearchRules, tree: int, parent: int, edge: int) -> int:
     """Makes the node behind the first unopened edge of `parent`; with parent -1 the root. The tree must have room."""
-    node: int = tree * rules.node_room + trees.slots[tree, USED_NODES]
-    trees.slots[tree, USED_NODES] += 1
-    for column in range(FROZEN + 1):
+    node: int = tree * rules.node_room + trees.slots[tree, layout.USED_NODES]
+    trees.slots[tree, layout.USED_NODES] += 1
+    for column in range(layout.FROZEN + 1):
         trees.nodes[node, column] = 0
-    trees.nodes[node, PARENT], trees.nodes[node, EDGE] = parent, edge
-    trees.nodes[node, LOWER], trees.nodes[node, UPPER] = -1, 1
-    trees.means[node, WL], trees.means[node, DRAW], trees.means[node, LEFT] = 0.0, 0.0, 0.0
-    trees.means[node, OWN] = np.nan
+    trees.nodes[node, layout.PARENT], trees.nodes[node, layout.EDGE] = parent, edge
+    trees.nodes[node, layout.LOWER], trees.nodes[node, layout.UPPER] = -1, 1
+    trees.means[node, layout.WL], trees.means[node, layout.DRAW], trees.means[node, layout.LEFT] = 0.0, 0.0, 0.0
+    trees.means[node, layout.OWN] = np.nan
     if parent >= 0:
-        trees.nodes[parent, OPENED] += 1
+        trees.nodes[parent, layout.OPENED] += 1
         trees.child[edge], trees.visits[edge], trees.q[edge] = node, 0, np.float32(0)
         if len(trees.frozen):
             trees.frozen[edge] = 0
@@ -236,7 +218,7 @@ def new_node(trees: Trees, rules: SearchRules, tree: int, parent: int, edge: int
 def step_down(trees: Trees, tree: int, edge: int, row: int) -> None:
     """Plays the move of an edge from the position in row `row` to the next row."""
     make(trees.rows, row, row + 1, np.int64(trees.move[edge]))
-    mark_repetition(trees.rows, trees.slots[tree, FIRST_ROW], row + 1)
+    mark_repetition(trees.rows, trees.slots[tree, layout.FIRST_ROW], row + 1)
 
 
 @inlined_kernel
@@ -247,28 +229,28 @@ def descend(trees: Trees, rules: SearchRules, tree: int) -> tuple[int, int]:
     all moves are proven, `IN_FLIGHT` when the leaf is already being evaluated (virtual visits), `NO_NODES` or `NO_ROWS`
     when there is no room; then only rows have changed.
     """
-    random = trees.slots[tree, RANDOM]
-    node, depth, row = tree * rules.node_room, 0, trees.slots[tree, ROOT_ROW]
-    if trees.nodes[node, VISITS] == 0:
-        return (node if trees.nodes[node, PENDING] == 0 else IN_FLIGHT), 0
+    random = trees.slots[tree, layout.RANDOM]
+    node, depth, row = tree * rules.node_room, 0, trees.slots[tree, layout.ROOT_ROW]
+    if trees.nodes[node, layout.VISITS] == 0:
+        return (node if trees.nodes[node, layout.PENDING] == 0 else IN_FLIGHT), 0
     draw_score = -rules.draw_score if black_to_move(trees.rows, row) else rules.draw_score
-    last_row = (tree + 1) * rules.row_room - 1 - SPARE_ROWS
+    last_row = (tree + 1) * rules.row_room - 1 - layout.SPARE_ROWS
     while True:
         if row == last_row:
-            trees.slots[tree, RANDOM] = random
+            trees.slots[tree, layout.RANDOM] = random
             return NO_ROWS, depth
         edge = chosen(trees, rules, tree, node, depth, draw_score)
         if edge < 0:
             return ALL_PROVEN, depth
         step_down(trees, tree, edge, row)
         row, depth, draw_score = row + 1, depth + 1, np.float32(-draw_score)
-        if edge >= trees.nodes[node, FIRST] + trees.nodes[node, OPENED]:
-            if trees.slots[tree, USED_NODES] == rules.node_room:
-                trees.slots[tree, RANDOM] = random
+        if edge >= trees.nodes[node, layout.FIRST] + trees.nodes[node, layout.OPENED]:
+            if trees.slots[tree, layout.USED_NODES] == rules.node_room:
+                trees.slots[tree, layout.RANDOM] = random
                 return NO_NODES, depth
             return new_node(trees, rules, tree, node, edge), depth
         node = np.int64(trees.child[edge])
-        if trees.nodes[node, KIND] != OPEN:
+        if trees.nodes[node, layout.KIND] != layout.OPEN:
             return node, depth
-        if trees.nodes[node, VISITS] == 0 and not trees.nodes[node, FORCED]:
-            return (node if trees.nodes[node, PENDING] == 0 else IN_FLIGHT), depth
+        if trees.nodes[node, layout.VISITS] == 0 and not trees.nodes[node, layout.FORCED]:
+            return (node if trees.nodes[node, layout.PENDING] == 0 else IN_FLIGHT), depth

@@ -11,37 +11,13 @@ from numpy.typing import NDArray
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import Moves, decode_move
 from valuerepair.chess.rows import FLIP
+from valuerepair.mcts import layout
+from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.outcome import LOST, own_policy
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, Value
-from valuerepair.mcts.tree import (
-    COUNT,
-    DRAW_UNIT,
-    EDGE,
-    ENDED,
-    FIRST,
-    FORCED,
-    FROZEN,
-    KIND,
-    LOWER,
-    OPEN,
-    OPENED,
-    OWN,
-    OWN_DRAW,
-    OWN_LEFT,
-    PARENT,
-    ROOT_ROW,
-    TABLEBASE,
-    TWO_FOLD,
-    UNPROVEN,
-    UPPER,
-    USED_NODES,
-    VISITS,
-    SearchRules,
-    Trees,
-)
 
-KINDS = {OPEN: "open", ENDED: "proven", TABLEBASE: "tablebase", TWO_FOLD: "repetition"}
+KINDS = {layout.OPEN: "open", layout.ENDED: "proven", layout.TABLEBASE: "tablebase", layout.TWO_FOLD: "repetition"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +76,7 @@ class Snapshot:
 def read_snapshot(trees: Trees, rules: SearchRules, params: SearchParams, tree: int, most: int) -> Snapshot:
     """The at most `most` most visited nodes of a tree whose root has a visit; of equal visits, the earlier nodes."""
     root = tree * rules.node_room
-    visits = trees.nodes[root : root + int(trees.slots[tree, USED_NODES]), VISITS]
+    visits = trees.nodes[root : root + int(trees.slots[tree, layout.USED_NODES]), layout.VISITS]
     # A node comes before the nodes below it and has no fewer visits: so the nodes above a kept node are kept.
     kept = np.sort(np.argsort(-visits, kind="stable")[:most])
     kept = root + kept[visits[kept] > 0]
@@ -114,9 +90,14 @@ def read_snapshot(trees: Trees, rules: SearchRules, params: SearchParams, tree: 
 def evaluated_nodes(trees: Trees, rules: SearchRules, tree: int) -> NDArray[np.int64]:
     """The nodes below the root that the net evaluated, in the order of their first visits."""
     root = tree * rules.node_room
-    used = slice(root, root + int(trees.slots[tree, USED_NODES]))
-    nodes, own = trees.nodes[used], trees.means[used, OWN]
-    evaluated = (nodes[:, VISITS] > 0) & (nodes[:, OWN_LEFT] >= 0) & (nodes[:, FORCED] == 0) & ~np.isnan(own)
+    used = slice(root, root + int(trees.slots[tree, layout.USED_NODES]))
+    nodes, own = trees.nodes[used], trees.means[used, layout.OWN]
+    evaluated = (
+        (nodes[:, layout.VISITS] > 0)
+        & (nodes[:, layout.OWN_LEFT] >= 0)
+        & (nodes[:, layout.FORCED] == 0)
+        & ~np.isnan(own)
+    )
     evaluated[0] = False
     return root + np.flatnonzero(evaluated)
 
@@ -129,9 +110,9 @@ def read_evaluated_line(trees: Trees, rules: SearchRules, tree: int, number: int
     node, root = int(evaluated[number - 1]), tree * rules.node_room
     line = list[int]()
     while node != root:
-        line.append(int(trees.move[trees.nodes[node, EDGE]]))
-        node = int(trees.nodes[node, PARENT])
-    black = int(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW]))
+        line.append(int(trees.move[trees.nodes[node, layout.EDGE]]))
+        node = int(trees.nodes[node, layout.PARENT])
+    black = int(black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW]))
     turned = [move ^ FLIP * ((black + depth) & 1) for depth, move in enumerate(reversed(line))]
     return np.array(turned, np.uint16)
 
@@ -139,48 +120,50 @@ def read_evaluated_line(trees: Trees, rules: SearchRules, tree: int, number: int
 class _Reader:
     def __init__(self, trees: Trees, rules: SearchRules, tree: int, numbers: dict[int, int]) -> None:
         self.trees, self.numbers, self.root = trees, numbers, tree * rules.node_room
-        self.black = int(black_to_move(trees.rows, trees.slots[tree, ROOT_ROW]))
+        self.black = int(black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW]))
         self.draw_score = -float(rules.draw_score) if self.black else float(rules.draw_score)
-        first, count = trees.nodes[self.root, [FIRST, COUNT]].tolist()
+        first, count = trees.nodes[self.root, [layout.FIRST, layout.COUNT]].tolist()
         edges = range(first, first + count)
         self.policy: dict[int, float] = dict(zip(edges, own_policy(trees, tree, np.array(edges)), strict=True))
         self.depths: dict[int, int] = {self.root: 0}
 
     def node(self, node: int) -> TreeNode:
         row, (wl, d, m, own) = self.trees.nodes[node].tolist(), self.trees.means[node].tolist()
-        parent, edge = row[PARENT], row[EDGE]
+        parent, edge = row[layout.PARENT], row[layout.EDGE]
         is_root = node == self.root
         depth = self.depths[node] = 0 if is_root else self.depths[parent] + 1
         if is_root:
             wl, own = -wl, -own
-        lower, upper, kind = self._root_bounds() if is_root else (row[LOWER], row[UPPER], row[KIND])
-        evaluated = row[OWN_LEFT] >= 0 and not row[FORCED] and own == own
+        lower, upper, kind = (
+            self._root_bounds() if is_root else (row[layout.LOWER], row[layout.UPPER], row[layout.KIND])
+        )
+        evaluated = row[layout.OWN_LEFT] >= 0 and not row[layout.FORCED] and own == own
         return TreeNode(
             parent=None if is_root else self.numbers[parent],
             move="" if is_root else self._move(edge, depth),
             depth=depth,
-            visits=row[VISITS],
+            visits=row[layout.VISITS],
             prior=NAN if is_root else self._prior(edge),
             q=wl + self._worth_of_draw(depth) * d,
             wl=wl,
             d=d,
             m=m,
-            net_q=own + self._worth_of_draw(depth) * row[OWN_DRAW] / DRAW_UNIT if evaluated else NAN,
+            net_q=own + self._worth_of_draw(depth) * row[layout.OWN_DRAW] / layout.DRAW_UNIT if evaluated else NAN,
             lower=lower,
             upper=upper,
             kind=KINDS[kind],
-            forced=bool(row[FORCED]),
-            sampled=row[FROZEN] > 0,
+            forced=bool(row[layout.FORCED]),
+            sampled=row[layout.FROZEN] > 0,
             frozen=None if is_root else self._frozen(parent, edge),
-            moves=row[COUNT],
+            moves=row[layout.COUNT],
         )
 
     def looked_ahead(self, node: int, depth: int) -> Iterator[TreeNode]:
         """The moves of a node of this depth that are proven and have no visit."""
-        first, count, opened = self.trees.nodes[node, [FIRST, COUNT, OPENED]].tolist()
+        first, count, opened = self.trees.nodes[node, [layout.FIRST, layout.COUNT, layout.OPENED]].tolist()
         for edge in range(first, first + count):
             value, visited = int(self.trees.certain[edge]), edge < first + opened and self.trees.visits[edge] > 0
-            if visited or value == UNPROVEN:
+            if visited or value == layout.UNPROVEN:
                 continue
             d = float(value == 0)
             yield TreeNode(
@@ -196,7 +179,7 @@ class _Reader:
                 net_q=NAN,
                 lower=value,
                 upper=value,
-                kind=KINDS[ENDED],
+                kind=KINDS[layout.ENDED],
                 forced=False,
                 sampled=False,
                 frozen=self._frozen(node, edge),
@@ -206,18 +189,18 @@ class _Reader:
     def _root_bounds(self) -> tuple[int, int, int]:
         """Bounds and kind of the root from its moves, as the search itself never settles the root."""
         trees = self.trees
-        first, count, opened = trees.nodes[self.root, [FIRST, COUNT, OPENED]].tolist()
+        first, count, opened = trees.nodes[self.root, [layout.FIRST, layout.COUNT, layout.OPENED]].tolist()
         moves = []
         for edge in range(first, first + count):
-            proven = int(trees.certain[edge]) if len(trees.certain) else UNPROVEN
+            proven = int(trees.certain[edge]) if len(trees.certain) else layout.UNPROVEN
             if edge < first + opened and trees.visits[edge] > 0:
-                moves.append(trees.nodes[trees.child[edge], [LOWER, UPPER, KIND]].tolist())
+                moves.append(trees.nodes[trees.child[edge], [layout.LOWER, layout.UPPER, layout.KIND]].tolist())
             else:
-                moves.append([-1, 1, OPEN] if proven == UNPROVEN else [proven, proven, ENDED])
+                moves.append([-1, 1, layout.OPEN] if proven == layout.UNPROVEN else [proven, proven, layout.ENDED])
         lower, upper = max(low for low, _, _ in moves), max(high for _, high, _ in moves)
         if lower < upper:
-            return lower, upper, OPEN
-        return lower, upper, ENDED if [lower, upper, ENDED] in moves else TABLEBASE
+            return lower, upper, layout.OPEN
+        return lower, upper, layout.ENDED if [lower, upper, layout.ENDED] in moves else layout.TABLEBASE
 
     def _worth_of_draw(self, depth: int) -> float:
         """What a draw is worth to the player who moved to a node of this depth; at the root to the player to move."""
@@ -235,7 +218,7 @@ class _Reader:
         return prior if prior > LOST else NAN
 
     def _frozen(self, parent: int, edge: int) -> int | None:
-        first, frozen = self.trees.nodes[parent, [FIRST, FROZEN]].tolist()
+        first, frozen = self.trees.nodes[parent, [layout.FIRST, layout.FROZEN]].tolist()
         if not frozen:
             return None
         return int(self.trees.frozen[edge]) if edge < first + frozen else 0

@@ -22,10 +22,10 @@ from valuerepair.chess.progress import remarks_to
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import LeafEvaluator
 from valuerepair.mcts.forest import forest_bytes, warm_up
+from valuerepair.mcts.layout import MOST_MOVES
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.tree import MOST_MOVES
 from valuerepair.mcts.uci_info import info_lines, verbose_lines
 from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
 from valuerepair.version import __version__

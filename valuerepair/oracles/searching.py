@@ -16,12 +16,12 @@ from typing import Any
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator
 from valuerepair.mcts.forest import Forest, forest_bytes, most_nodes, warm_up
+from valuerepair.mcts.layout import MOST_MOVES
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.snapshot import Snapshot
-from valuerepair.mcts.tree import MOST_MOVES
 from valuerepair.nets.net import Net, NetIdentity
 from valuerepair.oracles import search_table
 from valuerepair.oracles.mcts_oracle import available_memory, cannot_be_searched

@@ -18,12 +18,12 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
+from valuerepair.mcts.layout import RANDOM
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import search_broke
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.mcts.select import random_word
-from valuerepair.mcts.tree import RANDOM
 from valuerepair.oracles.mcts_oracle import available_memory, identity_of
 from valuerepair.play.game import Thought
 from valuerepair.play.time_control import Clock
