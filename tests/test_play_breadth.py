@@ -35,7 +35,7 @@ NODES = 20
 
 def run(folder: Path, *sides: str, lines: int = 4, games: int | None = None, plies: int = 30) -> MatchEnd:
     openings = read_openings(write_book(folder / "book.pgn", lines))
-    rules, control = Rules(max_plies=plies), parse_control(str(NODES), None, None, 100)
+    rules, control = Rules(max_plies=plies), parse_control(str(NODES), None)
     plan = MatchPlan(openings, games or 2 * lines, "book.pgn", control=control, rules=rules)
     with (
         Lineup([parse_side(side) for side in sides], control, 2, plan.games, NetOptions("cpu", 1)) as lineup,

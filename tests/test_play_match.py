@@ -54,7 +54,7 @@ def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd
 
 def plan_of(tmp_path: Path, lines: int = 4, **changes: Any) -> MatchPlan:
     openings = read_openings(write_book(tmp_path / "book.pgn", lines))
-    control = parse_control("10", None, None, 100)
+    control = parse_control("10", None)
     return MatchPlan(openings, 2 * lines, "book.pgn", **{"control": control, **changes})
 
 
@@ -191,7 +191,7 @@ def test_the_test_ends_the_match(tmp_path: Path) -> None:
 def test_the_test_ends_a_match_at_odds(tmp_path: Path) -> None:
     """There each opening is played once, so there are no pairs to test."""
     (tmp_path / "odds.epd").write_text("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1\n")
-    control, sprt = parse_control("10", None, None, 100), Sprt(-100, 100, model="logistic")
+    control, sprt = parse_control("10", None), Sprt(-100, 100, model="logistic")
     plan = MatchPlan(read_openings(str(tmp_path / "odds.epd")), 400, "odds.epd", ODDS, control, sprt=sprt)
     end = run(tmp_path, plan, fake_side("bad", "illegal-on="), fake_side("good"))
     assert end.standing.verdict == H0
@@ -199,17 +199,17 @@ def test_the_test_ends_a_match_at_odds(tmp_path: Path) -> None:
     assert end.standing.tested == end.standing.tally.score
 
 
-@pytest.mark.parametrize("margin", [50, 5000])
-def test_a_movetime_of_its_own_has_the_margin_of_the_match(tmp_path: Path, margin: int) -> None:
-    sides = [fake_side(name, "slow-on=", "slow=0.3", settings="movetime=50") for name in ("a", "b")]
-    options = MatchOptions(games=2, margin=margin, jobs=1, rules=Rules(max_plies=14))
+@pytest.mark.parametrize("movetime", [50, 5000])
+def test_a_side_with_a_time_of_its_own_must_keep_to_it(tmp_path: Path, movetime: int) -> None:
+    sides = [fake_side(name, "slow-on=", "slow=0.3", settings=f"movetime={movetime}") for name in ("a", "b")]
+    options = MatchOptions(games=2, jobs=1, rules=Rules(max_plies=14))
     with Progress("match", quiet=True) as progress:
         end = play_sides(sides, options, tmp_path / "match.pgn", progress=progress)
-    assert end.standing.endings == Counter({"out of time" if margin == 50 else "too long": 2})
+    assert end.standing.endings == Counter({"out of time" if movetime == 50 else "too long": 2})
 
 
 def test_by_the_clock_the_slow_one_loses_on_time(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, lines=1, control=parse_control(None, None, "0.6+0.01", 50))
+    plan = plan_of(tmp_path, lines=1, control=parse_control(None, "0.6+0.01"))
     end = run(tmp_path, plan, fake_side("slow", "slow-on=", "slow=0.25"), fake_side("quick"))
     assert end.standing.faults == (Counter({"out of time": 2}), Counter())
     assert {game.headers["TimeControl"] for game in read_games(tmp_path / "match.pgn")} == {"0.6+0.01"}
@@ -364,7 +364,7 @@ def test_what_the_options_read() -> None:
     assert parse_sprt("elo0=-1.5,elo1=5,model=logistic") == Sprt(-1.5, 5, 0.05, 0.05, "logistic")
     assert parse_sprt("elo0=0, elo1=5, alpha=0.1, beta=0.2") == Sprt(0, 5, 0.1, 0.2)
     assert parse_draw_rule("40,8,0.05") == DrawRule(40, 8, 0.05)
-    assert parse_control(None, None, None, 0) is None
+    assert parse_control(None, None) is None
     assert Rules(draw=parse_draw_rule("1,1,0")).draw == DrawRule(1, 1, 0.0)
 
 
@@ -377,9 +377,9 @@ def test_a_test_that_is_none_is_refused(text: str) -> None:
 
 def test_one_limit_only() -> None:
     with pytest.raises(UsageError, match="--nodes and --tc: give one of them"):
-        parse_control("1", None, "10+0.1", 0)
+        parse_control("1", "10+0.1")
     with pytest.raises(UsageError, match="must be a clock like"):
-        parse_control(None, None, "nodes=3", 0)
+        parse_control(None, "nodes=3")
     with pytest.raises(UsageError, match="MOVE,PLIES,Q"):
         parse_draw_rule("8,0.05")
 

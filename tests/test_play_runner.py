@@ -122,10 +122,10 @@ def test_resignation_ends_a_game_or_is_noted() -> None:
 
 def test_a_clock_that_runs_out_loses() -> None:
     def slow(position: Position, seed: int) -> Thought:
-        time.sleep(2.1 * (len(position.moves) == 2))
+        time.sleep(2.2 * (len(position.moves) == 2))
         return random_move(position, seed)
 
-    records = played(2, slow, random_move, clock=TimeControl(base=2000, margin=0), rules=Rules(max_plies=8))
+    records = played(2, slow, random_move, clock=TimeControl(base=2000), rules=Rules(max_plies=8))
     assert (records[0].result, records[0].ending, len(records[0].moves)) == ("0-1", "out of time", 2)
     assert records[1].ending == "too long"
 

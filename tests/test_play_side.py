@@ -13,7 +13,7 @@ from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.lineup import Lineup, NetOptions, distinct, limits_of, params_of, parse_side
-from valuerepair.play.time_control import parse_time_control
+from valuerepair.play.time_control import TimeControl
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
 
@@ -80,11 +80,10 @@ def test_nonsense_is_refused_in_one_line(text: str, complaint: str) -> None:
 
 
 def test_whose_limit_holds() -> None:
-    nodes, clock = parse_time_control("nodes=7"), parse_time_control("10+0.1")
+    nodes, clock = TimeControl(nodes=7), TimeControl(base=10_000, increment=100)
     assert limits_of(parse_side("stockfish"), nodes) == {"nodes": 7}
     assert limits_of(parse_side("stockfish:nodes=9"), nodes) == {"nodes": 9}
     assert limits_of(parse_side("stockfish:movetime=9"), None) == {"movetime": 9}
-    assert limits_of(parse_side("stockfish"), parse_time_control("movetime=5")) == {"movetime": 5}
     assert limits_of(parse_side("net=x"), clock) == {}
     with pytest.raises(UsageError, match="has no limit; give --nodes"):
         limits_of(parse_side("stockfish"), None)

@@ -137,9 +137,9 @@ def test_by_the_clock_an_engine_has_what_is_left_of_it(opened: Opener) -> None:
 
 
 def test_a_game_by_the_clock_ends_by_time(opened: Opener, openings: list[Opening]) -> None:
-    """The slow one needs 0.2 s for each move and has 0.5 s for all; the margin takes it a little further."""
-    slow, quick = opened("play", "slow-on=", "slow=0.2", name="slow"), opened("play", name="quick")
-    control = TimeControl(base=500, margin=50)
+    """The slow one needs 0.25 s for each move and has 0.55 s for all; the margin of 0.1 s does not give it a third."""
+    slow, quick = opened("play", "slow-on=", "slow=0.25", name="slow"), opened("play", name="quick")
+    control = TimeControl(base=550)
     (record,) = play_games([Pairing(0, openings[0], 0, 1)], (slow, quick), Rules(), 1, seed=0, clock=control)
     assert (record.result, record.ending) == ("0-1", OUT_OF_TIME)
     assert len(record.thoughts) == 4

@@ -16,7 +16,7 @@ from valuerepair.errors import UsageError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.play.game import Player
-from valuerepair.play.time_control import MARGIN_MS, TimeControl
+from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
 
 if TYPE_CHECKING:
@@ -57,18 +57,14 @@ class Lineup:
         jobs: int | None,
         games: int,
         device: NetOptions,
-        margin: int = MARGIN_MS,
     ) -> None:
         """Opens both players; `jobs` None is one game per core, and with two nets as many as fill their batches.
-
-        `margin` (ms) is that of sides with a time of their own where there is no `control`.
 
         Raises UsageError and ValueRepairError.
         """
         if jobs is not None and jobs < 1:
             raise UsageError(f"--jobs {jobs}: must be at least 1")
-        self._control, self._device = control, device
-        self._margin = control.margin if control is not None else margin
+        self._device = device
         self._nets: dict[str, Net] = {}
         self._players: list[Player] = []
         self.given_up = False  # whether searches still run when the lineup is closed
@@ -174,7 +170,7 @@ class Lineup:
         first = seconds + fixed + limits.get("nodes", 0) / rate
         limit = TimeLimit(given=side.timeout, first=first, nodes=limits.get("nodes"), fixed=fixed)
         own_name = net if kind.built_in else None
-        player = UciPlayer(setup, limits, limit, name=side.name or own_name, margin=self._margin)
+        player = UciPlayer(setup, limits, limit, name=side.name or own_name)
         self._players.append(player)
         settings = {**limits, **{k: v for k, v in player.settings.items() if k != "WeightsFile"}}
         words = [player.engine_name, net, _words(settings), *side.arguments, *facts]
@@ -234,9 +230,9 @@ def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
         return {}
     if side.limits:
         return dict(side.limits)
-    if control is None:
+    if control is None or control.nodes is None:
         raise UsageError(f"{side.where}has no limit; give --nodes or --tc, or nodes= or movetime= of its own")
-    return {"nodes": control.nodes} if control.nodes is not None else {"movetime": control.movetime or 0}
+    return {"nodes": control.nodes}
 
 
 def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence[Mapping[str, int]]) -> list[str]:

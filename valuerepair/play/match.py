@@ -178,16 +178,14 @@ class MatchEnd:
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
     """A match as typed: `games` None are two per opening, `openings` None the built-in lines, else a PGN, EPD or FEN
-    file; `nodes`, `movetime` (``100ms``), `tc` (``10+0.1``) limit the sides without a limit, a time by `margin`
-    milliseconds more; `sprt` is a test, ``elo0=0,elo1=5``; the rest as in `MatchPlan` and `Lineup`."""
+    file; `nodes` or `tc` (``10+0.1``) limits the sides without a limit; `sprt` is a test, ``elo0=0,elo1=5``; the rest
+    as in `MatchPlan` and `Lineup`."""
 
     games: int | None = None
     openings: str | None = None
     order: str = SEQUENTIAL
     nodes: str | None = None
-    movetime: str | None = None
     tc: str | None = None
-    margin: int = 100
     rules: Rules = field(default_factory=lambda: Rules(max_plies=0))
     sprt: str | None = None
     jobs: int | None = None
@@ -204,7 +202,7 @@ class MatchOptions:
             self.games if self.games is not None else 2 * len(openings),
             os.path.basename(self.openings) if self.openings is not None else BUILT_IN,
             self.order,
-            parse_control(self.nodes, self.movetime, self.tc, self.margin),
+            parse_control(self.nodes, self.tc),
             self.rules,
             parse_sprt(self.sprt) if self.sprt is not None else None,
             self.seed,
@@ -216,7 +214,7 @@ def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *,
     a, b = (parse_side(side) for side in sides)
     plan = options.plan()
     device = NetOptions(options.device, options.threads)
-    with Lineup([a, b], plan.control, options.jobs, plan.games, device, options.margin) as lineup:
+    with Lineup([a, b], plan.control, options.jobs, plan.games, device) as lineup:
         log.info("\n".join([*lineup.lines(), *plan.remark()]))
         return play_match(plan, lineup, path, progress=progress)
 

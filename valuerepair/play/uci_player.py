@@ -44,7 +44,7 @@ class UciPlayer:
 
     `name` is the given one, or the engine's own (`engine_name`); `settings` are the options that were set. `limits` are
     those of ``go`` (nodes, depth, movetime in ms) in games without a clock. An engine may exceed its time (movetime,
-    clock) by `margin` ms; then it loses the game, and is killed if it has not answered. Without a time, `limit` decides
+    clock) by `MARGIN_MS`; then it loses the game, and is killed if it has not answered. Without a time, `limit` decides
     when a search counts as hung. A crash also loses the game. A failed engine is restarted for its next game. Engines
     get ``ucinewgame`` between games. The first ten incidents are logged.
     """
@@ -56,13 +56,12 @@ class UciPlayer:
         limit: TimeLimit,
         *,
         name: str | None = None,
-        margin: int = MARGIN_MS,
     ) -> None:
         """Starts one engine and lets it search the initial position briefly.
 
         Raises ValueRepairError if that fails, UsageError for an option that the engine refuses.
         """
-        self.setup, self._limits, self._limit, self._margin = setup, dict(limits), limit, margin
+        self.setup, self._limits, self._limit = setup, dict(limits), limit
         self._lock = threading.Lock()
         self._incidents = 0
         self.name, self.abandoned = name or setup.path, False
@@ -114,13 +113,13 @@ class UciPlayer:
     def seconds(self, task: _MoveTask) -> float:
         """The seconds that the engine may take for a task before it is killed."""
         if task.milliseconds is not None:
-            return (task.milliseconds + self._margin) / 1000
+            return (task.milliseconds + MARGIN_MS) / 1000
         with self._lock:
             return self._limit.seconds(1)
 
     def overdrawn(self, task: _MoveTask, seconds: float) -> bool:
         """Whether a finished search took longer than its time and the margin."""
-        return task.milliseconds is not None and round(1000 * seconds) > task.milliseconds + self._margin
+        return task.milliseconds is not None and round(1000 * seconds) > task.milliseconds + MARGIN_MS
 
     def learn(self, nodes: int, seconds: float) -> None:
         """Records how many seconds a search of `nodes` took."""
