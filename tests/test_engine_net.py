@@ -379,8 +379,8 @@ def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfis
 def test_positions_that_the_engine_fails_on_are_told(tmp_path: Path, said: list[str]) -> None:
     """While it runs with the FEN, at the end with what helps, by the store's statistics and the position itself."""
     engine = material_engine(tmp_path / "hobby", scores_in_check=False)
-    archive, db = random_games(tmp_path / "games.pgn", 300), str(tmp_path / "a.db")
-    options = ("--deep", "stockfish:nodes=100", "--screen", "off", "--db", db, "--positions", "300", "--jobs", "1")
+    archive, db = random_games(tmp_path / "games.pgn", 120), str(tmp_path / "a.db")
+    options = ("--deep", "stockfish:nodes=100", "--screen", "off", "--db", db, "--positions", "120", "--jobs", "1")
     done = vr("mine", str(archive), "--net", f"uci:{engine}", *options)
     assert done.exit_code == 0, (done.output, done.exception)
     with Store.open(db) as store:
@@ -468,11 +468,13 @@ def test_builds_of_one_name_are_told_apart(mined: Path, stockfish: str, monkeypa
 
 
 def test_positions_without_a_value_are_left_out_of_a_comparison(
-    mined: Path, stockfish: str, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    mined: Path, stockfish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     monkeypatch.chdir(mined)
     with Store.open("e.db") as store:
-        some = store.frame()["moves"].iloc[0].split()[-1]
-    done = vr("remeasure", "--db", "e.db", "--net", f"uci:{stockfish},nodes=1", "--net", f"{FAKE},arg=crash-on={some}")
+        in_check = sum(chess.Board(fen).is_check() for fen in store.frame()["fen"])
+    hobby = material_engine(tmp_path / "hobby", scores_in_check=False)
+    done = vr("remeasure", "--db", "e.db", "--net", f"uci:{stockfish},nodes=1", "--net", f"uci:{hobby}")
     assert done.exit_code == 0, done.output
-    assert any("has no value of" in line and "positions, the first of them" in line for line in said)
+    assert in_check
+    assert any(f"has no value of {in_check} positions, the first of them" in line for line in said)

@@ -252,7 +252,7 @@ def start(db: Path, delay: float) -> subprocess.Popen[str]:
 def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(db: Path, whole: Dump) -> None:
     dice, begun = random.Random(3), rows(db)
     counts = [begun]
-    for _ in range(4):
+    for _ in range(2):
         process = start(db, delay=0.02)
         wait_for(process, db, counts[-1] + dice.randrange(50, 400))
         time.sleep(dice.uniform(0, 0.3))

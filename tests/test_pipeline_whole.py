@@ -73,16 +73,16 @@ def tiny(folder: Path) -> Settings:
 
 # The seconds of each stage, by the clock of the tests.
 TOOK: list[float] = []
-# The stages that run in processes of their own: one training, one comparison.
-APART = ("repaired", "games")
+# The stage that runs in a process of its own.
+APART = "games"
 # What measures the machine, as `-m valuerepair.pipeline.rates` does but for tenths of a second.
 MEASURE = "from valuerepair.pipeline import rates\nrates._JUDGE_S = rates._NET_S = rates._TRAIN_S = 0.1\nrates.main()"
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome]:
-    """Most stages run in the process of the tests, which has imported everything. Other tests run mining, splits, books
-    and matches in processes of their own."""
+    """Most stages run in the process of the tests, which has imported everything. Other tests run the others in
+    processes of their own."""
     folder = tmp_path_factory.mktemp("whole") / "repair"
     folder.mkdir()
     toml.write(tiny(folder.parent), folder / toml.FILE)
@@ -98,7 +98,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome
         assert words[:3] == [sys.executable, "-m", "valuerepair"]
         assert env == {**os.environ, signals.STAGE: "1"}
         begun = time.monotonic()
-        if notes(folder)[-1]["name"] in APART:
+        if notes(folder)[-1]["name"] == APART:
             code, interrupted = apart(words, out, lock, env)
         else:
             with pytest.MonkeyPatch.context() as patch:

@@ -329,7 +329,7 @@ def test_games_that_will_be_copies_are_told_before_and_are_copies(
     book.write_text("1. e4 c5 *\n\n1. d4 d5 *\n\n1. c4 *\n\n1. e4 c5 *\n")
     more = ["--no-db", "--repeat", "3", "--json"]
     more += ["--net2", str(shared_data / "nets" / "maia-1100.pb.gz")] if nets == 2 else []
-    done = run(tmp_path, net, *more, "--max-plies", "300", "--temperature", "0")
+    done = run(tmp_path, net, *more, "--max-plies", "60", "--temperature", "0")
     games = read_written(tmp_path / "games.pgn")[0]
     movetexts = {(game.tags["White"], re.sub(r"\{[^}]*\}", "", game.text.split("\n\n")[1])) for game in games}
     assert f"{12 - len(movetexts)} of 12 games will be copies of others" in done.stderr

@@ -146,7 +146,7 @@ SPLITS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(SPLITS)
 def test_every_position_is_where_its_own_count_says(path: Path, options: dict[str, object]) -> None:
     split = chosen(path, **options)
@@ -509,8 +509,10 @@ def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path:
     assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("part", [None, "train", "games", "families", "archives", "held-out"])
-@pytest.mark.parametrize("expanded", ["no", "all"])
+@pytest.mark.parametrize(
+    ("part", "expanded"),
+    [*((part, "all") for part in (None, "train", "games", "families", "archives", "held-out")), (None, "no")],
+)
 def test_an_export_is_of_one_part_and_of_train_unless_asked(
     path: Path, part: str | None, expanded: str, tmp_path: Path, capsys: Captured
 ) -> None:

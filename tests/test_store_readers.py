@@ -48,7 +48,6 @@ class Writer:
         ["books", "-o", "books"],
         ["export", "-o", "rows.csv"],
         ["split", "-o", "split.json"],
-        ["report", "-o", "report.html"],
         ["report", "--calibration", "fitted", "-o", "report.html"],
     ],
     ids=lambda words: " ".join(words[:3]),

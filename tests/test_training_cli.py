@@ -51,6 +51,8 @@ from valuerepair.training.sources import TrainingStream
 from valuerepair.training.train import read_curve
 
 Captured = pytest.CaptureFixture[str]
+# Kinds of nets with each kind of body and embedding; the others are slow tests.
+EACH_BODY = ("se-convolution-policy", "map-smolgen", "dense-heads")
 QUICK = ["--only", "value", "--steps", "6", "--set", "batch=64", "--set", "warmup=0", "--set", "every=3"]
 STORE = ["--store", str(SAMPLE), "--threshold", "0.3"]
 
@@ -229,7 +231,13 @@ def test_chunks_without_anything_held_out(small: str, chunks: Path, tmp_path: Pa
     assert q.mean() > 0.5 > valuerepair.evaluate(positions_of(GAME), small)["q"].mean()
 
 
-@pytest.mark.parametrize("kind", random_nets.KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=() if kind.name in EACH_BODY else pytest.mark.slow)
+        for kind in random_nets.KINDS
+    ],
+)
 def test_what_is_kept_is_what_the_value_head_is_given(kind: random_nets.Kind, tmp_path: Path) -> None:
     """The value of positions in another order than they were kept in, against the whole net in ONNX Runtime."""
     samples = positions(64)

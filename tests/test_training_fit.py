@@ -209,7 +209,7 @@ def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) ->
     some.shares[first + dice.integers(0, np.diff(some.cuts))] = 1
     some.moves_left[:] = dice.integers(0, 100, 128)
     net = LinearNet(width=64)
-    outcome = run(some, tmp_path, net=net, batch=128, steps=300, every=100, lr=2e-2)
+    outcome = run(some, tmp_path, net=net, batch=128, steps=150, every=50, lr=3e-2)
     last = outcome.curve[-1]
     assert outcome.curve[1]["train_loss"] > 0.1
     assert last["train_loss"] < 0.01
@@ -296,7 +296,7 @@ def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Sa
     some = samples.take(np.arange(64))
     some.judged[:8] = -1
     old = LinearNet(width=64)
-    words: Any = {"policy": "judge:0.4", "batch": 64, "steps": 400, "lr": 1e-2, "every": 100, "patience": 0}
+    words: Any = {"policy": "judge:0.4", "batch": 64, "steps": 250, "lr": 1e-2, "every": 125, "patience": 0}
     outcome = run(some, tmp_path, some, old, policy_kl=1.0, **words)
     learner = Learner(old, TrainOptions(), LossWeights())
     was, now = (np.exp(learner.evaluate(p, some.batch()).log_policy) for p in (old.parameters, outcome.parameters))

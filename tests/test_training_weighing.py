@@ -115,7 +115,7 @@ def test_weighed_means_over_passes_are_those_of_ordinary_drawing(
     )()
     asked = Question(threshold=0.3, expanded="no" if kind == "sampled" else "all")
     draw = store_source(path, asked, share=share, holdout=0.2).draw
-    passes = 300
+    passes = 100
     times = counted(draw, passes)
     size = len(draw.one_pass(0))
     assert times.sum() == passes * size
