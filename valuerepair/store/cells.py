@@ -243,12 +243,14 @@ _NARROWER: Mapping[str, Kind] = {
 
 
 class Column(NamedTuple):
-    """A column of the store, its cells' kind, and the columns that identify a row of its table."""
+    """A column of the store, its cells' kind, and the columns that identify a row of its table; `parent` is the table
+    whose rows its cells are the numbers of, if any."""
 
     table: str
     name: str
     kind: Kind
     key: tuple[str, ...]
+    parent: str | None
 
 
 @cache
@@ -260,10 +262,16 @@ def columns() -> Mapping[str, Column]:
         for table in tables:
             described = empty.execute(f"PRAGMA table_info({table})").fetchall()
             key = tuple(name for _, name, _, _, _, part in described if part)
+            parents = {row[3]: row[2] for row in empty.execute(f"PRAGMA foreign_key_list({table})")}
             for _, name, declared, *_ in described:
                 kind = _NARROWER.get(f"{table}.{name}", _BY_TYPE[declared])
-                by_name[f"{table}.{name}"] = Column(table, name, kind, key)
+                by_name[f"{table}.{name}"] = Column(table, name, kind, key, parents.get(name))
     return by_name
+
+
+def columns_of(table: str) -> list[Column]:
+    """The columns of a table, in its order."""
+    return [column for column in columns().values() if column.table == table]
 
 
 _SQL_TYPES = {int: "integer", float: "real", str: "text", bytes: "blob"}
@@ -275,16 +283,22 @@ def beside_sum(cell: str, name: str) -> str:
     return f"max(CASE WHEN typeof({cell}) <> '{_SQL_TYPES[columns()[name].kind.type]}' THEN {cell} END) AS \"{name}\""
 
 
+def is_other_type(column: Column) -> str:
+    """SQL of a condition: a cell of the column is of another type."""
+    return f"typeof({column.name}) NOT IN ('{_SQL_TYPES[column.kind.type]}', 'null')"
+
+
 def rows_in_doubt(table: str) -> tuple[str, list[float]]:
     """SQL of a condition, and its parameters: a cell of the row is of another type than its column, or out of bounds.
 
     What texts and blobs say is not looked at.
     """
     conditions, bounds = [], list[float]()
-    for name, kind in ((each.name, each.kind) for each in columns().values() if each.table == table):
-        conditions.append(f"typeof({name}) NOT IN ('{_SQL_TYPES[kind.type]}', 'null')")
+    for column in columns_of(table):
+        conditions.append(is_other_type(column))
+        kind = column.kind
         if kind.low is not None and kind.high is not None:
-            conditions.append(f"{name} NOT BETWEEN ? AND ?")
+            conditions.append(f"{column.name} NOT BETWEEN ? AND ?")
             bounds += [kind.low, kind.high]
     return " OR ".join(conditions), bounds
 

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.store.cells import JSON, Column, check_histories, columns, rows_in_doubt
+from valuerepair.store.cells import JSON, Column, check_histories, columns, columns_of, rows_in_doubt
 
 _ROWS_AT_ONCE = 1_000  # between two checks for Ctrl-C
 _NO_TEXT = re.compile(r"decode to UTF-8 column '([^']+)'")
@@ -225,8 +225,8 @@ class StoreConnection(sqlite3.Connection):
 
         Raises ValueRepairError as reading the row would. For a million positions this takes seconds.
         """
-        for table, described in groupby(columns().values(), lambda column: column.table):
-            names, (condition, bounds) = ", ".join(column.name for column in described), rows_in_doubt(table)
+        for table in dict.fromkeys(column.table for column in columns().values()):
+            names, (condition, bounds) = ", ".join(column.name for column in columns_of(table)), rows_in_doubt(table)
             self.execute(f"SELECT {names} FROM {self.schema}.{table} WHERE {condition} LIMIT 1", bounds).fetchall()
 
     def check_ascending(self, numbers: NDArray[Any]) -> None:

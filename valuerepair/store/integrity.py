@@ -10,6 +10,7 @@ from typing import Any
 
 from valuerepair.chess import origins
 from valuerepair.store import schema
+from valuerepair.store.cells import columns, columns_of, is_other_type
 from valuerepair.store.rows import AFTER, CHOSEN, EXPANDED, FULL, INFERRED, REJUDGED, SECOND
 from valuerepair.store.store import Store
 
@@ -45,7 +46,7 @@ class StoreCheck:
         return asdict(self)
 
 
-_OF_CELLS = re.compile(r"(NULL|TEXT|NUMERIC|non-\w+) value in ")
+_OF_CELLS = re.compile(r"(TEXT|NUMERIC|non-\w+) value in ")
 _NOT_OBJECT = "CASE WHEN json_valid({0}) THEN json_type({0}) <> 'object' ELSE 1 END"
 # Name; the rows to check; the SQL condition of a wrong row; the SQL text that shows it.
 _RULES = (
@@ -149,16 +150,10 @@ def _form(connection: sqlite3.Connection) -> StoreCheck:
 def _kinds(connection: sqlite3.Connection) -> StoreCheck:
     """Whether cells have the type of their column; SQLite itself accepts a text in a column of numbers."""
     checked, wrong, example = 0, 0, ""
-    with schema.empty_store() as fresh:
-        tables = [name for (name,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        columns = {table: fresh.execute(f"PRAGMA table_info({table})").fetchall() for table in tables}
-    for table, described in columns.items():
-        wrong_type = {
-            name: f"typeof({name}) NOT IN ('{kind.lower()}', '{kind.lower() if needed or key else 'null'}')"
-            for _, name, kind, needed, _, key in described
-        }
+    for table in dict.fromkeys(column.table for column in columns().values()):
         first = " ".join(
-            f"WHEN {condition} THEN '{name}: ' || typeof({name})" for name, condition in wrong_type.items()
+            f"WHEN {is_other_type(column)} THEN '{column.name}: ' || typeof({column.name})"
+            for column in columns_of(table)
         )
         count, wrong_cells, shown = connection.execute(
             f"SELECT count(*), count(odd), min(odd) FROM (SELECT CASE {first} END AS odd FROM {table})"

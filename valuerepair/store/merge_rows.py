@@ -8,20 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from valuerepair.chess.origins import KINDS
+from valuerepair.store.cells import columns_of
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.merge_sources import RULES, SCREENED, Rule, SourceStore
 
 _STATES = ("running", "interrupted", "limited", "finished")
-_RUN = "identity, command, options, seed, versions, started, finished, state, counts"
-_NET = "name, sha256, history_fill, value_head, input_format, size"
-_ORACLE = "digest, label, kind, engine, sha256, limits, options"
 _SCREEN = "expanded, threshold, alpha, alpha_given, q_from, recall, model, fitted"
-# When a row of the source (alias s) and one of the merged store (alias d) are the same.
-_SAME_ROW = {
-    "runs": "d.identity = s.identity",
-    "nets": "d.sha256 = s.sha256 AND d.history_fill = s.history_fill",
-    "oracles": "d.digest = s.digest",
-    "games": "d.source = s.source AND d.number = s.number AND d.digest = s.digest",
+# What rows of different stores are the same by.
+_SAME_BY = {
+    "runs": ("identity",),
+    "nets": ("sha256", "history_fill"),
+    "oracles": ("digest",),
+    "games": ("source", "number", "digest"),
 }
 # The temporary tables, which `_create` makes in the file that is attached as ``work``. ``main`` is the merged store,
 # ``source`` the source that is attached. Where no other one is named, `_map_numbers` fills a map.
@@ -58,6 +56,11 @@ def _create(connection: StoreConnection, *names: str) -> None:
         connection.execute(f"CREATE TABLE work.{name} {_WORK[name]}")
 
 
+def _names(table: str) -> list[str]:
+    """The columns of a table without the number of its rows."""
+    return [column.name for column in columns_of(table) if column.name != "id"]
+
+
 class Sources:
     """The sources of a merge; one at a time is attached to the merged store's connection, as ``source``.
 
@@ -89,17 +92,17 @@ def add_catalogue(sources: Sources) -> None:
     screens: dict[tuple[str, str], tuple[int, int]] = {}
     for number in range(-1, len(sources.stores)):
         schema = "main" if number < 0 else sources.use(number)
-        for row in connection.execute(f"SELECT {_RUN} FROM {schema}.runs"):
+        for row in connection.execute(f"SELECT {', '.join(_names('runs'))} FROM {schema}.runs"):
             runs[row[0]] = max(runs.get(row[0], row), row, key=_run_order)
-        for row in connection.execute(f"SELECT {_NET} FROM {schema}.nets"):
+        for row in connection.execute(f"SELECT {', '.join(_names('nets'))} FROM {schema}.nets"):
             nets[row[1], row[2]] = min(nets.get((row[1], row[2]), row), row)
-        for row in connection.execute(f"SELECT {_ORACLE} FROM {schema}.oracles"):
+        for row in connection.execute(f"SELECT {', '.join(_names('oracles'))} FROM {schema}.oracles"):
             oracles[row[0]] = min(oracles.get(row[0], row), row)
         for row in _screen_rows(connection, schema):
             screens.setdefault((row[-1], _screen_digest(row)), (number, row[0]))
-    _insert(connection, "runs", _RUN, sorted(runs.values(), key=lambda run: (run[5], run[0])), "identity")
-    _insert(connection, "nets", _NET, sorted(nets.values()), "sha256, history_fill")
-    _insert(connection, "oracles", _ORACLE, sorted(oracles.values(), key=lambda row: (row[1], row[0])), "digest")
+    _insert(connection, "runs", sorted(runs.values(), key=lambda run: (run[5], run[0])))
+    _insert(connection, "nets", sorted(nets.values()))
+    _insert(connection, "oracles", sorted(oracles.values(), key=lambda row: (row[1], row[0])))
     _add_screens(sources, screens)
 
 
@@ -109,12 +112,12 @@ def _run_order(run: tuple[Any, ...]) -> tuple[Any, ...]:
     return (_STATES.index(state) if state in _STATES else -1, finished, len(run[8]), *map(str, run))
 
 
-def _insert(connection: StoreConnection, table: str, columns: str, rows: Sequence[tuple[Any, ...]], key: str) -> None:
-    names = columns.split(", ")
+def _insert(connection: StoreConnection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    names = _names(table)
     update = ", ".join(f"{name} = excluded.{name}" for name in names)
     connection.executemany(
-        f"INSERT INTO main.{table} ({columns}) VALUES ({', '.join('?' * len(names))}) "
-        f"ON CONFLICT ({key}) DO UPDATE SET {update}",
+        f"INSERT INTO main.{table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
+        f"ON CONFLICT ({', '.join(_SAME_BY[table])}) DO UPDATE SET {update}",
         rows,
     )
 
@@ -157,8 +160,9 @@ def _add_screens(sources: Sources, screens: dict[tuple[str, str], tuple[int, int
 
 def _map_numbers(connection: StoreConnection) -> None:
     """Fills the maps of runs, nets, oracles, games and screens for the attached source."""
-    _create(connection, *_SAME_ROW, "screens")
-    for table, same_row in _SAME_ROW.items():
+    _create(connection, *_SAME_BY, "screens")
+    for table, names in _SAME_BY.items():
+        same_row = " AND ".join(f"d.{name} = s.{name}" for name in names)
         # CROSS JOIN has SQLite scan the source and use the index of the merged store.
         connection.execute(
             f"INSERT INTO work.{table} SELECT s.id, d.id FROM source.{table} s CROSS JOIN main.{table} d ON {same_row}"
@@ -228,7 +232,7 @@ def _id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, i
 
 
 def _add_games(connection: StoreConnection) -> None:
-    names = "source, number, digest, byte_offset, white, black, event, date, result, headers"
+    names = ", ".join(_names("games"))
     for low, high, _ in _id_ranges(connection, "source.games"):
         connection.execute(
             f"INSERT OR IGNORE INTO main.games ({names}) SELECT {names} FROM source.games WHERE id > ? AND id <= ? "
@@ -239,7 +243,7 @@ def _add_games(connection: StoreConnection) -> None:
 
 def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -> None:
     """Adds positions that are new, and notes those that the merged store has with other cells as contested."""
-    columns = [row[1] for row in connection.execute("PRAGMA main.table_info(positions)") if row[1] != "id"]
+    columns = _names("positions")
     cells = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
     rows = "source.positions s CROSS JOIN work.games g ON g.src = s.game_id CROSS JOIN work.runs r ON r.src = s.run_id"
     both, in_range = f"{rows} CROSS JOIN main.positions d ON d.key = s.key", "s.id > ? AND s.id <= ?"
@@ -448,7 +452,6 @@ class _Merging:
 
     def __init__(self, connection: StoreConnection, rule: Rule) -> None:
         self._connection, self._rule = connection, rule
-        self._columns = [row[1] for row in connection.execute(f"PRAGMA main.table_info({rule.table})")]
         (self._empty,) = connection.execute(f"SELECT NOT EXISTS (SELECT 1 FROM main.{rule.table})").fetchone()
         joins = []
         for column, table in rule.mapped.items():
@@ -456,7 +459,7 @@ class _Merging:
             kind = "LEFT" if column == "screen_id" else "CROSS"
             joins.append(f"{kind} JOIN work.{table} AS m_{column} ON m_{column}.src = n.{column}")
         self._from = f"source.{rule.table} n {' '.join(joins)}"
-        self._new = {name: f"m_{name}.dst" if name in rule.mapped else f"n.{name}" for name in self._columns}
+        self._new = {name: f"m_{name}.dst" if name in rule.mapped else f"n.{name}" for name in rule.columns}
         self._kept = "TRUE"
         if rule is SCREENED:
             settled = (
@@ -472,12 +475,12 @@ class _Merging:
         if not self._empty and self._rule.differs:
             self._count_contradictions(low, high, contradiction)
         where, values = self._range(low, high)
-        update = ", ".join(f"{name} = excluded.{name}" for name in self._columns if name not in self._rule.key)
+        rule = self._rule
+        update = ", ".join(f"{name} = excluded.{name}" for name in rule.columns if name not in rule.key)
         self._connection.execute(
-            f"INSERT INTO main.{self._rule.table} AS t ({', '.join(self._columns)}) "
+            f"INSERT INTO main.{rule.table} AS t ({', '.join(rule.columns)}) "
             f"SELECT {', '.join(self._new.values())} FROM {self._from} WHERE {where} AND {self._kept} "
-            f"ON CONFLICT ({', '.join(self._rule.key)}) DO UPDATE SET {update} "
-            f"WHERE {self._rule.better(self._columns)}",
+            f"ON CONFLICT ({', '.join(rule.key)}) DO UPDATE SET {update} WHERE {rule.better}",
             values,
         )
 
@@ -485,7 +488,7 @@ class _Merging:
         rule = self._rule
         where, values = self._range(low, high)
         same = " AND ".join(f"t.{name} = {self._new[name]}" for name in rule.key)
-        example = "(SELECT fen FROM main.positions WHERE id = t.position_id)" if rule.by_position else "''"
+        example = "(SELECT fen FROM main.positions WHERE id = t.position_id)" if "position_id" in rule.key else "''"
         count, named = self._connection.execute(
             f"SELECT count(*), min({example}) FROM {self._from} CROSS JOIN main.{rule.table} t ON {same} "
             f"WHERE {where} AND {rule.differs}",

@@ -15,6 +15,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.signals import holding
 from valuerepair.store import schema
 from valuerepair.store.alphas import FITS
+from valuerepair.store.cells import columns_of
 from valuerepair.store.connect import log_sizes
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
@@ -138,27 +139,38 @@ SAME_Q = 1e-3
 class Rule:
     """How rows of a table are merged.
 
-    `key` are its columns of the key, and of numbers that are mapped `mapped` (column -> the map of these). `differs`
-    is the condition of a contradiction, which is reported as `kind`. `higher` are expressions of one row (``{}`` is its
-    alias) of which the higher is kept; then the older run decides, then the lower of `last`, then the other columns.
+    `differs` is the condition of a contradiction, which is reported as `kind`; empty where there is none. `higher` are
+    expressions of one row (``{}`` is its alias) of which the higher is kept; then the older run decides, then the lower
+    of `last`, then the other columns.
     """
 
     table: str
-    key: tuple[str, ...]
-    mapped: dict[str, str]
-    differs: str
-    kind: str
+    differs: str = ""
+    kind: str = ""
     higher: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
 
     @property
-    def by_position(self) -> bool:
-        return "position_id" in self.mapped
+    def columns(self) -> list[str]:
+        """The table's columns."""
+        return [column.name for column in columns_of(self.table)]
 
-    def better(self, columns: Sequence[str]) -> str:
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Those that identify a row."""
+        return columns_of(self.table)[0].key
+
+    @property
+    def mapped(self) -> dict[str, str]:
+        """Those that are numbers of rows -> the map of these (`merge_rows`)."""
+        numbers = {column.name: column.parent for column in columns_of(self.table) if column.parent is not None}
+        return {name: _ORIGINS.get(name, parent) for name, parent in numbers.items()}
+
+    @property
+    def better(self) -> str:
         """The condition that the new row, ``excluded``, is to be kept. All columns decide in the end."""
-        tail = [name for name in columns if name not in self.key and name not in self.mapped]
-        lower = [*(_OLDER if "run_id" in columns else ()), *self.last]
+        tail = [name for name in self.columns if name not in self.key and name not in self.mapped]
+        lower = [*(_OLDER if "run_id" in self.columns else ()), *self.last]
         new = [e.format("excluded") for e in self.higher] + [e.format("t") for e in lower]
         old = [e.format("t") for e in self.higher] + [e.format("excluded") for e in lower]
         # NULL compares with nothing; a blob sorts after every number and text.
@@ -172,79 +184,50 @@ _OLDER = (
     "(SELECT started FROM main.runs WHERE id = {}.run_id)",
     "(SELECT identity FROM main.runs WHERE id = {}.run_id)",
 )
-_POSITION, _NET, _ORACLE = {"position_id": "positions"}, {"net_id": "nets"}, {"oracle_id": "oracles"}
-_RUN = {"run_id": "runs"}
+# The neighbours of a position do not depend on its history, so these are mapped whichever history was kept.
+_ORIGINS = {"root_id": "same_key", "parent_id": "same_key"}
 
 SCREENED = Rule(
     "screened",
-    ("net_id", "oracle_id", "position_id"),
-    _NET | _ORACLE | _POSITION | {"screen_id": "screens"} | _RUN,
-    "",
-    "",
     # A ladder that did not cut the position goes first; else the larger chance of an audit. Whether the audit took
     # place decides nothing: a rule that looked at it would keep more audits than the chances say.
-    ("({}.cut_at IS NULL)", "{}.probability"),
+    higher=("({}.cut_at IS NULL)", "{}.probability"),
 )
 RULES: tuple[Rule, ...] = (
     Rule(
         "net_values",
-        ("net_id", "position_id"),
-        _NET | _POSITION | _RUN,
         f"abs(t.q - n.q) > {SAME_Q}",
         "another net value",
         ("({}.best_move IS NOT NULL)",),
         ("coalesce({}.entropy, 0)",),
     ),
-    Rule(
-        "priors",
-        ("net_id", "position_id", "move"),
-        _NET | _POSITION,
-        f"abs(t.p - n.p) > {SAME_Q}",
-        "another prior",
-    ),
+    Rule("priors", f"abs(t.p - n.p) > {SAME_Q}", "another prior"),
     Rule(
         "deep_values",
-        ("oracle_id", "stage", "position_id"),
-        _ORACLE | _POSITION | _RUN,
         "(t.cp IS NOT n.cp OR t.mate IS NOT n.mate OR t.w IS NOT n.w OR t.d IS NOT n.d OR t.l IS NOT n.l "
         "OR t.q IS NOT n.q OR t.best_move IS NOT n.best_move)",
         "another deep value",
         ("{}.nodes", "{}.depth"),
         ("{}.time_ms", "{}.pv"),
     ),
-    Rule(
-        "failures",
-        ("oracle_id", "stage", "position_id"),
-        _ORACLE | _POSITION | _RUN,
-        "",
-        "",
-        ("{}.attempts",),
-    ),
+    Rule("failures", higher=("{}.attempts",)),
     Rule(
         "alpha_fits",
-        ("net_id", "oracle_id"),
-        _NET | _ORACLE,
         "t.alpha IS NOT n.alpha",
         "two alpha fits",
         (f"({{}}.norm IN {FITS})", "{}.n", "{}.fitted"),
     ),
     Rule(
         "expanded",
-        ("net_id", "oracle_id", "position_id"),
-        _NET | _ORACLE | _POSITION | {"root_id": "same_key", "parent_id": "same_key", "screen_id": "screens"} | _RUN,
-        "",
-        "",
-        ("{}.searched", "({}.cut_at IS NULL)", "{}.probability"),
-        ("{}.round",),
+        higher=("{}.searched", "({}.cut_at IS NULL)", "{}.probability"),
+        last=("{}.round",),
     ),
     Rule(
         "plays",
-        ("run_id", "number"),
-        _RUN,
         "(t.key IS NOT n.key OR t.result IS NOT n.result OR t.white IS NOT n.white OR t.black IS NOT n.black)",
         "another game of the same number",
     ),
-    Rule("files", ("role", "sha256"), {}, "", ""),
+    Rule("files"),
 )
 # Merged by their contents, or as a whole: see `valuerepair.store.merge_rows`. Calibrations are left behind: a fit to
 # all rests on more than that of a part, and is made when it is asked for.
