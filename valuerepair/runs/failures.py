@@ -22,17 +22,27 @@ HOPELESS = 10
 
 
 class Failures:
-    """The failures of a run; `count` has those of earlier runs too, `earlier` only these; `who` names what failed."""
+    """The failures of a run; `count` has those of earlier runs too, `earlier` only these that are not tried again.
 
-    def __init__(self, store: Store, oracle_id: int, run: Run, who: str) -> None:
+    `who` names what failed, `remedy` says what to do if it always fails.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        oracle_id: int,
+        run: Run,
+        who: str,
+        remedy: str = "fix the engine or choose another with --deep",
+    ) -> None:
         self.count = self.earlier = 0
         self._store, self._oracle_id, self._run = store, oracle_id, run
-        self._who, self._last = who, ""
+        self._who, self._remedy, self._last = who, remedy, ""
         self._held: list[tuple[int, DeepFailure, str]] = []
 
     @property
     def held(self) -> bool:
-        """Some failures are not recorded yet, because no search has succeeded."""
+        """Some failures are not recorded yet, because nothing has succeeded."""
         return bool(self._held)
 
     def add(self, position_id: int, failure: DeepFailure, stage: str = FULL) -> None:
@@ -48,7 +58,7 @@ class Failures:
         self._last = reason
 
     def check(self) -> None:
-        """Raises ValueRepairError when there are too many for an engine that has scored nothing."""
+        """Raises ValueRepairError when too many are held back."""
         if len(self._held) >= HOPELESS:
             raise self.hopeless()
 
@@ -62,24 +72,22 @@ class Failures:
 
     def hopeless(self) -> ValueRepairError:
         """The error of a run in which everything failed."""
+        remedy = self._remedy + (", then --retry-failed" if self.earlier else "")
         return ValueRepairError(
             f"{self._who} failed on each of the {self.count} positions it was given; the last error: {self._last}; "
-            "fix the engine or choose another with --deep" + (", then --retry-failed" if self.earlier else "")
+            f"{remedy}"
         )
 
 
-class NetFailures:
+class NetFailures(Failures):
     """The positions that a net has no value of, though it was given them: rows of `failures` with the stage `NET` and
     the net's key. They are failures of the net, whichever oracle it was mined with."""
 
     def __init__(self, store: Store, net: NetIdentity, oracle_id: int, run: Run) -> None:
-        self._store, self._name, self._oracle_id, self._run = store, net.name, oracle_id, run
-        self._stage = NET + net.key
-        self.count = self.known = 0  # in all, and those of earlier runs that are not tried again
-        self._held: list[tuple[int, tuple[str, int]]] = []
-        self._works = False
+        super().__init__(store, oracle_id, run, f"the net ({net.name})", "fix it or choose another with --net")
+        self._stage, self._works = NET + net.key, False
 
-    def earlier(self, ids: NDArray[np.int64]) -> dict[int, str]:
+    def recorded(self, ids: NDArray[np.int64]) -> dict[int, str]:
         """Those of the positions that the net failed on in earlier runs, and why."""
         query = """
             SELECT f.position_id, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
@@ -99,24 +107,11 @@ class NetFailures:
         """
         with self._store.writing() as connection:
             connection.execute(query, (self._stage, json.dumps(evaluated.tolist())))
-        self._held += failed.items()
-        self.count += len(failed)
-        if self._held and self._works:
-            for position_id, (reason, attempts) in self._held:
-                self._store.add_failure(position_id, self._oracle_id, reason, attempts, self._run, self._stage)
-            self._held.clear()
-        if len(self._held) >= HOPELESS:
-            raise self.hopeless()
-
-    def skip(self) -> None:
-        """Counts a position that an earlier run recorded, and that is not tried again."""
-        self.count += 1
-        self.known += 1
-
-    @property
-    def held(self) -> bool:
-        """Some failures are not recorded yet, because the net has evaluated nothing."""
-        return bool(self._held)
+        for position_id, (reason, attempts) in failed.items():
+            self.add(position_id, DeepFailure(reason, attempts), self._stage)
+        if self._works:
+            self.record()
+        self.check()
 
     def remarks(self) -> list[str]:
         """The remark on the store's positions that the net failed on: how many, why, and what helps."""
@@ -131,10 +126,3 @@ class NetFailures:
         all_in_check = all(chess.Board(fen).is_check() for _, fen, _ in lost)
         helps = "; every one is in check: vr mine --no-check draws no such positions" if all_in_check else ""
         return [f"the net failed on {quantity(len(lost), 'position')} (first {position_id}, {fen}): {reason}{helps}"]
-
-    def hopeless(self) -> ValueRepairError:
-        """The error of a run in which everything failed."""
-        return ValueRepairError(
-            f"the net ({self._name}) failed on each of the {len(self._held)} positions it was given; the last error: "
-            f"{self._held[-1][1][0]}; fix it or choose another with --net"
-        )

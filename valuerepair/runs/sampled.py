@@ -318,7 +318,7 @@ class SampledPositions:
             self._scale = run_scale(self._store, self.pair, self._options.question)
             self._refit_at = len(self.tally) + max(50, len(self.tally) // 2)
         candidates = self.tally.found(self._scale) if len(self.tally) else None
-        before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.known
+        before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.earlier
         counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)
         self._shown.show(counts, reading=self._reading)
 
@@ -351,7 +351,7 @@ class EarlierValues:
         before is only counted. With a ladder all that are to be searched go to the net first.
         """
         fresh, wanted = np.ones((2, len(ids)), np.bool_)
-        lost = {} if self._retry_failed else self._net_failures.earlier(ids)
+        lost = {} if self._retry_failed else self._net_failures.recorded(ids)
         stays = np.array([position_id not in self._kinds for position_id in ids.tolist()], np.bool_)
         of_games, others = np.flatnonzero(~new & stays), np.flatnonzero(~new & ~stays)
         if len(of_games):
@@ -366,7 +366,7 @@ class EarlierValues:
         self, position_id: int, known: Known, cut: AbstractSet[int], lost: Mapping[int, str]
     ) -> tuple[bool, bool]:
         if known.net_q is None and position_id in lost:
-            self._net_failures.skip()
+            self._net_failures.add_earlier(lost[position_id])
             return False, False
         wanted = self._is_wanted(position_id, known, cut)
         if known.deep is not None:
