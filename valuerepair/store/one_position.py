@@ -62,7 +62,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     """
     cells = store.connection.row(query, {"net": net_id, "oracle": oracle_id, "id": position_id})
     row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
-    (known,) = queries.known(store.connection, np.array([position_id], np.int64), net_id, oracle_id)
+    (known,) = store.known(np.array([position_id], np.int64), net_id, oracle_id)
     scale = queries.cut_scale(store.connection, net_id, oracle_id) or 0.0
     row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
     row["pv"] = (row["pv"] or "").split()

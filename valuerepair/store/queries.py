@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import values
-from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
+from valuerepair.chess.positions import decode_move, decode_moves
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import settings_of
 from valuerepair.errors import UsageError, ValueRepairError
@@ -39,7 +39,7 @@ from valuerepair.store.columns import (
     typed,
 )
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.rows import EXPANDED, FULL, NET, POSITION_CELLS, Known, position_batch, value_condition
+from valuerepair.store.rows import EXPANDED, FULL, value_condition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,10 +52,9 @@ JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
 WHERE {counts}
 """
-# `intervals.audit_weights` in SQL: weight times probability; the probability, NULL of what did not leave the ladder.
+# `intervals.audit_weights` in SQL: weight times probability.
 _CUT_SCALE = """SELECT count(*) / sum(searched / probability), {} FROM screened
     WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL"""
-_PROBABILITY = "CASE WHEN c.cut_at IS NULL THEN NULL WHEN NOT c.searched THEN 9e999 ELSE c.probability END"
 _TEXTS = {
     "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves", "white": "g.white", "black": "g.black",
     "event": "g.event", "date": "g.date", "result": "g.result", "played": "p.played", "net_best": "n.best_move",
@@ -82,83 +81,12 @@ def load_json(text: str) -> dict[str, Any]:
     return loaded
 
 
-# -- what is known of positions ---------------------------------------------------------------------------------------
-
-
 def cut_scale(connection: StoreConnection, net_id: int, oracle_id: int) -> float | None:
     """What an audited position's weight is times its probability (`intervals.audit_weights`); None without audits."""
     scale: float | None = connection.execute(
         _CUT_SCALE.format(beside_sum("probability", "screened.probability")), {"net": net_id, "oracle": oracle_id}
     ).fetchone()[0]
     return scale
-
-
-def positions(connection: StoreConnection, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
-    """The positions `ids`, in that order. Raises ValueRepairError where one is missing."""
-    query = f"SELECT {POSITION_CELLS} FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
-    rows = connection.rows_of(np.asarray(ids, np.int64).tolist(), query)
-    return position_batch(rows) if rows else PositionBatch.from_positions([])
-
-
-def known(
-    connection: StoreConnection,
-    ids: NDArray[np.int64],
-    net_id: int,
-    oracle_id: int,
-    stage: str = FULL,
-) -> list[Known]:
-    """What is there of each position, in the order of `ids`."""
-    query = f"""
-        SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_PROBABILITY},
-               c.searched, c.probability
-        FROM json_each(:ids) j
-        LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
-        LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
-        LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = :stage AND f.position_id = j.value
-        LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = j.value
-        ORDER BY j.key
-    """
-    parameters = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
-    return [
-        Known(net_q, (cp, mate, w, d, loss, q) if scored else None, failure, probability)
-        for net_q, scored, cp, mate, w, d, loss, q, failure, probability, *_ in connection.execute(query, parameters)
-    ]
-
-
-# -- nets, oracles ----------------------------------------------------------------------------------------------------
-
-
-def nets(connection: StoreConnection) -> pd.DataFrame:
-    """One row a net, with the number of positions it has evaluated and failed on."""
-    import pandas as pd
-
-    query = """
-        SELECT id, name, sha256, history_fill, value_head, input_format, size,
-               (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
-    """
-    failed = """
-        SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
-    """
-    frame = pd.read_sql_query(query, connection)
-    # A position that was mined with several oracles counts once.
-    frame["failed"] = [len(set(connection.execute(failed, (NET + key,)))) for key in frame["sha256"]]
-    return frame
-
-
-def oracles(connection: StoreConnection) -> pd.DataFrame:
-    """One row an oracle, with the number of positions it has scored and failed on."""
-    import pandas as pd
-
-    query = """
-        SELECT id, label, digest, kind, engine, sha256, limits, options,
-               (SELECT count(*) FROM deep_values WHERE oracle_id = oracles.id AND stage = 'full') AS scored,
-               (SELECT count(*) FROM failures WHERE oracle_id = oracles.id AND stage = 'full') AS failed
-        FROM oracles ORDER BY id
-    """
-    frame = pd.read_sql_query(query, connection)
-    for column in ("limits", "options"):
-        frame[column] = frame[column].map(load_json)
-    return frame
 
 
 # -- the frame --------------------------------------------------------------------------------------------------------
@@ -440,19 +368,6 @@ def _is_missing_engine(net: str) -> bool:
     return net.startswith(ENGINE) and find_engine((settings_of(net.removeprefix(ENGINE)) or [""])[0]) is None
 
 
-def pair_options(connection: StoreConnection, net_id: int, oracle_id: int) -> list[str]:
-    """``--net`` and ``--oracle`` as far as it takes them to choose this pair; see `Store.pair_options`."""
-    ((key, name, digest),) = connection.execute(
-        "SELECT n.sha256, n.name, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?", (net_id, oracle_id)
-    )
-    ((namesakes,),) = connection.execute("SELECT count(*) FROM nets WHERE name = ? COLLATE NOCASE", (name,))
-    short, begin = name if namesakes == 1 else key[:12], digest[:12]
-    for net, oracle in ((None, None), (None, begin), (short, None), (short, begin), (key, begin)):
-        if pick(connection, net, oracle) == (net_id, oracle_id):
-            break
-    return [word for name, value in (("--net", net), ("--oracle", oracle)) if value for word in (name, value)]
-
-
 SCORED = f"""
 FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
 WHERE v.oracle_id = ? AND v.stage IN ('{FULL}', '{EXPANDED}')
@@ -529,14 +444,6 @@ def _is_oracle(words: str, label: str, digest: str) -> bool:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
-
-
-def calibration(connection: StoreConnection, question: Question) -> UsedCalibration:
-    """The calibration to use, and where it comes from; see `Store.calibration`."""
-    with snapshot(connection):
-        net_id, oracle_id = pick(connection, question.net, question.oracle)
-        chosen = alpha(connection, net_id, oracle_id, question.alpha)
-        return calibrations.used(connection, net_id, oracle_id, chosen, question.q_from)
 
 
 def header_of_games(connection: StoreConnection, name: str, game_ids: Sequence[int]) -> list[str | None]:

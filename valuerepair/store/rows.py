@@ -184,13 +184,14 @@ class Admission(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the store has of one position for a net and an oracle; None where it has nothing. `failure` is a reason.
+    """What the store has of one position for a net and an oracle; None where it has nothing. `deep` is cp, mate, win,
+    draw, loss, own Q; `failure` is a reason.
 
     `probability` is as in `intervals.audit_weights`, None of a position that did not leave the ladder.
     """
 
     net_q: float | None
-    deep: tuple[float | None, float | None, float | None, float | None, float | None, float | None] | None
+    deep: tuple[float | None, ...] | None
     failure: str | None
     probability: float | None
 

@@ -30,6 +30,8 @@ from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import (
     EXPANDED,
     FULL,
+    NET,
+    POSITION_CELLS,
     Admission,
     DeepColumns,
     DeepResult,
@@ -41,6 +43,7 @@ from valuerepair.store.rows import (
     json_text,
     now,
     or_none,
+    position_batch,
     position_rows,
     signed,
 )
@@ -223,11 +226,27 @@ class Store:
     def positions(self, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
         """The positions `ids` [n], in that order, without where they come from. Raises ValueRepairError where one is
         missing."""
-        return queries.positions(self.connection, ids)
+        query = f"SELECT {POSITION_CELLS} FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
+        rows = self.connection.rows_of(np.asarray(ids, np.int64).tolist(), query)
+        return position_batch(rows) if rows else PositionBatch.from_positions([])
 
     def known(self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL) -> list[Known]:
         """What is there already of each position, in the order of `ids`."""
-        return queries.known(self.connection, ids, net_id, oracle_id, stage)
+        query = f"""
+            SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_PROBABILITY},
+                   c.searched, c.probability
+            FROM json_each(:ids) j
+            LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
+            LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
+            LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = :stage AND f.position_id = j.value
+            LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = j.value
+            ORDER BY j.key
+        """
+        parameters = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
+        return [
+            Known(net_q, tuple(deep) if scored else None, failure, probability)
+            for net_q, scored, *deep, failure, probability, _, _ in self.connection.execute(query, parameters)
+        ]
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
         """Positions reached from candidates are sampled now: their searches count as those of sampled ones."""
@@ -291,12 +310,34 @@ class Store:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def nets(self) -> pd.DataFrame:
-        """One row a net: id, name, sha256, history_fill, value_head, input_format, size, evaluated (positions)."""
-        return queries.nets(self.connection)
+        """One row a net: id, name, sha256, history_fill, value_head, input_format, size, and how many positions it has
+        evaluated and failed on."""
+        import pandas as pd
+
+        query = """
+            SELECT id, name, sha256, history_fill, value_head, input_format, size,
+                   (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
+        """
+        failed = "SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?"
+        frame = pd.read_sql_query(query, self.connection)
+        # A position that was mined with several oracles counts once.
+        frame["failed"] = [len(set(self.connection.execute(failed, (NET + key,)))) for key in frame["sha256"]]
+        return frame
 
     def oracles(self) -> pd.DataFrame:
         """One row an oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
-        return queries.oracles(self.connection)
+        import pandas as pd
+
+        query = """
+            SELECT id, label, digest, kind, engine, sha256, limits, options,
+                   (SELECT count(*) FROM deep_values WHERE oracle_id = oracles.id AND stage = 'full') AS scored,
+                   (SELECT count(*) FROM failures WHERE oracle_id = oracles.id AND stage = 'full') AS failed
+            FROM oracles ORDER BY id
+        """
+        frame = pd.read_sql_query(query, self.connection)
+        for column in ("limits", "options"):
+            frame[column] = frame[column].map(queries.load_json)
+        return frame
 
     def names(self, net_id: int, oracle_id: int) -> tuple[str, str]:
         """The names by which `pick` finds exactly these two: the net's SHA-256 and the oracle's digest."""
@@ -316,7 +357,15 @@ class Store:
     def pair_options(self, net_id: int, oracle_id: int) -> list[str]:
         """What a command of the store is given to choose this pair: none of ``--net KEY``, ``--oracle DIGEST`` where
         `pick` chooses it without. Raises ValueRepairError where nothing is scored by it."""
-        return queries.pair_options(self.connection, net_id, oracle_id)
+        query = "SELECT n.sha256, n.name, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
+        ((key, name, digest),) = self.connection.execute(query, (net_id, oracle_id))
+        query = "SELECT count(*) FROM nets WHERE name = ? COLLATE NOCASE"
+        ((namesakes,),) = self.connection.execute(query, (name,))
+        short, begin = name if namesakes == 1 else key[:12], digest[:12]
+        for net, oracle in ((None, None), (None, begin), (short, None), (short, begin), (key, begin)):
+            if self.pick(net, oracle) == (net_id, oracle_id):
+                break
+        return [word for name, value in (("--net", net), ("--oracle", oracle)) if value for word in (name, value)]
 
     def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
         """The alpha of all commands: `requested`, else the stored fit, else a fit to the slope, else the default.
@@ -359,7 +408,11 @@ class Store:
 
         A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooFewPositions for less.
         """
-        return queries.calibration(self.connection, question or Question())
+        question = question or Question()
+        with queries.snapshot(self.connection):
+            pair = self.pick(question.net, question.oracle)
+            alpha = self.alpha(*pair, question.alpha)
+            return calibrations.used(self.connection, *pair, alpha, question.q_from)
 
     def save_calibration(self, question: Question | None = None) -> None:
         """Fits a calibration to what the question's net and oracle have scored, at its alpha, stores it and commits.
@@ -420,6 +473,7 @@ _INSERT = f"""
 INSERT INTO positions (id, key, fen, start_fen, moves, history_known, ply, side, phase, pieces, game_id, played,
 eval_cp, eval_mate, run_id, kind) VALUES ({", ".join("?" * 16)})
 """
+_PROBABILITY = "CASE WHEN c.cut_at IS NULL THEN NULL WHEN NOT c.searched THEN 9e999 ELSE c.probability END"
 _HISTORIES = """
 SELECT id, fen, start_fen, moves, ply, history_known, kind FROM positions
 WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
