@@ -27,6 +27,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import weights
+from valuerepair.judge.labelled import labels_of
 from valuerepair.judge.split import Split, write_split
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.oracles.oracle import DeepOutcome
@@ -275,11 +276,11 @@ def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None
 # -- vr stats ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [True, False])
-def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path: Path, text: bool) -> None:
+def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path: Path) -> None:
     manifest = _book(db, tmp_path, near_duplicates="keep")
     with Store.open(db) as store:
-        figures = weights.figures(store, store.frame(Question(alpha=170.0), text=text), THRESHOLD)
+        frame = store.frame(Question(alpha=170.0))
+        figures = weights.figures(frame, THRESHOLD, labels_of(store, frame))
     assert not manifest["left_out"]
     assert {name: figures[name] for name in manifest["diversity"]["book"]} == manifest["diversity"]["book"]
     json.dumps(figures, allow_nan=False)
@@ -290,6 +291,7 @@ def test_stats_describe_the_candidates_as_a_book_of_them_all(db: Path, tmp_path:
 
 def test_stats_of_no_candidates_have_no_lines(db: Path) -> None:
     with Store.open(db) as store:
-        figures = weights.figures(store, store.frame(Question(alpha=170.0)), 2.0)
+        frame = store.candidates(Question(alpha=170.0, threshold=2.0))
+        figures = weights.figures(frame, 2.0, labels_of(store, frame))
     assert (figures["positions"], figures["opening"]["hill"], weights.lines(figures)) == (0, [0.0, 0.0, 0.0], [])
     json.dumps(figures, allow_nan=False)

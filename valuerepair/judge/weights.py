@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from valuerepair.question import Question, is_candidate
+from valuerepair.question import is_candidate
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from valuerepair.store.store import Store
 
 DEFAULT_SOFTNESS = 0.1
 _LARGEST = 5  # families named one by one
@@ -92,26 +90,17 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
 # -- vr stats ---------------------------------------------------------------------------------------------------------
 
 
-def figures(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
+def figures(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) -> dict[str, Any]:
     """Weights and diversity of the candidates at `threshold` in `frame` (see `Store.frame`), JSON-able.
 
-    As a book of all of them would have them: by the weights of training, each found candidate once. The texts that
-    families need are read from the store where the frame has none. `labels` are those of the frame's rows
-    (`labelled.labels_of`) where they were found before: families are among them.
+    As a book of all of them would have them: by the weights of training, each found candidate once. `labels` are those
+    of the frame's rows (`labelled.labels_of`): families are among them.
     """
-    from valuerepair.judge.openings import UNKNOWN, add_families
-    from valuerepair.store.queries import header_of_games
+    from valuerepair.judge.openings import UNKNOWN
 
     rows = frame[is_candidate(frame["disagreement"], threshold)]
-    if len(rows) and labels is None and "moves" not in rows:
-        rows = store.candidates(Question.answered_by(frame.attrs, threshold))
-    families: dict[str, list[str]] = {kind: [] for kind in ("opening", "material")}
-    if labels is not None:
-        known = labels.loc[rows.index]
-        families = {kind: known[f"{kind}_family"].fillna(UNKNOWN).tolist() for kind in families}
-    elif len(rows):
-        named = add_families(rows.assign(eco_header=header_of_games(store.connection, "ECO", rows["game_id"].tolist())))
-        families = {kind: named[f"{kind}_family"].tolist() for kind in families}
+    known = labels.loc[rows.index]
+    families = {kind: known[f"{kind}_family"].fillna(UNKNOWN).tolist() for kind in ("opening", "material")}
     if "root_id" in rows:
         families["root"] = [str(root) for root in rows["root_id"].tolist()]
     games = [f"{source}\n{game}" for source, game in zip(rows["source"], rows["game"], strict=True)]

@@ -327,7 +327,7 @@ def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Dat
     return {
         "labels": label_figures(store, frame, threshold, labels),
         "confirmed": verdict.figures(store, frame, threshold),
-        "diversity": weights.figures(store, frame, threshold, labels),
+        "diversity": weights.figures(frame, threshold, labels),
         "played": outcome_figures(store, frame),
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from valuerepair.chess.positions import decode_move, decode_moves
-from valuerepair.store import queries
+from valuerepair.store.queries import CELLS_OF_FRAME, COLUMNS, cut_scale
 from valuerepair.store.rows import EXPANDED, FULL, NET, value_condition
 
 if TYPE_CHECKING:
@@ -15,15 +15,8 @@ if TYPE_CHECKING:
 
 # Name (as in `Store.frame`, if a frame has the column) -> SQL.
 _COLUMNS = {
-    "position_id": "p.id", "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves",
-    "history_known": "p.history_known", "ply": "p.ply", "side": "p.side", "phase": "p.phase", "pieces": "p.pieces",
-    "played": "p.played", "kind": "p.kind", "eval_cp": "p.eval_cp", "eval_mate": "p.eval_mate",
-    "game_id": "g.id", "source": "g.source", "game": "g.number", "white": "g.white", "black": "g.black",
-    "event": "g.event", "date": "g.date", "result": "g.result",
-    "net_q": "n.q", "net_w": "n.w", "net_d": "n.d", "net_l": "n.l", "net_best": "n.best_move",
-    "net_best_p": "n.best_p", "net_entropy": "n.entropy",
-    "cp": "v.cp", "mate": "v.mate", "deep_w": "v.w", "deep_d": "v.d", "deep_l": "v.l", "deep_own_q": "v.q",
-    "deep_best": "v.best_move", "pv": "v.pv", "nodes": "v.nodes", "depth": "v.depth", "time_ms": "v.time_ms",
+    "position_id": "p.id", **{name: CELLS_OF_FRAME[name] for name in COLUMNS if name in CELLS_OF_FRAME},
+    "net_best_p": "n.best_p", "deep_own_q": "v.q",
     "stage": "v.stage", "failure": 'coalesce(f.reason, x.reason) AS "failures.reason"',
     "net_failure": "(SELECT y.reason FROM nets m CROSS JOIN oracles o CROSS JOIN failures y ON y.oracle_id = o.id "
     f"AND y.stage = '{NET}' || m.sha256 AND y.position_id = p.id WHERE m.id = :net LIMIT 1) AS \"failures.reason\"",
@@ -63,7 +56,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     cells = store.connection.row(query, {"net": net_id, "oracle": oracle_id, "id": position_id})
     row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
     (known,) = store.known(np.array([position_id], np.int64), net_id, oracle_id)
-    scale = queries.cut_scale(store.connection, net_id, oracle_id) or 0.0
+    scale = cut_scale(store.connection, net_id, oracle_id) or 0.0
     row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
     row["pv"] = (row["pv"] or "").split()
     row["net_best"] = decode_move(row["net_best"]) if row["net_best"] else None

@@ -60,7 +60,7 @@ _TEXTS = {
     "event": "g.event", "date": "g.date", "result": "g.result", "played": "p.played", "net_best": "n.best_move",
     "deep_best": "v.best_move", "pv": "v.pv",
 }  # fmt: skip
-_CELLS = {**_TEXTS, **CELLS}
+CELLS_OF_FRAME = {**_TEXTS, **CELLS}
 _READ: dict[str, Callable[[Any], str | None]] = {
     "moves": lambda moves: " ".join(decode_moves(np.frombuffer(moves, "<u2"))),
     "net_best": lambda move: decode_move(move) if move else None,
@@ -140,7 +140,7 @@ def frame(
         if candidates_only:
             rows = np.flatnonzero(is_candidate(table["disagreement"], question.threshold))
             table = {name: column[rows] for name, column in table.items()}
-        cells = {name: cell for name, cell in _CELLS.items() if name in wanted and name not in table}
+        cells = {name: cell for name, cell in CELLS_OF_FRAME.items() if name in wanted and name not in table}
         if cells:
             rungs = stored_rungs(connection, oracle_id) if cut else ()
             ids, counts = table["position_id"], value_condition(question.expanded, "v.position_id", rungs=rungs)
