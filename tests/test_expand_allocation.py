@@ -9,8 +9,8 @@ from scipy import stats
 
 from valuerepair.chess.positions import Position
 from valuerepair.runs.allocation import GROUPS, RANDOM_SHARE, Yields, choose, groups_of, is_drawn
+from valuerepair.runs.frontier import PlannedSearch, PlannedSearches
 from valuerepair.runs.neighbourhood import CHILD, GAME, PARENT
-from valuerepair.runs.planned import PlannedSearch, PlannedSearches
 from valuerepair.store.reached import NeighbourOutcome
 
 WHOLE = 1000.0

@@ -31,10 +31,9 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.runs.allocation import Yields, groups_of, is_drawn, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.failures import Failures
-from valuerepair.runs.frontier import Frontier, Waiting
+from valuerepair.runs.frontier import Frontier, PlannedSearch, PlannedSearches, SourceQueue, Waiting
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, Neighbours, batch_of, neighbours
-from valuerepair.runs.planned import PlannedSearch, PlannedSearches, SourceQueue
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions

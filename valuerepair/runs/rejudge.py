@@ -7,7 +7,6 @@ or another net, searches only what is not there. See `judge.rejudged` for what i
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -143,7 +142,8 @@ class _Judged(NamedTuple):
 def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _Judged:
     """What the oracle says of these positions: what the store has, and searches of the others, which it keeps."""
     number = store.add_oracle(oracle.identity)
-    there = {*_read(store, number, ids).ids.tolist(), *_failed(store, number)}
+    failed = (position for position, stage in second_looks.failed(store.connection, number) if stage == REJUDGED)
+    there = {*_read(store, number, ids).ids.tolist(), *failed}
     missing = [position for position in ids.tolist() if position not in there]
     looks = dict(zip((Look(each, REJUDGED) for each in missing), store.positions(missing), strict=True))
     search(store, oracle, run, looks, f"judging again ({oracle.identity.label})", "positions", quiet=quiet)
@@ -159,8 +159,3 @@ def _read(store: Store, oracle_id: int, ids: Ids) -> _Judged:
     rows = store.connection.execute(query, (oracle_id, *_WHOLE, json.dumps(ids.tolist()))).fetchall()
     cells = np.array(rows, np.float64).reshape(-1, 7)
     return _Judged(cells[:, 0].astype(np.int64), cells[:, 1:])
-
-
-def _failed(store: Store, oracle_id: int) -> Sequence[int]:
-    query = "SELECT position_id FROM failures WHERE oracle_id = ? AND stage = ?"
-    return [number for (number,) in store.connection.execute(query, (oracle_id, REJUDGED))]

@@ -149,13 +149,9 @@ def finished(connection: StoreConnection, second_id: int, ids: Iterable[int]) ->
     return by_position
 
 
-def failed(connection: StoreConnection, second_id: int) -> dict[tuple[int, str], str]:
-    """The looks that an oracle failed on: (position, stage) -> reason."""
-    query = """
-        SELECT position_id, stage, reason FROM failures
-        WHERE oracle_id = ? AND (stage = ? OR stage >= ? AND stage < ?)
-    """
-    rows = connection.execute(query, (second_id, SECOND, *_AFTER_STAGES)).fetchall()
+def failed(connection: StoreConnection, oracle_id: int) -> dict[tuple[int, str], str]:
+    """The searches that an oracle failed on: (position, stage) -> reason."""
+    rows = connection.execute("SELECT position_id, stage, reason FROM failures WHERE oracle_id = ?", (oracle_id,))
     return {(position_id, stage): reason for position_id, stage, reason in rows}
 
 
