@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,27 +125,19 @@ def frame(
     calibration {origin, ...} (see `UsedCalibration.figures`; None without).
     """
     with snapshot(connection):
-        net_id, oracle_id = pick(connection, question.net, question.oracle)
-        parameters = {"net": net_id, "oracle": oracle_id}
-        every = [*COLUMNS, *_more(question, cut)]
-        wanted = [name for name in only or every if text or name not in _TEXTS]
+        pair = pick(connection, question.net, question.oracle)
+        wanted = [name for name in only or [*COLUMNS, *_more(question, cut)] if text or name not in _TEXTS]
         numbers = (*(("weight",) if candidates_only else NUMBERS), *OF_EXPANDED, *OF_CUT)
-        whole = [name for name in numbers if name in wanted]
-        # All at once, so that each table is walked once: alpha, too, is by these.
-        first = dict.fromkeys((*OF_Q, *shares(question.q_from), *whole))
-        read = columns(connection, net_id, oracle_id, first, question.expanded, cut)
-        chosen = _scale(connection, net_id, oracle_id, question)
-        table = {name: read[name] for name in whole}
-        table |= _differences(connection, net_id, oracle_id, chosen, question, cut)
+        table, attrs = _judged(connection, pair, question, [name for name in numbers if name in wanted], cut)
         if candidates_only:
             rows = np.flatnonzero(is_candidate(table["disagreement"], question.threshold))
             table = {name: column[rows] for name, column in table.items()}
         cells = {name: cell for name, cell in CELLS_OF_FRAME.items() if name in wanted and name not in table}
         if cells:
-            rungs = stored_rungs(connection, oracle_id) if cut else ()
-            ids, counts = table["position_id"], value_condition(question.expanded, "v.position_id", rungs=rungs)
-            table.update(_read_cells(connection, parameters, ids, counts, cells, candidates_only))
-        return _assemble(connection, table, wanted, parameters, chosen, question)
+            rungs = stored_rungs(connection, pair[1]) if cut else ()
+            counts = value_condition(question.expanded, "v.position_id", rungs=rungs)
+            table |= _read_cells(connection, pair, table["position_id"], counts, cells, candidates_only)
+        return _assemble(table, attrs, wanted)
 
 
 def table(
@@ -156,58 +148,36 @@ def table(
     """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS`, `CODES`,
     `OF_EXPANDED` and `GAME_KEY`, deep_q, calibrated_q and disagreement."""
     with snapshot(connection):
-        net_id, oracle_id = pick(connection, question.net, question.oracle)
+        pair = pick(connection, question.net, question.oracle)
         numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED, GAME_KEY)]
-        first = dict.fromkeys((*OF_Q, "weight", *shares(question.q_from), *numbers))
-        read = columns(connection, net_id, oracle_id, first, question.expanded)
-        chosen = _scale(connection, net_id, oracle_id, question)
-        every = {**read, **_differences(connection, net_id, oracle_id, chosen, question)}
-        attrs = _attrs(connection, {"net": net_id, "oracle": oracle_id}, chosen, question)
+        every, attrs = _judged(connection, pair, question, ["weight", *numbers])
         return {name: every[name] for name in only}, attrs
 
 
-class _Scale(NamedTuple):
-    """What differences are made by."""
-
-    alpha: values.Alpha
-    calibration: UsedCalibration | None
-
-
-def _scale(connection: StoreConnection, net_id: int, oracle_id: int, question: Question) -> _Scale:
-    chosen = alpha(connection, net_id, oracle_id, question.alpha)
-    if question.calibration == "none":
-        return _Scale(chosen, None)
-    return _Scale(chosen, calibrations.used(connection, net_id, oracle_id, chosen, question.q_from))
+def _judged(
+    connection: StoreConnection, pair: tuple[int, int], question: Question, names: Sequence[str], cut: bool = False
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Of all rows the columns `names`, position_id, net_q, deep_q and disagreement, and calibrated_q where that is
+    asked for; and what a frame says of itself."""
+    expanded, q_from = question.expanded, question.q_from
+    # All at once, so that each table is walked once: alpha, too, is by these.
+    read = columns(connection, *pair, dict.fromkeys((*OF_Q, *shares(q_from), *names)), expanded, cut)
+    chosen = alpha(connection, *pair, question.alpha)
+    net_q, deep_q = both_q(connection, *pair, chosen.value, q_from, expanded, cut)
+    by_name = {name: read[name] for name in ("position_id", *names)}
+    by_name |= {"net_q": net_q, "deep_q": deep_q, "disagreement": net_q - deep_q}
+    calibration = None
+    if question.calibration == "fitted":
+        calibration = calibrations.used(connection, *pair, chosen, q_from)
+        judged = calibrations.calibrated_q(connection, *pair, calibration.calibration, expanded, cut)
+        by_name |= {"calibrated_q": judged, "disagreement": judged - deep_q}
+    return by_name, _attrs(connection, pair, question, chosen, calibration)
 
 
 def _more(question: Question, cut: bool) -> tuple[str, ...]:
     """The columns that a frame has beside `COLUMNS`."""
     calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
     return (*calibrated, *(OF_EXPANDED if question.expanded != "no" else ()), *(OF_CUT if cut else ()))
-
-
-def _differences(
-    connection: StoreConnection,
-    net_id: int,
-    oracle_id: int,
-    scale: _Scale,
-    question: Question,
-    cut: bool = False,
-) -> dict[str, NDArray[Any]]:
-    """position_id, net_q, deep_q and disagreement of all rows, and calibrated_q where that is asked for."""
-    expanded = question.expanded
-    net_q, deep_q = both_q(connection, net_id, oracle_id, scale.alpha.value, question.q_from, expanded, cut)
-    by_name = {
-        "position_id": columns(connection, net_id, oracle_id, (), expanded, cut)["position_id"],
-        "net_q": net_q,
-        "deep_q": deep_q,
-        "disagreement": net_q - deep_q,
-    }
-    if scale.calibration is not None:
-        curve = scale.calibration.calibration
-        by_name["calibrated_q"] = calibrations.calibrated_q(connection, net_id, oracle_id, curve, expanded, cut)
-        by_name["disagreement"] = by_name["calibrated_q"] - deep_q
-    return by_name
 
 
 @contextmanager
@@ -233,7 +203,7 @@ def candidates(connection: StoreConnection, question: Question, *, cut: bool = F
 
 def _read_cells(
     connection: StoreConnection,
-    parameters: dict[str, int],
+    pair: tuple[int, int],
     ids: NDArray[np.int64],
     counts: str,
     cells: Mapping[str, str],
@@ -250,7 +220,8 @@ def _read_cells(
     reads = [_READ.get(name) for name in cells]
     cursor, count = connection.cursor(), 0
     cursor.checks_histories = some
-    cursor.execute(query, {**parameters, "ids": json.dumps(ids.tolist()) if some else ""})
+    of_ids = json.dumps(ids.tolist()) if some else ""
+    cursor.execute(query, {"net": pair[0], "oracle": pair[1], "ids": of_ids})
     for i, row in enumerate(cursor, 1):
         for column, cell, read in zip(by_name.values(), row, reads, strict=True):
             column[i - 1] = cell if read is None else read(cell)
@@ -260,17 +231,9 @@ def _read_cells(
     return {name: column if name in _TEXTS else typed(name, column) for name, column in by_name.items()}
 
 
-def _assemble(
-    connection: StoreConnection,
-    table: dict[str, Any],
-    wanted: Sequence[str],
-    parameters: dict[str, int],
-    chosen: _Scale,
-    question: Question,
-) -> pd.DataFrame:
+def _assemble(table: dict[str, Any], attrs: dict[str, Any], wanted: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
-    attrs = _attrs(connection, parameters, chosen, question)
     rows = len(table["position_id"])
     table |= {"net": [attrs["net"]["name"]] * rows, "oracle": [attrs["oracle"]["label"]] * rows}
     result: pd.DataFrame = pd.DataFrame(
@@ -281,18 +244,23 @@ def _assemble(
 
 
 def _attrs(
-    connection: StoreConnection, parameters: dict[str, int], chosen: _Scale, question: Question
+    connection: StoreConnection,
+    pair: tuple[int, int],
+    question: Question,
+    chosen: values.Alpha,
+    calibration: UsedCalibration | None,
 ) -> dict[str, Any]:
     """What a frame says of itself."""
-    sha256, fill = connection.execute("SELECT sha256, history_fill FROM nets WHERE id = :net", parameters).fetchone()
-    label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = :oracle", parameters).fetchone()
+    net_id, oracle_id = pair
+    sha256, fill = connection.execute("SELECT sha256, history_fill FROM nets WHERE id = ?", (net_id,)).fetchone()
+    label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
     return {
-        "net": {"name": net_label(connection, parameters["net"]), "sha256": sha256, "history_fill": fill},
+        "net": {"name": net_label(connection, net_id), "sha256": sha256, "history_fill": fill},
         "oracle": {"label": label, "digest": digest},
-        "alpha": {"value": chosen.alpha.value, "origin": chosen.alpha.origin},
+        "alpha": {"value": chosen.value, "origin": chosen.origin},
         "q_from": question.q_from,
         "expanded": question.expanded,
-        "calibration": None if chosen.calibration is None else chosen.calibration.figures(),
+        "calibration": None if calibration is None else calibration.figures(),
     }
 
 
