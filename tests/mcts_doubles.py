@@ -279,12 +279,12 @@ FLAGS = ("certainty", "lookahead", "auto_extend", "lc0_floats", "sticky_endgames
 
 
 def any_params(rng: random.Random) -> dict[str, Any]:
-    """Parameters of a search that checks itself."""
+    """Parameters of a search."""
     changes: dict[str, Any] = {flag: rng.random() < 0.5 for flag in FLAGS}
     changes |= {"n_scl": rng.choice((0, 0, 1, 5)), "minibatch_size": rng.choice((1, 1, 2, 7))}
     changes |= {"draw_score": rng.choice((0.0, 0.3, -1.0)), "noise_epsilon": rng.choice((0.0, 0.25))}
     changes |= {"history_fill": rng.choice(("no", "fen_only", "always")), "cpuct": rng.choice((0.5, 1.745, 4.0))}
-    return changes | {"self_check": True, "seed": rng.randrange(2**63)}
+    return changes | {"seed": rng.randrange(2**63)}
 
 
 def any_position(rng: random.Random) -> Position:

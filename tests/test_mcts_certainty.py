@@ -24,9 +24,10 @@ from tests.search_trees import (
     prove,
     result_of,
 )
+from tests.tree_checks import check_trees, checked_rounds
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import Evaluations, Leaves
-from valuerepair.mcts.forest import Forest, check_trees
+from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.search import Search
@@ -316,9 +317,10 @@ def test_look_ahead_proves_the_same_with_fewer_evaluations() -> None:
     assert evaluations[True] < 0.5 * evaluations[False]
 
 
+@checked_rounds()
 def test_trees_of_one_forest_prove_what_they_prove_alone() -> None:
     starts = endings(MEN, (0, 97), 12, 10)
-    params = SearchParams(certainty=True, lookahead=True, self_check=True)
+    params = SearchParams(certainty=True, lookahead=True)
     together = dict(Forest(FakeNet(), params, trees=5, nodes=20).search(starts, 60))
     for i, start in enumerate(starts):
         assert together[i].best == result_of(start, 60, certainty=True, lookahead=True).best

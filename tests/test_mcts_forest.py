@@ -29,10 +29,11 @@ from tests.mcts_doubles import (
     searched,
     tree_of,
 )
+from tests.tree_checks import BrokenTree, check_trees, checked_rounds
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts import layout
-from valuerepair.mcts.forest import BrokenTree, Forest, check_trees, forest_bytes
+from valuerepair.mcts.forest import Forest, forest_bytes
 from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.params import SearchParams
 
@@ -196,6 +197,7 @@ def test_one_evaluation_is_the_net_itself() -> None:
 # --- Invariants
 
 
+@checked_rounds()
 def smoke(seed: int, trees: int, nodes: int) -> None:
     rng = random.Random(seed)
     changes = any_params(rng)
@@ -283,9 +285,10 @@ def test_a_broken_tree_is_noticed(what: str) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 50, 333])
+@checked_rounds()
 def test_virtual_visits_fill_batches_and_end_at_the_limit(nodes: int) -> None:
     net = FakeNet()
-    forest = searched(POSITIONS[2], nodes, net, minibatch_size=16, self_check=True)
+    forest = searched(POSITIONS[2], nodes, net, minibatch_size=16)
     assert forest.visits(0) == nodes
     assert net.sizes[0] == 1  # the root's own
     assert max(net.sizes) <= 16

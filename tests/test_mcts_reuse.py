@@ -26,10 +26,10 @@ from tests.mcts_doubles import (
     tree_below,
     tree_of,
 )
+from tests.tree_checks import check_trees, checked_rounds
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, Leaves
-from valuerepair.mcts.forest import check_trees
 from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
@@ -164,6 +164,7 @@ def test_a_position_that_cannot_be_searched_leaves_the_last_one() -> None:
     assert search.run(nodes=60).nodes == 60
 
 
+@checked_rounds()
 def play_on(seed: int, plies: int, nodes: int) -> int:
     """A game from a random position with random options; the best move is played, or another. Counts the trees kept."""
     rng = random.Random(seed)
@@ -274,9 +275,10 @@ def test_a_proven_position_as_root_is_searched_as_any_other(changes: dict[str, A
     assert sum(m.prior for m in result.moves) == pytest.approx(1, abs=1e-4)
 
 
+@checked_rounds()
 def test_the_mate_that_was_found_is_played_out() -> None:
     start = position("6k1/5ppp/8/8/8/8/q4PPP/3R2K1 w - - 0 1")
-    params = SearchParams(certainty=True, self_check=True)
+    params = SearchParams(certainty=True)
     search = Search(FakeNet(), params)
     result = visited(search, start, 500)
     assert (result.best_move, result.mate) == ("d1d8", 1)
@@ -289,8 +291,9 @@ def test_the_mate_that_was_found_is_played_out() -> None:
 # --- Root moves
 
 
+@checked_rounds()
 def test_only_the_given_root_moves_are_searched() -> None:
-    search = Search(FakeNet(), SearchParams(self_check=True))
+    search = Search(FakeNet())
     search.set_position(KIWIPETE)
     root_moves = ["e1c1", "e5g6", "e1c1"]
     result = search.run(nodes=80, root_moves=root_moves)
@@ -307,10 +310,11 @@ def test_only_the_given_root_moves_are_searched() -> None:
 
 
 @pytest.mark.parametrize("lookahead", [False, True])
+@checked_rounds()
 def test_a_win_that_is_left_out_ends_no_search(lookahead: bool) -> None:
     """Ra8 mates. A kept mate ends the search at once, one that is not to be searched proves nothing."""
     start = position("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1")
-    search = Search(FakeNet(), SearchParams(certainty=True, lookahead=lookahead, self_check=True))
+    search = Search(FakeNet(), SearchParams(certainty=True, lookahead=lookahead))
     search.set_position(start)
     others = search.run(nodes=60, root_moves=["a1a7", "a1a2"])
     assert others.nodes == 60

@@ -22,6 +22,7 @@ from tests.mcts_doubles import FakeNet, position, searched
 from tests.parity import search_goldens
 from tests.parity.search_parity import Lc0Evaluator
 from tests.search_trees import Node, board_of, boards_of, endings
+from tests.tree_checks import checked_rounds
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_root
@@ -116,10 +117,11 @@ def test_what_no_table_knows_is_evaluated() -> None:
     assert any(child.kind == TABLEBASE for node in pawns for child in node.children.values())
 
 
+@checked_rounds()
 def test_trees_of_a_forest_ask_as_they_do_alone() -> None:
     starts = [WINS_ROOK, LOSES_QUEEN, *endings(("KQkr", "KRkn", "KQkb"), (0,), 6, 3)]
     for batch in (1, 4):
-        params = SearchParams(syzygy=SMALLEST, minibatch_size=batch, self_check=True, auto_extend=True)
+        params = SearchParams(syzygy=SMALLEST, minibatch_size=batch, auto_extend=True)
         alone = [next(Forest(FakeNet(), params, trees=1).search([start], 150))[1] for start in starts]
         together = dict(Forest(FakeNet(), params, trees=3, nodes=10).search(starts, 150))
         assert [together[i] for i in range(len(starts))] == alone
@@ -307,10 +309,11 @@ def test_a_table_with_one_byte_of_another_value_is_a_line(tmp_path: Path, at: in
         Tables(str(tmp_path)).probe("8/8/8/8/8/2k5/8/K6R w - - 0 1")
 
 
+@checked_rounds()
 def test_a_damaged_table_at_the_root_leaves_the_forest_as_it_was(tmp_path: Path) -> None:
     for name in ("KRvK.rtbw", "KRvK.rtbz"):
         (tmp_path / name).write_bytes(b"no table at all")
-    forest = Forest(FakeNet(), SearchParams(syzygy=str(tmp_path), self_check=True), trees=2)
+    forest = Forest(FakeNet(), SearchParams(syzygy=str(tmp_path)), trees=2)
     with pytest.raises(ValueRepairError, match=r"^--syzygy: a damaged table"):
         forest.add(position(ROOTS[1]), 10)
     assert (forest.free, forest.busy) == (2, 0)

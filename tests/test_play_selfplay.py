@@ -267,7 +267,6 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--engine", "lc0", "--seed", "1"), "--engine lc0: --seed is for --engine mcts"),
         (("--engine", "lc0", "--set", "seed=1"), "--engine lc0: it has no seed"),
         (("--engine", "lc0", "--set", "lc0_floats=1"), "--engine lc0: it has no lc0_floats"),
-        (("--engine", "lc0", "--set", "self_check=1"), "--engine lc0: it has no self_check"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it has its own rules for the end of a game"),
         (("-o", "/dev/full"), "/dev/full: is no plain file"),

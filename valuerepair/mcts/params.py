@@ -34,7 +34,6 @@ class SearchParams:
     - `syzygy_fast_play`: at a root that the tables know, only the moves nearest to the next capture or pawn move, as
       after a repetition; without it all moves that surely win within the 50 moves.
     - `lc0_floats`: lc0's approximate logarithm and exponential and its priors of 16 bits, to reproduce its visits.
-    - `self_check`: verify the tree after every round (slow).
     - `seed`: of noise, temperature and search-contempt.
     """
 
@@ -78,7 +77,6 @@ class SearchParams:
     syzygy: str = ""
     syzygy_fast_play: bool = False
     lc0_floats: bool = False
-    self_check: bool = False
     seed: int = 0
 
     def with_settings(self, settings: Mapping[str, str], where: str = "") -> SearchParams:

@@ -11,7 +11,7 @@ from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
 # The option of each parameter of the search. The names are lc0's (search/classic/params.cc, neural/shared_params.cc);
-# lc0 has no option like `q_scale` and the last seven. `minibatch_size` is an option of the engine, because 0 means the
+# lc0 has no option like `q_scale` and the last six. `minibatch_size` is an option of the engine, because 0 means the
 # fastest size there.
 PARAMETER_NAMES = {
     "cpuct": "CPuct",
@@ -53,7 +53,6 @@ PARAMETER_NAMES = {
     "auto_extend": "AutoExtend",
     "n_scl": "NScl",
     "lc0_floats": "Lc0Floats",
-    "self_check": "SelfCheck",
     "seed": "Seed",
 }
 _MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits

@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 # The search's name in digests, with the release that first gave these values; people read `rows.engine_words`. It
 # changes only when the same net, options and nodes give other values, which the store then keeps apart.
 SEARCH = "valuerepair 0.1.0 search 1"
-# Parameters that no value depends on.
-_WITHOUT_EFFECT = ("self_check", "temp")
 _MOST_MEMORY = 4 << 30
 _SHARE_OF_MEMORY = 0.5
 
@@ -132,7 +130,7 @@ def cannot_be_searched(position: Position) -> str | None:
 
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     """What the values depend on: the net, the nodes, every parameter that differs from its default, and the device."""
-    options = {k: v for k, v in params.changes().items() if not k.startswith(_WITHOUT_EFFECT)}
+    options = {k: v for k, v in params.changes().items() if not k.startswith("temp")}  # no value depends on those
     if params.syzygy:
         options["syzygy"] = _tables(params.syzygy)
     options["device"] = NAMES[net.provider]

@@ -55,7 +55,6 @@ _FOREIGN = (
     "n_scl",
     "seed",
     "lc0_floats",
-    "self_check",
 )
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # between two calls of `stop`
