@@ -531,7 +531,7 @@ def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> N
     assert rows[0] == rows[1]
     assert len(rows[0]) == 4
     assert vr.selfplay(book, tmp_path / "made.pgn", None, options).before == 4
-    for wrong, text in ({"repeat": 0}, "--repeat 0"), ({"engine": "lc0", "reuse_tree": True}, "--engine lc0: --net2"):
+    for wrong, text in ({"repeat": 0}, "--repeat 0"), ({"engine": "lc0", "net2": "x"}, "--engine lc0: --net2"):
         with pytest.raises(vr.UsageError, match=text):
             replace(options, **wrong)
 

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from valuerepair.chess.positions import STARTPOS_FEN, Position
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import RootMove, SearchResult
@@ -41,7 +41,7 @@ class CountingForest:
     def busy(self) -> int:
         return len(self.growing)
 
-    def add(self, position: Position, nodes: int, tag: object = None) -> int:
+    def add(self, position: Position, nodes: int, tag: object = None, *, seed: int = 0) -> int:
         assert nodes == 5
         assert self.free > 0
         if position.ply == 0:
@@ -105,6 +105,18 @@ def test_a_position_that_cannot_be_searched_fails_alone() -> None:
     pool = pool_of([CountingForest(2)])
     bad, good = submit(pool, 0), submit(pool, 3)
     assert bad.result(10) == "not a legal position: no kings"
+    assert isinstance(good.result(10), float)
+    pool.close()
+
+
+def test_what_an_answer_raises_is_raised_by_its_future_alone() -> None:
+    def refuse(why: str) -> float:
+        raise UsageError(why)
+
+    pool = pool_of([CountingForest(2)])
+    bad, good = pool.submit(position(0), 5, lambda found, seconds: seconds, refuse), submit(pool, 3)
+    with pytest.raises(UsageError, match="no kings"):
+        bad.result(10)
     assert isinstance(good.result(10), float)
     pool.close()
 

@@ -102,15 +102,6 @@ def test_chance_is_of_the_game_not_of_the_position(net: Net, options: dict[str, 
         assert moves_of(games(one, count=6, plies=4)) == moves_of(records)
 
 
-def test_a_kept_tree_counts_its_visits(net: Net) -> None:
-    with player(net, SearchParams(), 60, reuse=True, trees=2) as one:
-        records = games(one, count=5, jobs=2, plies=12)
-    assert len(set(moves_of(records))) == 1
-    searches = [thought.search for thought in records[0].thoughts if thought.search is not None]
-    assert all(search.nodes >= 60 for search in searches)
-    assert sum(search.evaluations for search in searches[1:]) < 0.8 * 60 * len(searches[1:])
-
-
 def test_closing_gives_up_what_runs(net: Net) -> None:
     with player(net, nodes=1_000_000, trees=1) as one:
         future = one.think(0, Position(STARTPOS_FEN), 0)

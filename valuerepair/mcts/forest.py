@@ -88,10 +88,13 @@ class Forest:
         """The number of trees being searched."""
         return len(self._tags) - len(self._free)
 
-    def add(self, position: Position, nodes: int, tag: object = None, root_moves: Sequence[str] = ()) -> int:
+    def add(
+        self, position: Position, nodes: int, tag: object = None, root_moves: Sequence[str] = (), *, seed: int = 0
+    ) -> int:
         """Begins the search of a position up to `nodes` visits of its root, 1 being the net's value; returns its slot.
 
         Searches only the `root_moves`, if given; else, where tables know the root, only the moves that keep its value.
+        Random choices depend on the position, on the seed of the parameters and on `seed`.
         Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
         """
         game, initial = play(position)
@@ -103,7 +106,7 @@ class Forest:
         self._make_room_for(nodes)
         slot = self._free.pop()
         put_game(self._trees, self._rules, slot, game, initial)
-        plant_root(self._trees, self._rules, slot, nodes, seed_of(self.params.seed, game))
+        plant_root(self._trees, self._rules, slot, nodes, seed_of(self.params.seed ^ seed, game))
         self._tags[slot] = tag
         self._in_tables.discard(slot)
         if root_moves:

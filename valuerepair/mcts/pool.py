@@ -29,6 +29,7 @@ class _Job(Generic[T]):
     on_failure: Callable[[str], T]
     future: Future[T]
     more: Callable[[SearchResult, float], int]
+    seed: int
     begun: float = 0.0
     visits: int = 0
 
@@ -62,16 +63,19 @@ class ForestPool:
         on_result: Callable[[SearchResult, float], T],
         on_failure: Callable[[str], T],
         more: Callable[[SearchResult, float], int] = lambda result, seconds: 0,
+        *,
+        seed: int = 0,
     ) -> Future[T]:
         """Queues a search. The future holds what `on_result` returns for the result and the seconds it cost.
 
         A round's time is shared among its trees, so that the seconds of all searches add up to those of the threads.
         For a position that cannot be searched (illegal, game over) it holds what `on_failure` returns for the reason.
         The future can be cancelled until the search begins, and raises ValueRepairError when the net or the search
-        broke as a whole. When the tree has its visits, `more` returns the number of visits to grow to, 0 to finish.
+        broke as a whole, and what `on_result` and `on_failure` raise. When the tree has its visits, `more` returns the
+        number of visits to grow to, 0 to finish. `seed` is as in `Forest.add`.
         `on_result`, `on_failure`, `more` and callbacks run in a forest's thread: keep them short.
         """
-        job = _Job(position, nodes, on_result, on_failure, Future(), more)
+        job = _Job(position, nodes, on_result, on_failure, Future(), more, seed)
         with self._wake:
             if self._broken is not None:
                 job.future.set_exception(self._broken)
@@ -120,7 +124,7 @@ class ForestPool:
                     planted.visits += 1
                 for job, result in finished:
                     assert isinstance(job, _Job)
-                    self._finish(job, result, growing, clock)
+                    self._finish(job, partial(job.on_result, result, clock - job.begun), growing)
         except BaseException as error:  # any error goes to those who wait for results
             self._break(error)
         # Jobs remain only after an error, or when searches were abandoned.
@@ -149,21 +153,19 @@ class ForestPool:
         for job in begun:
             job.begun = clock
             try:
-                forest.add(job.position, job.nodes, job)
+                forest.add(job.position, job.nodes, job, seed=job.seed)
             except ValueRepairError as error:
-                growing.discard(job)
-                self._leave()
-                job.future.set_result(job.on_failure(str(error)))
+                self._finish(job, partial(job.on_failure, str(error)), growing)
 
     def _more(self, clock: float, job: object, result: SearchResult) -> int:
         assert isinstance(job, _Job)
         return int(job.more(result, clock - job.begun))
 
-    def _finish(self, job: _Job[Any], result: SearchResult, growing: set[_Job[Any]], clock: float) -> None:
+    def _finish(self, job: _Job[Any], answer: Callable[[], Any], growing: set[_Job[Any]]) -> None:
         growing.discard(job)
         self._leave()
         try:
-            outcome = job.on_result(result, clock - job.begun)
+            outcome = answer()
         except Exception as error:
             job.future.set_exception(error)
         else:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-import time
-from collections import deque
-from collections.abc import Iterable, Sequence
-from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,12 +15,10 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
-from valuerepair.mcts.layout import RANDOM
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.pool import search_broke
+from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
-from valuerepair.mcts.select import random_word
 from valuerepair.oracles.mcts_oracle import available_memory, identity_of
 from valuerepair.play.game import Thought
 from valuerepair.play.time_control import Clock
@@ -143,9 +138,9 @@ class Fill(NamedTuple):
 class ForestPlayer:
     """Plays with a net and search parameters, each move by `nodes` visits of its root; see `Player`.
 
-    It has one thread per stream of the net; one of them does all searches of a game. A game's moves depend only on its
-    positions and its seed, which temperature, noise and search-contempt use. With `reuse` it keeps the tree from move
-    to move, whose visits count (lc0 can do so, too, and does not by default).
+    It has one thread per stream of the net; one of them does all searches of a game. Each search begins without a tree,
+    as in lc0's self-play. A game's moves depend only on its positions and its seed, which temperature, noise and
+    search-contempt use.
     """
 
     def __init__(
@@ -156,7 +151,6 @@ class ForestPlayer:
         *,
         trees: int,
         name: str = "",
-        reuse: bool = False,
         cache: int = DEFAULT_ENTRIES,
     ) -> None:
         """Searches up to `trees` games at a time and keeps `cache` evaluations (see `CachedEvaluator`).
@@ -164,46 +158,37 @@ class ForestPlayer:
         Raises UsageError for invalid parameters or nodes, and if the trees do not fit in memory.
         """
         self._net, self.name = net, name or net.identity.name
-        self.params, self.nodes, self.reuse = params, nodes, reuse
+        self.params, self.nodes = params, nodes
         evaluator = NetEvaluator(net)
         streams = min(evaluator.streams, trees)
         warm_up(evaluator, params)
-        self._streams = [
-            _ForestThread(CachedEvaluator(evaluator, cache // streams), -(-trees // streams), self)
-            for _ in range(streams)
-        ]
-        self._games: dict[int, _ForestThread] = {}
+        self._caches = [CachedEvaluator(evaluator, cache // streams) for _ in range(streams)]
+        self._trees = -(-trees // streams)  # of a stream
+        forests = [Forest(cached, params, trees=self._trees, nodes=nodes) for cached in self._caches]
+        self._streams = [ForestPool([forest]) for forest in forests]
+        self._games: dict[int, ForestPool] = {}  # the stream of each game, whose cache has its positions
 
     @property
     def fill(self) -> Fill:
         """How full the net's batches have been so far."""
-        caches = [stream.evaluator for stream in self._streams]
-        rows, hits, runs = (sum(getattr(cache, name) for cache in caches) for name in ("rows", "hits", "runs"))
-        return Fill(rows, hits, runs, min(self._net.batch_size, self._streams[0].trees))
+        rows, hits, runs = (sum(getattr(cache, name) for cache in self._caches) for name in ("rows", "hits", "runs"))
+        return Fill(rows, hits, runs, min(self._net.batch_size, self._trees))
 
     def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
         """Queues a search; the player's nodes are its only limit, whatever the clock."""
         stream = self._games.get(game)
         if stream is None:
-            stream = self._games[game] = min(self._streams, key=lambda stream: stream.games)
-            stream.games += 1
-        request = _MoveRequest(game, position, seed, Future())
-        stream.put(request)
-        return request.future
+            stream = self._games[game] = min(self._streams, key=[*self._games.values()].count)
+        return stream.submit(position, self.nodes, partial(self._thought, position, seed), _refused, seed=seed)
 
     def forget(self, game: int) -> None:
-        stream = self._games.pop(game, None)
-        if stream is not None:
-            stream.games -= 1
-            stream.forget(game)
+        self._games.pop(game, None)
 
     def close(self, *, cancel: bool = False) -> None:
         for stream in self._streams:
-            stream.close(cancel)
-        for stream in self._streams:
-            stream.thread.join()
+            stream.close(cancel=cancel)
 
-    def thought(self, position: Position, seed: int, result: SearchResult, seconds: float) -> Thought:
+    def _thought(self, position: Position, seed: int, result: SearchResult, seconds: float) -> Thought:
         """The move to play, with the values of the best move."""
         best, has_wdl = result.best, self._net.identity.value_head == "wdl"
         score = score_of(best, result, has_wdl=has_wdl, lc0_floats=self.params.lc0_floats)
@@ -219,6 +204,11 @@ class ForestPlayer:
             pv=best.pv,
             search=result,
         )
+
+
+def _refused(reason: str) -> Thought:
+    """For a position that cannot be searched, which games do not have."""
+    raise ValueRepairError(reason)
 
 
 def games_at_once(sides: Sequence[tuple[Net, int, SearchParams]]) -> int:
@@ -237,166 +227,3 @@ def search_facts(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[
     identity = identity_of(net, params, nodes)
     temperatures = {name: text for name, text in params.changes().items() if name.startswith("temp")}
     return identity.engine, {**identity.limits, **identity.options, **temperatures}
-
-
-@dataclass(eq=False, slots=True)
-class _MoveRequest:
-    """A requested move; `slot` is its tree, `begun` the stream's clock when the search began."""
-
-    game: int
-    position: Position
-    seed: int
-    future: Future[Thought]
-    slot: int = -1
-    begun: float = 0.0
-
-
-class _SeededForest(Forest):
-    def plant(self, position: Position, nodes: int, seed: int) -> int:
-        """As `add`, with the tree's own seed."""
-        slot = self.add(position, nodes)
-        self.reseed(slot, position, seed)
-        return slot
-
-    def reseed(self, slot: int, position: Position, seed: int) -> None:
-        word = np.uint64(self.params.seed ^ seed) ^ np.uint64(position.key)
-        self._trees.slots[slot, RANDOM] = np.uint64(random_word(word)).astype(np.int64)
-
-
-class _ForestThread:
-    """A thread with a forest and a cache of its own."""
-
-    def __init__(self, evaluator: CachedEvaluator, trees: int, player: ForestPlayer) -> None:
-        self.evaluator, self.trees, self.games = evaluator, trees, 0
-        self._player, self._nodes = player, player.nodes
-        self._forest = _SeededForest(evaluator, player.params, trees=trees, nodes=player.nodes)
-        self._wake = threading.Condition()
-        self._waiting: deque[_MoveRequest] = deque()
-        self._forgotten: list[int] = []
-        self._closed = self._abandoned = False
-        self._broken: ValueRepairError | None = None
-        self._trees: dict[int, tuple[int, Position]] = {}  # with `reuse`: game -> the tree of its last search
-        self._clock = 0.0  # seconds; those of a round are divided by the number of its trees
-        self.thread = threading.Thread(target=self._work, name="play", daemon=True)
-        self.thread.start()
-
-    def put(self, request: _MoveRequest) -> None:
-        with self._wake:
-            if self._broken is not None:
-                request.future.set_exception(self._broken)
-                return
-            if self._closed:
-                raise RuntimeError("the player is closed")
-            self._waiting.append(request)
-            self._wake.notify()
-
-    def forget(self, game: int) -> None:
-        if self._player.reuse:
-            with self._wake:
-                self._forgotten.append(game)
-
-    def close(self, cancel: bool) -> None:
-        with self._wake:
-            self._closed = True
-            self._abandoned |= cancel
-            self._wake.notify()
-
-    # -- the thread ---------------------------------------------------------------------------------------------------
-
-    def _work(self) -> None:
-        growing: list[_MoveRequest] = []
-        try:
-            while (requests := self._next(len(growing))) is not None:
-                growing += self._begin(requests)
-                if not growing:
-                    continue
-                started = time.perf_counter()
-                some_done = self._forest.play_round()
-                self._clock += (time.perf_counter() - started) / len(growing)
-                if some_done:
-                    growing = self._finish(growing)
-        except BaseException as error:  # goes to those who wait for moves
-            self._break(error, growing)
-            return
-        _fail([*growing, *self._waiting], CancelledError())
-
-    def _next(self, busy: int) -> list[_MoveRequest] | None:
-        """The requests to begin now; waits while there is no request or search. None at the end."""
-        with self._wake:
-            while True:
-                if self._abandoned or (self._closed and not busy and not self._waiting):
-                    return None
-                for game in self._forgotten:
-                    self._drop(game)
-                self._forgotten.clear()
-                count = min(len(self._waiting), self.trees - busy)
-                if count or busy:
-                    return [self._waiting.popleft() for _ in range(count)]
-                self._wake.wait()
-
-    def _begin(self, requests: Iterable[_MoveRequest]) -> list[_MoveRequest]:
-        begun = []
-        for request in requests:
-            if not request.future.set_running_or_notify_cancel():
-                continue
-            request.begun = self._clock
-            try:
-                request.slot = self._earlier_tree(request) if self._player.reuse else -1
-                if request.slot < 0:
-                    request.slot = self._plant(request)
-            except ValueRepairError as error:  # an illegal position, which games do not have
-                request.future.set_exception(error)
-            else:
-                begun.append(request)
-        return begun
-
-    def _plant(self, request: _MoveRequest) -> int:
-        if not self._forest.free:
-            self._drop(next(iter(self._trees)))
-        return self._forest.plant(request.position, self._nodes, request.seed)
-
-    def _earlier_tree(self, request: _MoveRequest) -> int:
-        """The tree of this game's last search, advanced to the present position; -1 without such a tree."""
-        if request.game not in self._trees:
-            return -1
-        slot, before = self._trees.pop(request.game)
-        further = request.position.moves[len(before.moves) :]
-        if not self._forest.advance(slot, request.position, further):
-            self._forest.release(slot)
-            return -1
-        self._forest.go_on(slot, self._nodes)
-        self._forest.reseed(slot, request.position, request.seed)
-        return slot
-
-    def _finish(self, growing: list[_MoveRequest]) -> list[_MoveRequest]:
-        """Answers requests whose trees are done; returns the others."""
-        unfinished = []
-        for request in growing:
-            if not self._forest.is_done(request.slot):
-                unfinished.append(request)
-                continue
-            result = self._forest.result(request.slot)
-            if self._player.reuse:
-                self._trees[request.game] = request.slot, request.position
-            else:
-                self._forest.release(request.slot)
-            thought = self._player.thought(request.position, request.seed, result, self._clock - request.begun)
-            request.future.set_result(thought)
-        return unfinished
-
-    def _drop(self, game: int) -> None:
-        if game in self._trees:
-            self._forest.release(self._trees.pop(game)[0])
-
-    def _break(self, error: BaseException, growing: list[_MoveRequest]) -> None:
-        with self._wake:
-            self._broken = search_broke(error)
-            waiting = list(self._waiting)
-            self._waiting.clear()
-        _fail([*growing, *waiting], self._broken)
-
-
-def _fail(requests: Iterable[_MoveRequest], error: BaseException) -> None:
-    for request in requests:
-        if not request.future.done():
-            request.future.set_exception(error)

@@ -80,7 +80,6 @@ class Lc0Settings:
     history_fill: str = "fen_only"
     resign: float = 0.0
     syzygy: str = ""
-    backend: str | None = None
     extra: tuple[str, ...] = ()
     lc0: str | None = None
     name: str = "lc0"
@@ -132,7 +131,6 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
         "openings-mode": "sequential",
     }
     values |= {"syzygy-paths": settings.syzygy} if settings.syzygy else {}
-    values |= {"backend": settings.backend} if settings.backend else {}
     options = [*(f"{name}={value}" for name, value in values.items()), *settings.extra]
     return [program, "selfplay", "--training", *(f"--{option}" for option in options)]
 

@@ -42,15 +42,13 @@ TICK_S = 1.0
 class Contestant:
     """How the built-in MCTS plays: `nets` are one or two names or files, `how` are the options of `open_net`.
 
-    It plays `parallel` games at a time; None: as many as fill the nets' batches. With `reuse` it keeps the tree from
-    move to move.
+    It plays `parallel` games at a time; None: as many as fill the nets' batches.
     """
 
     nets: tuple[str | None, ...]
     params: SearchParams
     nodes: int
     parallel: int | None = None
-    reuse: bool = False
     how: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -76,9 +74,7 @@ class ForestSource:
             self.sides, self.facts = _identity(nets, self.params, contestant)
             self._players: list[ForestPlayer] = []
             for net, name in zip(nets, _names(nets), strict=True):
-                player = ForestPlayer(
-                    net, self.params, contestant.nodes, trees=self.jobs, name=name, reuse=contestant.reuse
-                )
+                player = ForestPlayer(net, self.params, contestant.nodes, trees=self.jobs, name=name)
                 self._stack.callback(player.close, cancel=True)
                 self._players.append(player)
         except BaseException:
@@ -120,7 +116,6 @@ def _identity(nets: Sequence[Net], params: SearchParams, player: Contestant) -> 
     engine, facts = search_facts(nets[0], params, player.nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
     words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
-    words += ["reuse=1"] if player.reuse else []
     return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}
 
 

@@ -37,8 +37,8 @@ SelfplayEngine = Literal["mcts", "lc0"]
 
 @dataclass(frozen=True, kw_only=True)
 class SelfplayOptions:
-    """The players and their settings. `engine` is the built-in ``mcts``, or ``lc0``, which supports neither a second
-    net nor kept trees, and chooses device and seed itself. `net`, `net2` are names or files; `params` are those of the
+    """The players and their settings. `engine` is the built-in ``mcts``, or ``lc0``, which supports no second
+    net, and chooses device and seed itself. `net`, `net2` are names or files; `params` are those of the
     search, `rules` end games; `repeat` games are played from each line. `jobs` games run at once, None: full batches.
     `training` is a folder for a chunk of records of each game, which end at the first position that the `split` holds
     out. Raises UsageError."""
@@ -50,7 +50,6 @@ class SelfplayOptions:
     repeat: int = 1
     params: SearchParams = field(default_factory=SearchParams)
     rules: Rules = field(default_factory=Rules)
-    reuse_tree: bool = False
     jobs: int | None = None
     training: str | None = None
     split: Split | None = None
@@ -68,8 +67,8 @@ class SelfplayOptions:
             raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
         if self.split is not None and self.training is None:
             raise UsageError("--split: training records are what it cuts; give --training too")
-        if self.engine == "lc0" and (self.net2 or self.reuse_tree):
-            raise UsageError("--engine lc0: --net2 and reuse_tree are for --engine mcts")
+        if self.engine == "lc0" and self.net2:
+            raise UsageError("--engine lc0: --net2 is for --engine mcts")
 
 
 def play_book(
@@ -159,7 +158,7 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
         return Lc0Source(settings, options.training, resume=_goes_on(output))
     device = {"device": options.device, "threads": options.threads, "history_fill": params.history_fill}
     nets = (options.net, options.net2) if options.net2 else (options.net,)
-    contestant = Contestant(nets, params, options.nodes, options.jobs, options.reuse_tree, device)
+    contestant = Contestant(nets, params, options.nodes, options.jobs, device)
     return ForestSource(contestant, options.rules, options.seed, games)
 
 
