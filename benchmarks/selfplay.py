@@ -48,7 +48,7 @@ def lines(games: int, seed: int) -> list[Opening]:
 def bench_selfplay(data: BenchData) -> Comparison:
     """Games at 100 visits and temperature 0, one from each book line, until a side resigns; ours with PGN."""
     who = Contestant((data.net,), SearchParams(), VISITS, how={"device": "cpu"})
-    settings = Lc0Settings(locate(data.net), VISITS, resign=RESIGN, backend="eigen")
+    settings = Lc0Settings(locate(data.net), VISITS, resign=RESIGN, extra=("backend=eigen",))
     seeds = count()
     with (
         tempfile.TemporaryDirectory() as folder,
