@@ -453,3 +453,12 @@ def test_command_line(chunks: Path, tmp_path: Path) -> None:
         run("--keep", "0.2")
     with pytest.raises(UsageError, match=r"ends in .png, .svg or .pdf"):
         run("--plot", "weights.txt")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_plot_of_records_without_the_net_s_q_says_so(tmp_path: Path) -> None:
+    unknown = records(40)
+    unknown["orig_q"] = np.nan
+    (tmp_path / "game_1.gz").write_bytes(pack(unknown))
+    CliRunner().invoke(command, [str(tmp_path), "--plot", str(tmp_path / "weights.svg")], catch_exceptions=False)
+    assert "no record has the net's own Q" in (tmp_path / "weights.svg").read_text()

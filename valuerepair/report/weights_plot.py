@@ -45,9 +45,12 @@ def _draw_disagreement(axes: Axes, tally: WeightTally) -> None:
     ):
         share = values[:GAP_BINS].reshape(-1, _BINS_IN_ONE).sum(1) / (total or 1)
         axes.stairs(np.where(share > 0, share, np.nan), edges, color=colour, lw=1.6, gid=gid, label=label)
-    axes.set_yscale("log")
     axes.set(xlim=(0, 2), xlabel="|net Q − deep Q|, side to move", ylabel="share")
-    axes.legend()
+    if tally.gap_counts[:GAP_BINS].any():
+        axes.set_yscale("log")
+        axes.legend()
+    else:  # nothing that a logarithm could show
+        axes.text(0.5, 0.5, "no record has the net's own Q", transform=axes.transAxes, ha="center", color=style.GREY)
 
 
 def _draw_weights(axes: Axes, tally: WeightTally) -> None:
