@@ -104,4 +104,6 @@ def test_a_ladder_for_candidates_beyond_scale_has_a_table_of_its_own(tmp_path: P
     assert beyond["stored"] is None  # the store's ladder is for the other question
     assert beyond["positions"] == plain["positions"]
     assert beyond["candidates"] != plain["candidates"]
-    assert "screening at threshold 0.35 beyond scale, alpha 170" in "\n".join(stats[1].lines())
+    text = "\n".join(stats[1].lines())
+    assert "screening at threshold 0.35 beyond scale, alpha 170" in text
+    assert "in use: none fitted at 0.35 beyond scale; vr mine does it\n" in text

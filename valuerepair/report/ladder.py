@@ -199,7 +199,9 @@ class ScreenTable:
         shown = [
             f"screening at {at}: {screen.positions:,} positions searched in full, "
             f"{screen.positives:,} of them candidates",
-            f"in use: fitted {self.stored}" if self.stored else "in use: nothing fitted yet; vr mine does it",
+            f"in use: fitted {self.stored}"
+            if self.stored
+            else f"in use: none fitted at {screen.threshold:g}{beyond}; vr mine does it",
             "",
             f"cuts for a recall of {screen.recall:g}: a position leaves below this chance of a candidate",
         ]
