@@ -23,12 +23,12 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
 from valuerepair.store import schema
+from valuerepair.store.families import STEPS
 
 if TYPE_CHECKING:
     from valuerepair.chess.rows import Boards
 
 _UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
-_STEPS = ("line", "parent", "child", "game")
 _PROMOTIONS = 0x5000  # moves are numbers below: `chess.positions`
 _ROUNDED = 1e-3  # sums of float32
 Check = Callable[[Sequence[Any]], "Wrong | None"]
@@ -225,7 +225,7 @@ _NARROWER: Mapping[str, Kind] = {
     "screened.nodes": _COUNT,
     "screened.searched": _BIT,
     "screened.probability": _ABOVE_0_TO_1,
-    "expanded.step": _one_of(*_STEPS),
+    "expanded.step": _one_of(*STEPS),
     "expanded.drawn": _BIT,
     "expanded.cut_at": _COUNT,
     "expanded.chance": _CHANCE,

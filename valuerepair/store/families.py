@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 # How a position was reached, in the order of tables and trees.
-STEPS = ("line", "parent", "child", "game")
+LINE, PARENT, CHILD, GAME = STEPS = ("line", "parent", "child", "game")
 ANY_REACHED = "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = ? AND oracle_id = ?)"
 _SCORE = ("cp", "mate", "w", "d", "l", "q")
 _SEARCHED = value_condition("searched", "e.position_id", "s")

@@ -11,6 +11,7 @@ from typing import Any
 from valuerepair.chess import origins
 from valuerepair.store import schema
 from valuerepair.store.cells import columns, columns_of, is_other_type
+from valuerepair.store.families import STEPS
 from valuerepair.store.rows import AFTER, CHOSEN, EXPANDED, FULL, INFERRED, REJUDGED, SECOND
 from valuerepair.store.store import Store
 
@@ -84,7 +85,7 @@ _RULES = (
      "AND NOT EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = screened.oracle_id "
      "AND v.stage = 'full' AND v.position_id = screened.position_id))", "'position ' || position_id"),
     ("expanded: steps and chances, with searches", "expanded WHERE 1",
-     "step NOT IN ('line', 'parent', 'child', 'game') OR distance < 1 OR round < 1 OR drawn NOT IN (0, 1) "
+     f"step NOT IN {STEPS} OR distance < 1 OR round < 1 OR drawn NOT IN (0, 1) "
      "OR NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR nodes < 0 "
      "OR searched NOT IN (0, 1) OR (searched AND NOT EXISTS (SELECT 1 FROM deep_values v "
      "WHERE v.oracle_id = expanded.oracle_id AND v.stage IN ('full', 'expanded') "

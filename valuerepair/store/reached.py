@@ -15,6 +15,7 @@ from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Moves, encode_moves
 from valuerepair.question import QFrom
 from valuerepair.store.cells import beside_sum
+from valuerepair.store.families import GAME, PARENT
 from valuerepair.store.rows import EXPANDED, FULL, INFERRED, DeepResult, Run, signed, unsigned, value_condition
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def sources(
                 DeepResult(cp, mate, wdl, own_q, depth, seldepth, best_move=best, pv=tuple(line.split())),
                 q,
                 stage != INFERRED,
-                stage == FULL or step in (None, "parent", "game"),
+                stage == FULL or step in (None, PARENT, GAME),
             )
         )
     return found
