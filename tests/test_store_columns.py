@@ -103,7 +103,7 @@ ONCE = connection._ROWS_AT_ONCE
 def test_any_number_of_rows(memory: StoreConnection, rows: int) -> None:
     counted = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
     query = f"{counted} SELECT i, nullif(i % 3, 0) / 2.0 FROM n LIMIT :n"
-    number, half = memory.numbers(query, {"n": rows}, 2)
+    number, half = memory.numbers(query, {"n": rows})
     expected = np.arange(1, rows + 1)
     np.testing.assert_array_equal(number, expected)
     np.testing.assert_array_equal(half, np.where(expected % 3 == 0, np.nan, expected % 3 / 2))
@@ -112,14 +112,14 @@ def test_any_number_of_rows(memory: StoreConnection, rows: int) -> None:
 def test_board_keys_are_whole(memory: StoreConnection) -> None:
     numbers = [2**53 + 1, -(2**63), 2**63 - 1, 0]
     query = " UNION ALL ".join(f"SELECT {number}" for number in numbers)
-    (found,) = memory.numbers(query, {}, 1, np.int64)
+    (found,) = memory.numbers(query, {}, np.int64)
     assert found.tolist() == numbers
 
 
 def test_the_largest_numbers_are_rounded_as_pythons(memory: StoreConnection) -> None:
     numbers = [2**53 + 1, -(2**63), 2**63 - 1, 1e-308, 5e-324, -0.0, 1.7976931348623157e308]
     query = " UNION ALL ".join(f"SELECT {number!r}" for number in numbers)
-    (found,) = memory.numbers(query, {}, 1)
+    (found,) = memory.numbers(query, {})
     assert found.tobytes() == np.array([float(number) for number in numbers]).tobytes()
 
 

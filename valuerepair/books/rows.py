@@ -83,7 +83,7 @@ def add_knowledge(
     if options.labels:
         columns["labels"] = names(labels_of(store, rows))
     if split is not None:
-        every = store.connection.numbers("SELECT id FROM positions ORDER BY id", {}, 1, np.int64)[0]
+        every = store.connection.numbers("SELECT id FROM positions ORDER BY id", {}, np.int64)[0]
         parts = split.parts(store, every)
         of_rows = parts[np.searchsorted(every, rows["position_id"].to_numpy(np.int64))]
         columns["part"] = [PARTS[part] for part in of_rows.tolist()]

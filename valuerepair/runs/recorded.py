@@ -166,7 +166,7 @@ def remarks(
     another."""
     kind = identity.options["kind"]
     parameters = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
-    white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, parameters, 9)
+    white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, parameters)
     if not len(white):
         return [], []
     view = identity.options.get("view", KINDS[kind].view)

@@ -432,7 +432,7 @@ def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]
     in_question = ([(net, net_q)] if net_in_question else []) + ([(oracle, deep_q)] if oracle_in_question else [])
     said = []
     if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
-        ids, outcomes = connection.numbers(f"SELECT g.id, {RESULT} FROM games g ORDER BY g.id", {}, 2)
+        ids, outcomes = connection.numbers(f"SELECT g.id, {RESULT} FROM games g ORDER BY g.id", {})
         outcome = outcomes[np.searchsorted(ids, games)]
         result = np.where(white, outcome, -outcome)
         said = [

@@ -203,7 +203,7 @@ class _Reader:
         """Of all `rows` of a table the `key`, ascending, and those of its columns that are wanted, by name."""
         names = [name for name in cells if name in wanted]
         query = f"SELECT {', '.join([key, *(cells[name] for name in names)])} {rows}"
-        numbers, *columns = self._connection.numbers(query, self._pair, 1 + len(names))
+        numbers, *columns = self._connection.numbers(query, self._pair)
         self._connection.check_ascending(numbers)
         return numbers.astype(np.int64), dict(zip(names, columns, strict=True))
 
@@ -218,7 +218,7 @@ class _Reader:
         """Side to move and phase: as codes, and those that are wanted as words."""
         side, phase = np.full(len(ids), -1, np.int8), np.full(len(ids), -1, np.int8)
         for (i, one), (k, other) in product(enumerate(_SIDES), enumerate(PHASES)):
-            (with_both,) = self._connection.numbers(WORD_ROWS, {"side": one, "phase": other}, 1, np.int64)
+            (with_both,) = self._connection.numbers(WORD_ROWS, {"side": one, "phase": other}, np.int64)
             rows = _common(ids, with_both)[0]
             side[rows], phase[rows] = i, k
         for name, code_name, words, codes in zip(_WORDS, CODES, (_SIDES, PHASES), (side, phase), strict=True):
@@ -235,7 +235,7 @@ class _Reader:
         return kinds
 
     def _keys(self, ids: Ids) -> NDArray[np.uint64]:
-        numbers, keys = self._connection.numbers(f"SELECT id, key {POSITION_ROWS}", {}, 2, np.int64)
+        numbers, keys = self._connection.numbers(f"SELECT id, key {POSITION_ROWS}", {}, np.int64)
         of_rows: NDArray[np.uint64] = keys[_rows_of(self._connection, numbers, ids)].view(np.uint64)
         return of_rows
 
@@ -315,7 +315,7 @@ def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
 def game_ids(connection: StoreConnection, ids: Ids) -> Ids:
     """int64[n] the ids of the games of these positions."""
     query = "SELECT p.game_id FROM json_each(:ids) j JOIN positions p ON p.id = j.value ORDER BY j.key"
-    of_games: Ids = connection.numbers(query, {"ids": json.dumps(ids.tolist())}, 1, np.int64)[0]
+    of_games: Ids = connection.numbers(query, {"ids": json.dumps(ids.tolist())}, np.int64)[0]
     return of_games
 
 

@@ -176,10 +176,9 @@ class StoreConnection(sqlite3.Connection):
         self,
         query: str,
         parameters: Mapping[str, Any],
-        width: int,
         kind: type[np.float64 | np.int64] = np.float64,
     ) -> NDArray[Any]:
-        """[width, n] columns of a query of numbers, NaN for NULL. Floats hold whole numbers up to 2^53: all but keys.
+        """[columns, n] cells of a query of numbers, NaN for NULL. Floats hold whole numbers up to 2^53: all but keys.
 
         For many rows: it checks whole arrays against the kinds of their columns, not each cell by itself.
         """
@@ -188,7 +187,8 @@ class StoreConnection(sqlite3.Connection):
         try:
             cursor.execute(query, parameters)
             rows = chain.from_iterable(iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), []))
-            cells = np.ascontiguousarray(np.fromiter(chain.from_iterable(rows), kind).reshape(-1, width).T)
+            flat = np.fromiter(chain.from_iterable(rows), kind)
+            cells = np.ascontiguousarray(flat.reshape(-1, len(cursor.description)).T)
         except (TypeError, ValueError, OverflowError):
             self.text_factory = str
             self.execute(query, parameters).fetchall()  # raises for the wrong cell, unless it is in an expression

@@ -52,8 +52,7 @@ def reached(store: Store, net_id: int, oracle_id: int) -> dict[str, NDArray[Any]
     inferred from a line. Their scores are the columns searched_cp, searched_mate, and so on with w, d, l and q, and
     inferred_cp, and so on; NaN if missing.
     """
-    width = len(_NAMES) + 2 * (1 + len(_SCORE))
-    cells = store.connection.numbers(REACHED, {"net": net_id, "oracle": oracle_id}, width)
+    cells = store.connection.numbers(REACHED, {"net": net_id, "oracle": oracle_id})
     names = [*_NAMES, "searched", *(f"searched_{n}" for n in _SCORE), "inferred", *(f"inferred_{n}" for n in _SCORE)]
     columns: dict[str, NDArray[Any]] = dict(zip(names, cells, strict=True))
     if np.isnan(columns["step"]).any():  # not one of `STEPS`: reading the cell raises an error that names it

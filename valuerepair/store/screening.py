@@ -147,7 +147,7 @@ WHERE p.net_id = ? AND p.oracle_id = ? AND p.cut_at IS NOT NULL AND NOT p.search
 def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns:
     """`passages` as columns, for large stores."""
     parameters = {"net": net_id, "oracle": oracle_id}
-    ids, cut_at, nodes, searched, probability = store.connection.numbers(PASSAGES, parameters, 5)
+    ids, cut_at, nodes, searched, probability = store.connection.numbers(PASSAGES, parameters)
     return PassageColumns(ids.astype(np.int64), cut_at, nodes.astype(np.int64), searched != 0, probability)
 
 
@@ -174,10 +174,10 @@ def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.in
     the positions searched in full that have no passage; most of them may never have been on the ladder.
     """
     rungs = json.dumps([str(rung) for rung in stored_rungs(store.connection, oracle_id)])
-    (on_ladder,) = store.connection.numbers(ON_RUNGS, {"oracle": oracle_id, "rungs": rungs}, 1)
+    (on_ladder,) = store.connection.numbers(ON_RUNGS, {"oracle": oracle_id, "rungs": rungs})
     chosen = json.dumps(ids[np.isin(ids, on_ladder.astype(np.int64))].tolist())
     parameters = {"net": net_id, "oracle": oracle_id, "ids": chosen, "rungs": rungs}
-    numbers, cut_at, nodes = store.connection.numbers(SINCE, parameters, 3)
+    numbers, cut_at, nodes = store.connection.numbers(SINCE, parameters)
     every = np.ones(len(numbers))
     return PassageColumns(numbers.astype(np.int64), cut_at, nodes.astype(np.int64), every != 0, every)
 
