@@ -80,7 +80,7 @@ def write(
             scored = frame[~np.isnan(frame["disagreement"])]
             if frame.empty and question.expanded == "no":
                 raise ValueRepairError(
-                    "nothing to report: no position of a game is scored; --expanded searched takes in the others"
+                    "nothing to report: no position of a game is scored; vr stats --expanded searched counts the others"
                 )
             if scored.empty:
                 other = "wdl" if q_from == "cp" else "auto"
