@@ -45,10 +45,6 @@ def on_a_terminal(command: list[str], **extra: str) -> str:
     return shown.decode()
 
 
-def show() -> list[str]:
-    return [sys.executable, "-m", "valuerepair", "show", "1", "--db", str(SAMPLE)]
-
-
 @pytest.mark.parametrize(
     ("extra", "coloured"),
     [
@@ -76,21 +72,17 @@ def test_what_the_environment_says_of_colours(
     assert wants_colour() is coloured
 
 
-def test_colours_on_a_terminal_unless_they_are_not_wanted() -> None:
-    assert ESCAPE in on_a_terminal(show(), TERM="xterm-256color")
-    assert ESCAPE not in on_a_terminal(show(), TERM="xterm-256color", NO_COLOR="1")
-
-
 def test_colours_in_a_pipe_where_they_are_forced() -> None:
-    done = subprocess.run(show(), capture_output=True, text=True, env=environment(FORCE_COLOR="1"), check=True)
+    """On a terminal: tests/test_views_show.py."""
+    command = [sys.executable, "-m", "valuerepair", "show", "1", "--db", str(SAMPLE)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(FORCE_COLOR="1"), check=True)
     assert ESCAPE in done.stdout
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("call", ["show 1", "nets list"])
-def test_no_command_writes_escapes_into_a_pipe(call: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "valuerepair", *call.split()]
-    own = environment(TERM="xterm-256color", VALUEREPAIR_DB=str(SAMPLE))
+def test_no_table_has_escapes_in_a_pipe(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "valuerepair", "nets", "list"]
+    own = environment(TERM="xterm-256color")
     done = subprocess.run(command, capture_output=True, text=True, env=own, cwd=tmp_path, check=True)
     assert ESCAPE not in done.stdout + done.stderr
 

@@ -368,7 +368,7 @@ def test_an_engine_that_scores_from_whites_view_is_told(tmp_path: Path, stockfis
     assert ["deep search" in warning for warning in both] == [False, True]
     assert not told(f"uci:{right},alpha=400", f"uci:{right},nodes=10", "--screen", "off")
     # Without results one goes by the other; what a ladder searches to the end are the positions where the two differ.
-    random_games(Path(games), 200)
+    random_games(Path(games), 120)
     [warning] = told(as_net, "stockfish:nodes=2000", "--screen", "100,400")
     assert "do not agree with the deep search (stockfish" in warning
     assert not told(f"uci:{right},alpha=400", "stockfish:nodes=2000", "--screen", "100,400")

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -79,18 +80,11 @@ APART = "games"
 MEASURE = "from valuerepair.pipeline import rates\nrates._JUDGE_S = rates._NET_S = rates._TRAIN_S = 0.1\nrates.main()"
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome]:
-    """Most stages run in the process of the tests, which has imported everything. Other tests run the others in
-    processes of their own."""
-    folder = tmp_path_factory.mktemp("whole") / "repair"
-    folder.mkdir()
-    toml.write(tiny(folder.parent), folder / toml.FILE)
-    apart = running._to_its_end
-
-    def measured(words: list[str], *, text: str) -> subprocess.CompletedProcess[str]:
-        assert words == [sys.executable, "-m", measuring.__name__]
-        return signals.run([sys.executable, "-c", MEASURE], text=text)
+@contextmanager
+def stages_here(folder: Path) -> Iterator[list[float]]:
+    """Stages run in the process of the tests, which has imported everything; gives the seconds that each takes. Other
+    tests run stages in processes of their own."""
+    apart, took = running._to_its_end, list[float]()
 
     def to_its_end(
         words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
@@ -108,13 +102,29 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome
             if not isinstance(out, int | None):
                 out.write(done.stdout.encode())
             code, interrupted = done.returncode, False
-        TOOK.append(time.monotonic() - begun)
+        took.append(time.monotonic() - begun)
         return code, interrupted
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "signals", SimpleNamespace(run=measured))
         patch.setattr(running, "_to_its_end", to_its_end)
-        return folder, vr.repair(output=folder)
+        yield took
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RepairOutcome]:
+    folder = tmp_path_factory.mktemp("whole") / "repair"
+    folder.mkdir()
+    toml.write(tiny(folder.parent), folder / toml.FILE)
+
+    def measured(words: list[str], *, text: str) -> subprocess.CompletedProcess[str]:
+        assert words == [sys.executable, "-m", measuring.__name__]
+        return signals.run([sys.executable, "-c", MEASURE], text=text)
+
+    with pytest.MonkeyPatch.context() as patch, stages_here(folder) as took:
+        patch.setattr(measuring, "signals", SimpleNamespace(run=measured))
+        outcome = vr.repair(output=folder)
+    TOOK.extend(took)
+    return folder, outcome
 
 
 def read(path: Path) -> Any:
@@ -360,7 +370,8 @@ def test_another_match_leaves_what_comes_before(whole: tuple[Path, RepairOutcome
     shutil.copytree(whole[0], folder)
     settings = read_settings(folder, {})
     toml.write(replace(settings, sizes=replace(settings.sizes, games=2)), folder / toml.FILE)
-    outcome = vr.repair(output=folder)
+    with stages_here(folder):
+        outcome = vr.repair(output=folder)
     assert [match["games"] for match in outcome.matches.values()] == [2, 2]
     assert notes(folder)[:-4] == notes(whole[0])[:-4]
 

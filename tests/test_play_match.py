@@ -127,17 +127,17 @@ def test_a_match_goes_on_where_it_was_and_keeps_every_game(tmp_path: Path) -> No
 
 def test_another_side_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, lines=1)
-    run(tmp_path, plan, fake_side("one"), fake_side("two"))
+    run(tmp_path, plan, fake_side("one"), fake_side("two"), jobs=1)
     before = (tmp_path / "match.pgn").read_text()
     with pytest.raises(UsageError, match="game 1 is of another run: side B was 'two' and now is 'three'"):
-        run(tmp_path, plan, fake_side("one"), fake_side("three"))
+        run(tmp_path, plan, fake_side("one"), fake_side("three"), jobs=1)
     with pytest.raises(ValueRepairError, match="must be even and at least 2"):
-        run(tmp_path, _fewer(plan, 0), fake_side("one"), fake_side("two"))
+        run(tmp_path, _fewer(plan, 0), fake_side("one"), fake_side("two"), jobs=1)
     four = _fewer(plan, 4)
-    run(tmp_path, four, fake_side("one"), fake_side("two"))
+    run(tmp_path, four, fake_side("one"), fake_side("two"), jobs=1)
     before = (tmp_path / "match.pgn").read_text()
     with pytest.raises(ValueRepairError, match="has more than 2 games; give more --games"):
-        run(tmp_path, plan, fake_side("one"), fake_side("two"))
+        run(tmp_path, plan, fake_side("one"), fake_side("two"), jobs=1)
     assert (tmp_path / "match.pgn").read_text() == before
 
 
@@ -170,10 +170,10 @@ def test_a_full_disk_costs_no_finished_game(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", write_until_full)
         with pytest.raises(ValueRepairError, match="No space left on device; the games so far are kept"):
-            run(tmp_path, plan_of(tmp_path, lines=2), *sides)
+            run(tmp_path, plan_of(tmp_path, lines=2), *sides, jobs=1)
     assert len(read_games(path)) == 1
     kept = path.read_text()
-    end = run(tmp_path, plan_of(tmp_path, lines=2), *sides)
+    end = run(tmp_path, plan_of(tmp_path, lines=2), *sides, jobs=1)
     assert (end.before, end.standing.games) == (1, 4)
     assert path.read_text().startswith(kept)
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.cli_tree import SAMPLE
-from tests.vr_runs import in_a_process
+from tests.vr_runs import here
 
 ROOT = Path(__file__).parents[1]
 # What Windows has not, or not as Linux has it; taken away before anything of the package is imported.
@@ -52,7 +52,7 @@ def test_a_store_is_read_and_what_is_found_written(tmp_path: Path) -> None:
     command = ("export", "--db", str(SAMPLE), "--threshold", "0.35", "-o")
     done = vr_without(*command, str(tmp_path / "there.csv"))
     assert done.returncode == 0, done.stderr
-    assert in_a_process(*command, tmp_path / "here.csv", cwd=tmp_path).returncode == 0
+    assert here(*command, tmp_path / "here.csv", cwd=tmp_path).returncode == 0
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes() != b""
 
 

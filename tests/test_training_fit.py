@@ -249,7 +249,9 @@ def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: 
     assert outcome.curve[best]["step"] == outcome.best_step
 
 
-@pytest.mark.parametrize("average", ["none", pytest.param("swa", marks=pytest.mark.slow), "ema"])
+@pytest.mark.parametrize(
+    "average", [pytest.param("none", marks=pytest.mark.slow), pytest.param("swa", marks=pytest.mark.slow), "ema"]
+)
 def test_a_learning_rate_of_0_changes_nothing(average: str, samples: Samples, tmp_path: Path) -> None:
     net = LinearNet()
     held = samples.take(np.arange(100))

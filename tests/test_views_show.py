@@ -246,10 +246,12 @@ def test_a_terminal_has_colours_unless_it_says_no(db: Path) -> None:
     assert "\x1b" not in on_a_terminal(db, 1, NO_COLOR="1").removesuffix("\x1b[0m")
 
 
-def test_an_output_without_unicode_gets_letters(db: Path) -> None:
+def test_a_pipe_without_unicode_gets_letters_and_no_colours(db: Path) -> None:
     command = [sys.executable, "-m", "valuerepair", "show", "1", "--db", str(db)]
-    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True)
+    own = {**os.environ, "PYTHONIOENCODING": "ascii", "TERM": "xterm-256color"}
+    done = subprocess.run(command, capture_output=True, env=own, check=True)
     assert done.stdout.isascii()
+    assert b"\x1b" not in done.stdout + done.stderr
     fen = chess.Board(told(db, 1)["fen"])
     assert done.stdout.decode().splitlines()[0].split()[1:] in (
         str(fen).splitlines()[0].split(),
