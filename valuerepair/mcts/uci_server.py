@@ -320,6 +320,10 @@ class Switch:
             self.stopped = True
             self._changed.notify_all()
 
+    def mark_endless(self) -> None:
+        """Says that the search has no limit, as one by the other side's clock."""
+        self._endless = True
+
     def ponderhit(self) -> None:
         """Starts the clock of the search."""
         with self._changed:
@@ -366,6 +370,8 @@ class Thinking:
                 overhead_ms=self.settings.move_overhead_ms,
             )
         self._budget = self._clock_budget if self.go.movetime is None else self.go.movetime / 1000  # seconds
+        if self._budget is None and self.go.nodes is None and self.go.depth is None and self.go.mate is None:
+            self.switch.mark_endless()
         self._enough = False
         self._begun = time.monotonic()
         self._shown_news: tuple[int, int, str] | None = None
@@ -528,7 +534,7 @@ class Go:
     def is_endless(self) -> bool:
         """Whether only ``stop`` ends the search."""
         limits = (self.nodes, self.movetime, self.depth, self.mate, self.wtime, self.btime)
-        return self.infinite or (not self.ponder and all(limit is None for limit in limits))
+        return self.infinite or all(limit is None for limit in limits)
 
 
 def parse_go(words: Sequence[str]) -> tuple[Go, list[str]]:

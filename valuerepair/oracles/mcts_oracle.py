@@ -81,7 +81,10 @@ class MctsOracle(Oracle):
         return self._pool.submit(position, self._nodes, self._result, DeepFailure)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `Oracle`. The tree keeps growing, so the whole search equals `submit`'s."""
+        """Queues a search in steps; see `Oracle`. The tree keeps growing, so the whole search equals `submit`'s.
+
+        With a `minibatch_size` above 1 it does so only about: a batch ends at a rung.
+        """
         if reason := cannot_be_searched(position):
             return finished(DeepFailure(reason))
         results: list[DeepResult] = []

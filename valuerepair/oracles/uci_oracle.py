@@ -29,6 +29,8 @@ _OVERSHOOT_NODES = 20_000
 
 # lc0's verbose statistics of one root move; Q itself is printed after a lossy round trip, but S - U is exact as long as
 # nothing is added for moves left (lc0: search/classic/search.cc, GetVerboseStats).
+_LOSSY = 0.01
+_ONE_NODE = re.compile(r"node\s+\(\s*\d+\s*\) N:\s+1 .*\(Q:\s*(-?[\d.]+)\)")
 _MOVE_STATS = re.compile(r"(\S+)\s+\(\s*\d+\s*\) N:\s+(\d+) .*\(U:\s*(-?[\d.]+)\) \(S:\s*(-?[\d.]+)\)")
 
 
@@ -49,7 +51,8 @@ class UciOracle(Oracle):
         probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
         path = setup.engine.path
         try:
-            self._pool = EnginePool(setup.engine, limit, workers, probe=probe)
+            probe_count = self._kind.any_engine and "nodes" in limits
+            self._pool = EnginePool(setup.engine, limit, workers, probe=probe, probe_count=probe_count)
         except BadOption as error:
             raise UsageError(f"{path}: the engine {error}") from None
         except EngineFailure as error:
@@ -85,11 +88,11 @@ class UciOracle(Oracle):
         full_nodes = self._limits["nodes"]
         results: list[DeepResult] = []
         nodes = time_ms = 0
+        counts_tree = self._kind.own_q or self._pool.counts_tree
         for rung in (*rungs, full_nodes):
-            # lc0 includes the visits that its tree already has, other engines count the nodes of this search only.
-            node_limit = rung if self._kind.own_q else max(1, rung - nodes)
+            node_limit = rung if counts_tree else max(1, rung - nodes)
             result = self._result((yield _go({**self._limits, "nodes": node_limit})), board, node_limit)
-            nodes = result.nodes if self._kind.own_q else nodes + result.nodes
+            nodes = result.nodes if counts_tree else nodes + result.nodes
             time_ms += result.time_ms
             results.append(replace(result, nodes=nodes, time_ms=time_ms))
             if rung != full_nodes and not go_on(results):
@@ -107,6 +110,8 @@ class UciOracle(Oracle):
             best = board.parse_uci(report.best_move).uci()  # some engines write castling as king takes rook
         except ValueError:
             raise BadAnswer(f"gave the illegal best move {report.best_move}") from None
+        if report.mate == 0:
+            raise BadAnswer("says that the side to move is mated although there are legal moves")
         if node_limit and report.nodes > _OVERSHOOT * node_limit + _OVERSHOOT_NODES and not self._reported_overshoot:
             self._reported_overshoot = True
             log.info(f"{self._pool.name} searched {report.nodes:,} nodes where {node_limit:,} were asked for")
@@ -165,13 +170,19 @@ def _board(position: Position) -> chess.Board | DeepFailure:
 def exact_q(notes: Sequence[str], move: str, board: chess.Board) -> float | None:
     """Q of a move (UCI) from lc0's verbose move statistics, or None where they give none.
 
-    lc0 writes castling there as king takes rook, whatever it does elsewhere.
+    After a search of one node, which visits no move, it is the net's Q of the position. lc0 writes castling there as
+    king takes rook, whatever it does elsewhere.
     """
     names = {move, board.uci(chess.Move.from_uci(move), chess960=True)}
+    of_position = None
     for note in reversed(notes):
+        if (node := _ONE_NODE.match(note)) is not None:
+            of_position = float(node[1])
         stats = _MOVE_STATS.match(note)
         if stats is not None and stats[1] in names:
-            if int(stats[2]) == 0:
-                return None  # never visited: the printed Q is guessed from the parent's
-            return round(max(-1.0, min(1.0, float(stats[4]) - float(stats[3]))), 5)
+            q = round(max(-1.0, min(1.0, float(stats[4]) - float(stats[3]))), 5)
+            if int(stats[2]) > 0:
+                return q
+            # lc0 guesses that an unvisited move is worth as much as the position, unless the options say otherwise.
+            return q if of_position is not None and abs(q - of_position) < _LOSSY else of_position
     return None

@@ -412,8 +412,8 @@ def _rate(rate: Mapping[str, Any]) -> str:
 def _matches(outcome: RepairOutcome) -> str:
     rows = [(escape(name), escape(_match(match))) for name, match in outcome.matches.items()]
     note = (
-        "The steeper Q is multiplied by a number that spreads it as widely as the other net's in a quick match of both; "
-        "otherwise its search would be narrower."
+        "The steeper Q is multiplied by a number that spreads it as widely as the other net's in a quick match of "
+        "both; otherwise its search would be narrower."
     )
     return f'{_table(("the repaired net against", "result"), rows)}<p class="small">{note}</p>'
 
