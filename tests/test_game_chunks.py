@@ -287,7 +287,7 @@ def check_evals(game: chess.pgn.Game, records: Records, alpha: float = ALPHA) ->
     node_q = [eval_q(node, alpha) for node in nodes]
     node_q[0] = None  # nobody moved there
     for i, record in enumerate(records):
-        q, after = node_q[i], node_q[i + 1] if i + 1 < len(records) else None
+        q, after = node_q[i], node_q[i + 1]
         if q is None:
             assert (record["best_q"], record["best_d"]) == (record["result_q"], record["result_d"])
             is_last_of_known = i == len(records) - 1 and any(q is not None for q in node_q[: len(records)])

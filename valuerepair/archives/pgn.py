@@ -596,6 +596,7 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
     if any(parsed.wanted):
         rows.recorded = _recorded(parsed, moves)
+        rows.final = _final(parsed) if options.every_evaluation else {}
 
 
 def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows) -> Index:
@@ -720,21 +721,36 @@ def _recorded_as(parsed: _Parsed, moves: Index, kind: RecordedOptions) -> list[R
     """The evaluations of one kind."""
     white = parsed.chunk.turn[parsed.at(moves)].tolist()
     signs = [kind.sign(side) for side in white]
-    comments: list[str | None] = parsed.chunk.comments
     if kind.kind != EVAL:
+        comments: list[str | None] = parsed.chunk.comments
         recorded = read_comments(kind.kind, [comments[m] for m in moves.tolist()], signs)
         names = [parsed.headers[g] for g in parsed.game_of_move[moves].tolist()]
         return [
             r and replace(r, by=headers.get("White" if side else "Black", ""))
             for r, headers, side in zip(recorded, names, white, strict=True)
         ]
-    first = (parsed.ply_in_game[moves] == 0).tolist()
-    before = [None if start else comments[m - 1] for m, start in zip(moves.tolist(), first, strict=True)]
-    recorded = read_comments(EVAL, before, signs)
+    return _evaluations_after(parsed, np.where(parsed.ply_in_game[moves] == 0, -1, moves - 1), signs)
+
+
+def _evaluations_after(parsed: _Parsed, moves: Index, signs: Sequence[int]) -> list[Recorded | None]:
+    """The evaluations that lichess writes after these moves, of the positions that they lead to; None for move -1."""
+    comments: list[str | None] = parsed.chunk.comments
+    recorded = read_comments(EVAL, [None if m < 0 else comments[m] for m in moves.tolist()], signs)
     # The reader returns only the comment after a variation, but evaluations in pawns from before it too.
-    pawns = parsed.chunk.evals[np.maximum(moves - 1, 0)]
-    for i in np.flatnonzero(np.isfinite(pawns)).tolist():
-        if recorded[i] is None and not first[i]:
+    pawns = parsed.chunk.evals[np.maximum(moves, 0)]
+    for i in np.flatnonzero(np.isfinite(pawns) & (moves >= 0)).tolist():
+        if recorded[i] is None:
             evaluation = Recorded(EVAL, cp=signs[i] * round(100 * float(pawns[i])))
             recorded[i] = evaluation if fits(evaluation) else None
     return recorded
+
+
+def _final(parsed: _Parsed) -> dict[int, Recorded]:
+    """The evaluations that lichess writes after the last moves of games, by game."""
+    is_wanted = [wanted is not None and wanted.kind == EVAL for wanted in parsed.wanted]
+    games = np.flatnonzero(parsed.good & np.array(is_wanted) & (np.diff(parsed.cuts) > 0))
+    last = parsed.cuts[games + 1] - 1
+    white_moved = parsed.chunk.turn[parsed.at(last)].tolist()
+    signs = [-1 if white else 1 for white in white_moved]
+    evaluations = zip(games.tolist(), _evaluations_after(parsed, last, signs), strict=True)
+    return {g: evaluation for g, evaluation in evaluations if evaluation is not None}

@@ -55,6 +55,7 @@ class Rows:
     results: list[str | None] = field(default_factory=list)
     starts: dict[int, str] = field(default_factory=dict)  # game -> FEN, where it is not the initial position
     recorded: Sequence[Recorded | None] | None = None
+    final: dict[int, Recorded] = field(default_factory=dict)  # game -> evaluation of its last board, of whole games
     history_known: NDArray[np.bool_] | None = None
     truncated: list[tuple[str, str]] = field(default_factory=list)  # as in the report
 

@@ -106,15 +106,16 @@ class WholeGame(NamedTuple):
     """A game to write, and the part of it that is written: the positions before moves `begin` to `end`.
 
     `start` is its first board, `played` uint16[n] are all its moves (absolute squares), `z` its result for White,
-    `recorded` the evaluations of the positions before the moves, None if the archive has no evaluation. `judged` are
-    rows of `JudgedBoards`, -1 without a row, and `net` the net's values of the written positions and the priors of
-    their legal moves, flat.
+    `recorded` the evaluations of the positions before the moves, None if the archive has no evaluation, `final` that of
+    the last board. `judged` are rows of `JudgedBoards`, -1 without a row, and `net` the net's values of the written
+    positions and the priors of their legal moves, flat.
     """
 
     start: Boards
     played: Moves
     z: float
     recorded: Sequence[Recorded | None] | None
+    final: Recorded | None
     begin: int
     end: int
     judged: Index | None = None
@@ -203,18 +204,20 @@ class _Values(NamedTuple):
 
 
 def _values_of(game: WholeGame, alpha: float, judge: JudgedBoards | None) -> _Values:
-    """The known values of each written position, and of the one after the last written move if it has a move."""
-    n = min(game.end + 1, len(game.played)) - game.begin
+    """The known values of each written position, and of the one after the last written move."""
+    n = game.end + 1 - game.begin
     q, d, nodes, origin = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    written = () if game.recorded is None else game.recorded[game.begin : game.begin + n]
-    evaluated = [i for i, evaluations in enumerate(written) if evaluations is not None]
+    written = [] if game.recorded is None else [*game.recorded[game.begin : game.end + 1]]
+    if game.end == len(game.played):
+        written.append(game.final)
+    evaluated = [i for i, evaluation in enumerate(written) if evaluation is not None]
     if evaluated:
         evaluations = [evaluation for evaluation in written if evaluation is not None]
         q[evaluated], d[evaluated] = written_values(evaluations, alpha)
         nodes[evaluated] = [max(evaluation.nodes, 1) for evaluation in evaluations]
         origin[evaluated] = [_SAME_SCALE if evaluation.kind == EVAL else _PLAYERS_OWN for evaluation in evaluations]
     if judge is not None and game.judged is not None:
-        judged = game.judged[game.begin : game.begin + n]
+        judged = game.judged[game.begin : game.end + 1]
         rows = np.flatnonzero(judged >= 0)
         wdl = judge.wdl[judged[rows]].astype(np.float64)
         q[rows], d[rows] = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
@@ -244,7 +247,6 @@ def _fill_values(records: Records, z: Floats, columns: _Values) -> None:
         records[f"{name}_q"], records[f"{name}_d"] = q, d
     origin, after = columns.origin[:-1], columns.origin[1:]
     next_known = np.flatnonzero(((origin == _SAME_SCALE) | (origin == _JUDGED)) & (origin == after))
-    next_known = next_known[next_known < n]
     # The judge's own move has the value of its search.
     next_known = next_known[
         (origin[next_known] == _SAME_SCALE) | (records["best_idx"] != records["played_idx"])[next_known]
@@ -512,6 +514,7 @@ class _Games:
             rows.played[first:last],
             z,
             None if rows.recorded is None else rows.recorded[first:last],
+            rows.final.get(g),
             0,
             free,
             None if judged is None else judged[first:last],
