@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import chess
 import chess.pgn
 import pytest
 
+import valuerepair as vr
 from tests import random_nets
+from tests.cli_tree import SAMPLE
 from tests.confirm_doubles import Candidate, make_store, position_of
 from tests.test_training_records import fake_game, fake_search
 from tests.vr_runs import here
@@ -97,6 +102,23 @@ def test_records_end_before_a_position_of_the_store_that_is_held_out(tmp_path: P
     assert records_of(chunk) == game_records(game, RecordFacts()).tobytes()[: (first - 3) * v6.RECORD.itemsize]
 
 
+@pytest.mark.parametrize(("store", "words"), [(None, "none is used"), ("new.db", "there is no new.db")])
+def test_a_split_of_games_needs_the_store_that_has_them(
+    store: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it every held-out position would become a training record."""
+    monkeypatch.chdir(tmp_path)
+    options = SelfplayOptions(training="chunks", split=Split(games=0.5))
+    with pytest.raises(UsageError, match=f"--split: holds out positions of a store, and {words}; give the store"):
+        vr.selfplay("book.pgn", "games.pgn", store, options)
+    shutil.copy(SAMPLE, "empty.db")
+    with closing(sqlite3.connect("empty.db")) as connection, connection:
+        connection.execute("DELETE FROM positions")
+    with pytest.raises(UsageError, match=r"--split: empty\.db has no positions"):
+        vr.selfplay("book.pgn", "games.pgn", "empty.db", options)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.db"]
+
+
 def test_a_split_is_for_training_records() -> None:
     with pytest.raises(UsageError, match="--split: training records are what it cuts; give --training too"):
         SelfplayOptions(split=Split())
@@ -146,7 +168,7 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
     random_nets.write(kind, tmp_path / "my-net.pb.gz")
     fens = (ROOKS, "4k3/q7/8/8/8/8/R6P/4K3 w - - 0 1")
     (tmp_path / "book.epd").write_text("".join(f"{chess.Board(fen).epd()}\n" for fen in fens))
-    write_split(tmp_path / "split.json", Split(materials=("KRvKR",)))
+    write_split(tmp_path / "split.json", Split(games=0, materials=("KRvKR",)))
     command = (
         "selfplay",
         "book.epd",
@@ -161,7 +183,7 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
     )
     done = here(*command, "--split", "split.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "training records were left out" in done.stderr
+    assert "held out: 2 of 4 training records of the games played now were left out" in done.stderr
     with (tmp_path / "selfplay.pgn").open() as file:
         games = [game for game in iter(lambda: chess.pgn.read_game(file), None) if game]
     assert {game.headers["Round"]: game.headers["Chunk"] for game in games} == {"1": "held out", "2": "game_000001.gz"}

@@ -126,6 +126,14 @@ def test_too_large_a_total_says_what_is_possible(sides: MixOptions, tmp_path: Pa
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_small_share_is_kept_or_refused(tmp_path: Path) -> None:
+    """One game of 101 is nearly 1 %, which is not 0.1 %."""
+    sides = (folder_of(tmp_path / "r", [2]),), (folder_of(tmp_path / "n", [1] * 100, seed=9),)
+    with pytest.raises(ValueRepairError, match=r"--share 0.001: a mixture of 101 games has 0.0099 at the nearest"):
+        mix(MixOptions(*sides, 0.001), tmp_path / "out", quiet=True)
+    assert mix(MixOptions(*sides, 0.01), tmp_path / "out", quiet=True)["games"] == 100
+
+
 def test_too_few_games_for_the_share(tmp_path: Path) -> None:
     sides = MixOptions((folder_of(tmp_path / "r", [2]),), (folder_of(tmp_path / "n", [2, 2], seed=9),), 0.4)
     with pytest.raises(
@@ -137,14 +145,14 @@ def test_too_few_games_for_the_share(tmp_path: Path) -> None:
 @given(
     repair=st.lists(st.integers(1, 9), min_size=1, max_size=60),
     normal=st.lists(st.integers(1, 9), min_size=1, max_size=60),
-    share=st.floats(0.01, 0.99),
+    share=st.floats(0.001, 0.999),
     positions=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
 def test_the_share_is_kept_or_refused(repair: list[int], normal: list[int], share: float, positions: bool) -> None:
     """Over any inputs: within the tolerance, never more than there is, and one side is used up to a game."""
     from valuerepair.training.chunk_files import Archives, ChunkIndex, LeftOut
-    from valuerepair.training.mix import TOLERANCE, choose
+    from valuerepair.training.mix import choose, tolerance
 
     def index(lengths: list[int], begin: int) -> ChunkIndex:
         n, empty = len(lengths), np.zeros(len(lengths), np.int32)
@@ -163,10 +171,10 @@ def test_the_share_is_kept_or_refused(repair: list[int], normal: list[int], shar
         uses_up = [(len(repair), n) for n in range(1, len(normal) + 1)] + [
             (n, len(normal)) for n in range(1, len(repair))
         ]
-        assert positions or min(abs(a / (a + b) - share) for a, b in uses_up) > TOLERANCE
+        assert positions or min(abs(a / (a + b) - share) for a, b in uses_up) > tolerance(share)
         return
     counts = [choice.positions if positions else choice.games for choice in choices]
-    assert abs(counts[0] / sum(counts) - share) <= TOLERANCE
+    assert abs(counts[0] / sum(counts) - share) <= tolerance(share)
     assert any(choice.games == choice.index.games for choice in choices)
     assert all(len(set(choice.chosen.tolist())) == choice.games for choice in choices)
 

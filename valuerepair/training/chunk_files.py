@@ -312,6 +312,9 @@ class LeftOut:
         """Notes a tar that breaks off."""
         self.broken_off.append((path, how))
 
+    def __bool__(self) -> bool:
+        return bool(self.reasons or self.broken_off)
+
     def __str__(self) -> str:
         reasons = [f"{reason} {n:,}" for reason, n in self.reasons.items()]
         return ", ".join([*reasons, *(f"{path}: {how}" for path, how in self.broken_off)])

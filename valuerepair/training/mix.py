@@ -33,7 +33,6 @@ from valuerepair.training.options import SHARE_OF_GAMES
 from valuerepair.version import __version__
 
 SIDES = ("repair", "normal")
-TOLERANCE = 0.01  # largest difference of the share from the requested one
 
 By = Literal["games", "positions"]
 Form = Literal["tar", "links"]
@@ -135,12 +134,17 @@ def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
         choices.append(Choice(side, np.sort(order[:count])))
     amounts = [choice.games if options.by == "games" else choice.positions for choice in choices]
     actual = amounts[0] / sum(amounts) if sum(amounts) else 0.0
-    if abs(actual - options.share) > TOLERANCE:
+    if abs(actual - options.share) > tolerance(options.share):
         raise ValueRepairError(
             f"--share {options.share:g}: a mixture of {sum(amounts):,} {options.by} has {actual:.4f} at the nearest, "
             f"{amounts[0]:,} repair and {amounts[1]:,} normal {options.by}; use that, another total, or more games"
         )
     return choices
+
+
+def tolerance(share: float) -> float:
+    """The largest difference of a mixture's share from this requested one."""
+    return min(0.01, 0.2 * min(share, 1 - share))
 
 
 def _impossible(options: MixOptions, available: Sequence[int], most: float) -> str:

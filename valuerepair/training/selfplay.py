@@ -87,6 +87,8 @@ def play_book(
     """
     if options.training is not None and os.path.realpath(options.training) == os.path.realpath(output):
         raise UsageError(f"--training {options.training}: is the file of games, too; give a folder of another name")
+    if options.split is not None:
+        _check_divided(options.split, store)
     openings = read_openings(book, strict=True)
     games, params = len(openings) * options.repeat, options.params
     with ExitStack() as stack:
@@ -106,8 +108,20 @@ def play_book(
         end = play_selfplay(plan, source, output, store=kept, chunks=chunks, command=command, progress=progress)
         if held_out is not None and held_out.records:
             left_out, count = held_out.left_out, held_out.records
-            log.info(f"held out: {left_out:,} of {count:,} training records were left out")
+            log.info(f"held out: {left_out:,} of {count:,} training records of the games played now were left out")
         return end
+
+
+def _check_divided(split: Split, store: str | Path | None) -> None:
+    """Raises UsageError for a split of games without the store that has them: nothing of them would be held out."""
+    if not (split.games or split.archives):
+        return  # families are known by their positions
+    if store is None or not os.path.exists(store):
+        which = "none is used" if store is None else f"there is no {os.fspath(store)}"
+        raise UsageError(f"--split: holds out positions of a store, and {which}; give the store by --db")
+    with Store.open(store) as opened:
+        if opened.connection.execute("SELECT 1 FROM positions LIMIT 1").fetchone() is None:
+            raise UsageError(f"--split: {os.fspath(store)} has no positions; give the store of the split by --db")
 
 
 class HeldOut:

@@ -33,8 +33,8 @@ class DiffFocus:
     """The chance that lczero-training's older loader keeps a record, after its down-sampling to one in 32.
 
     ``min + slope * total``, at most 1, with ``total = (q_weight |best_q - orig_q| + policy_kld) / (q_weight +
-    pol_scale)``. Records without orig_q, or with policy_kld 0 (not known), are always kept. The trainer's own defaults
-    min = 1 and slope = 0 keep everything.
+    pol_scale)``. Records without orig_q or best_q, or with policy_kld 0 (not known), are always kept. The
+    trainer's own defaults min = 1 and slope = 0 keep everything.
     """
 
     name: ClassVar[str] = "diff-focus"
@@ -45,7 +45,7 @@ class DiffFocus:
 
     def weigh(self, records: Records) -> Floats:
         total = _total(records, self.q_weight, self.pol_scale)
-        known = ~np.isnan(records["orig_q"]) & (records["policy_kld"] > 0)
+        known = ~np.isnan(disagreement(records)) & (records["policy_kld"] > 0)
         return np.where(known, np.clip(self.min + self.slope * total, 0.0, 1.0), 1.0)
 
 
