@@ -215,8 +215,8 @@ def test_an_engine_that_counts_the_visits_of_its_tree_searches_all_that_is_asked
             whole = oracle.submit(bare(fen)).result(60)
             assert isinstance(whole, DeepResult)
             # lc0's depth is a mean over the visits of the last search alone.
-            same = {"time_ms": 0, "depth": 0, "seldepth": 0}
-            assert replace(climb.results[-1], **same) == replace(whole, **same)
+            last = replace(climb.results[-1], time_ms=0, depth=0, seldepth=0)
+            assert last == replace(whole, time_ms=0, depth=0, seldepth=0)
 
 
 def test_an_engine_that_counts_its_searches_is_asked_for_the_rest(stockfish: str) -> None:
