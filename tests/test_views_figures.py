@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -153,6 +154,16 @@ def test_rates_by_threshold(db: Path, frame: pd.DataFrame) -> None:
             assert ends[round(t, 9)][1] == pytest.approx(high)
             assert ends[round(t, 9)][0] == pytest.approx(max(low, (size >= t).mean() / 100))
     assert f"{100 * hajek(off.abs() >= THRESHOLD, frame['weight']):.2f} %" in words(weighed)
+
+
+def test_a_net_that_is_nowhere_wrong_has_a_rate_of_0(tmp_path: Path) -> None:
+    mine_by_key(random_games(tmp_path / "games.pgn", 6), tmp_path / "a.db")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as sql, sql:
+        sql.execute("UPDATE net_values SET q = 0.01, w = NULL, d = NULL, l = NULL")
+        sql.execute("UPDATE deep_values SET cp = 0, mate = NULL")
+    figure = plotted_store.draw("rate", tmp_path / "a.db")
+    assert "0.00 %" in words(figure)
+    style.save(figure, tmp_path / "a.svg")
 
 
 @pytest.mark.parametrize(

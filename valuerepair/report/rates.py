@@ -48,7 +48,8 @@ def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Dr
             end = max([end, *(t for t, _ in points)])
             _draw_curve(axes, points, colour, marker, gid, label)
         axes.axvline(question.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
-        axes.set_yscale("log")
+        if rows.rate(is_candidate(disagreement, THRESHOLDS[0])).rate > 0:  # of nothing a logarithmic scale has no range
+            axes.set_yscale("log")
         style.in_percent(axes.yaxis)
         axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
         axes.legend(loc="upper right")
