@@ -89,7 +89,7 @@ def test_clock_and_move_number_are_also_opcodes(tmp_path: Path) -> None:
     positions, report = run(path)
     assert [p.fen.split(" ", 3)[3] for p in positions] == ["- 12 70", "- 0 9", "- 12 70", "- 0 1"]
     assert [p.ply for p in positions] == [138, 16, 138, 0]
-    assert report.rejected == {"illegal position": 4}
+    assert report.rejected == {"wrong operation": 3, "illegal position": 1}
     assert positions[-1].origin.eval_cp is None
 
 
@@ -109,7 +109,8 @@ def test_bad_lines_and_positions_without_moves(tmp_path: Path) -> None:
     assert report.rejected_positions == {"no legal move": 1}
     assert report.duplicates == 1
     assert ("line 2" in why for _, _, why in report.examples)
-    assert report.examples[0][1:] == (len(f"{START} w KQkq - 0 1\n"), "not a position: line 2")
+    assert report.examples[0][1] == len(f"{START} w KQkq - 0 1\n")
+    assert report.examples[0][2].startswith("not a position: line 2: a FEN has at least four fields")
 
 
 def test_a_line_at_a_cut_is_no_position(tmp_path: Path) -> None:

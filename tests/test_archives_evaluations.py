@@ -148,7 +148,7 @@ def test_epd_scores_with_depth_and_nodes(tmp_path: Path) -> None:
     lines = (
         'r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - ce -120; acd 20; acn 5000; acs 3; id "a";\n'
         "4k3/8/8/8/8/8/4P3/4K3 w - - bm #3;\n"
-        "4k3/8/8/8/8/8/3P4/4K3 w - - bm e4;\n"
+        "4k3/8/8/8/8/8/3P4/4K3 w - - bm d4;\n"
     )
     positions, report = run(tmp_path / "a.epd", "epd", lines)
     assert scores(positions) == [(None, -120, None), (None, None, 3)]

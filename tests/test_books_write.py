@@ -371,16 +371,16 @@ def test_what_cannot_be_checked_is_an_error(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("8/8/8/8 w - -", "bad FEN"),
-        ("4k3/8/8/8/8/8/4P3/4K3 w -", "an EPD line has four fields"),
-        ("4k3/8/8/8/8/8/4P3/4K3 w KQ - hmvc 0;", "illegal position: bad castling rights"),
-        ("4k3/8/8/8/8/8/4P3/4K3 w - e6 hmvc 0;", "illegal position: invalid ep square"),
-        ("4k3/8/8/8/8/8/4P3/4K3 x - - hmvc 0;", "FEN refused by lc0: side to move"),
-        ("4k3/8/8/8/8/8/4P3/4K3 w - - hmvc zero;", "hmvc zero: no number"),
+        ("8/8/8/8 w - -", "expected 8 rows in position part of fen"),
+        ("4k3/8/8/8/8/8/4P3/4K3 w -", "a FEN has at least four fields"),
+        ("4k3/8/8/8/8/8/4P3/4K3 w KQ - hmvc 0;", "not a legal position: bad castling rights"),
+        ("4k3/8/8/8/8/8/4P3/4K3 w - e6 hmvc 0;", "not a legal position: invalid ep square"),
+        ("4k3/8/8/8/8/8/4P3/4K3 x - - hmvc 0;", "expected 'w' or 'b' for turn part of fen"),
+        ("4k3/8/8/8/8/8/4P3/4K3 w - - hmvc zero;", "hmvc 'zero' is no number"),
         ("4k3/8/8/8/8/8/4P3/4K3 w - - bm e5;", "bm e5: no legal move"),
         ('4k3/8/8/8/8/8/4P3/4K3 w - - id "open;', "cannot read the operations"),
         ("4k3/8/8/8/8/8/8/4K3 w - - hmvc 0;", "no game can be played from here: insufficient material"),
-        ("1. e4 e5 2. Nf3 *", "FEN refused by lc0"),
+        ("1. e4 e5 2. Nf3 *", "expected 'w' or 'b' for turn part of fen"),
     ],
 )
 def test_epd_problems_are_named_with_their_line(tmp_path: Path, line: str, reason: str) -> None:

@@ -78,8 +78,8 @@ def test_epd_and_fen_lines(tmp_path: Path) -> None:
     [
         ("a.pgn", "", "no opening"),
         ("a.pgn", "1. e4 e4 *\n", "game 1: illegal san"),
-        ("a.epd", "no position\n", "a.epd:1: an EPD line has four fields"),
-        ("a.fen", "8/8/8/8/8/8/8/8 w - -\n", "a.fen:1: illegal position"),
+        ("a.epd", "no position\n", "a.epd:1: a FEN has at least four fields"),
+        ("a.fen", "8/8/8/8/8/8/8/8 w - -\n", "a.fen:1: not a legal position"),
         ("a.pgn", '[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n*\n', "not a legal position"),
     ],
 )

@@ -17,7 +17,8 @@ from typing import BinaryIO
 import chess
 
 from valuerepair.books.lc0_reader import RESULTS, Refused, explain, no_game, read_move, start_board
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.chess.epd import WrongLine, numbered_lines, read_epd
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular
 from valuerepair.text import quantity
 
@@ -348,77 +349,18 @@ class _EpdCheck:
         self._book, self._problem = book, problem
 
     def line(self, number: int, raw: bytes) -> None:
-        text = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").strip(" \t\r")
-        if not text or text[0] == "#":
-            return
-        self._book.entries += 1
-        try:
-            board = epd_board(text)
-        except Refused as reason:
-            self._problem(number, str(reason))
-            return
-        over = no_game(board, 1)
-        if over is not None:
-            self._problem(number, f"no game can be played from here: {over}")
-        self._book.count(number, board.fen(), (), board)
+        for _, text in numbered_lines([raw.decode("utf-8", "replace")]):
+            self._book.entries += 1
+            try:
+                board = chess.Board(read_epd(text).fen)
+            except WrongLine as reason:
+                self._problem(number, one_line(reason))
+                return
+            over = no_game(board, 1)
+            if over is not None:
+                self._problem(number, f"no game can be played from here: {over}")
+            self._book.count(number, board.fen(), (), board)
 
     def end(self) -> None:
         if not self._book.entries:
             self._problem(0, "no position")
-
-
-_CLOCKS = re.compile(r"(\d{1,4})\s+(\d{1,4})\s*(?:;|$)")
-_OPERATION = re.compile(r"\s*([A-Za-z]\w*)((?:\s+|(?=\"))(?:\"[^\"]*\"|[^\";])*)?(?:;|$)")
-_MOVE_OPCODES = frozenset({"am", "bm", "pm", "pv", "sm"})
-
-
-def epd_board(text: str) -> chess.Board:
-    """The position of an EPD or FEN line, its clocks from the FEN or from `hmvc` and `fmvn`.
-
-    Raises `Refused` for an illegal position, an operation without a name, an open quote, a clock that is not a number,
-    and a `bm`, `am`, `pm`, `sm` or `pv` that is illegal in the position.
-    """
-    control = next((c for c in text if ord(c) < 32 and c != "\t"), None)
-    if control is not None:
-        raise Refused(f"a control character (byte {ord(control)})")
-    fields = text.split(None, 4)
-    if len(fields) < 4:
-        raise Refused("an EPD line has four fields: placement, side to move, castling, e.p. square")
-    fields[3] = fields[3].rstrip(";")
-    operations = fields[4] if len(fields) == 5 else ""
-    clocks = _CLOCKS.match(operations)
-    halfmoves, number = clocks.groups() if clocks else ("0", "1")
-    board = start_board(" ".join([*fields[:4], halfmoves, number]))
-    _apply(board, operations[clocks.end() :] if clocks else operations)
-    return board
-
-
-def _apply(board: chess.Board, operations: str) -> None:
-    at, text = 0, operations.strip().lstrip("; ")
-    while at < len(text):
-        operation = _OPERATION.match(text, at)
-        if operation is None:
-            raise Refused(f"cannot read the operations from {text[at : at + 20]!r}")
-        at = operation.end()
-        _operation(board, operation[1], (operation[2] or "").strip())
-
-
-def _operation(board: chess.Board, opcode: str, operand: str) -> None:
-    if opcode in ("hmvc", "fmvn"):
-        if not (operand.isascii() and operand.isdigit()):
-            raise Refused(f"{opcode} {operand}: no number")
-        if opcode == "hmvc":
-            board.halfmove_clock = int(operand)
-        else:
-            board.fullmove_number = max(1, int(operand))
-    elif opcode in _MOVE_OPCODES:
-        line = board.copy(stack=False)
-        for san in operand.split():
-            try:
-                move = line.parse_san(san)
-            except ValueError:
-                move = chess.Move.null()
-            if not move:  # python-chess reads -- as a null move
-                raise Refused(f"{opcode} {san[:20]}: no legal move")
-            if opcode == "pv":
-                line.push(move)

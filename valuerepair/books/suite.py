@@ -28,7 +28,8 @@ from valuerepair.books.emit import epd_text
 from valuerepair.books.rows import game_name
 from valuerepair.chess import values
 from valuerepair.chess.board import keys, parse_fens, replay
-from valuerepair.chess.positions import PositionBatch, encode_moves, history_comment
+from valuerepair.chess.epd import history_comment, read_operations
+from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import Rate, weighted
 from valuerepair.judge.compared_nets import evaluated
@@ -50,7 +51,6 @@ _WHOLE_GAME = 60_000  # characters of a history; a comment of other kinds is cut
 _OWN_SCALES = {values.OWN_Q: "own Q", values.OF_WDL: "W/D/L"}
 _NET = re.compile(r"net Q ([+-]\d\.\d+), sha256 ([0-9a-f]+), (.+)")
 _JUDGE = re.compile(r"judge Q ([+-]\d\.\d+), (?:alpha ([\d.e+]+)|own Q|W/D/L), threshold ([\d.]+), (.+)")
-_COMMENT = re.compile(r'\b(c[01]|id)\s+"([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def _table(
     origins = batch.origin
     for fen, game, recorded in zip(batch.fen, origins.game, origins.recorded or (), strict=True):
         assert recorded is not None
-        comments = dict(_COMMENT.findall(read_text(texts[game.number])))
+        comments = read_operations(read_text(texts[game.number]))
         net = _NET.fullmatch(comments.get("c0", ""))
         judge = _JUDGE.fullmatch(comments.get("c1", ""))
         scores = np.array([recorded.cp, recorded.mate, None, None, None, None], np.float64)

@@ -11,13 +11,15 @@ from typing import TextIO
 
 import chess
 
-from valuerepair.chess.board import keys, parse_fens, status_error
-from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, commented_history, decode_moves
+from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.epd import numbered_lines, read_epd
+from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 
 _MOST_LINE = 1 << 20
-_QUOTED = re.compile(r'"[^"]*"')  # comments of EPD have no operations
-_OPCODE = re.compile(r"\b(hmvc|fmvn)\s+(\d+)\s*(?:;|$)")
+_QUOTED = re.compile(r'"[^"]*"')
+_COMMAND = re.compile(r"^\s*(?:position\s+)?(?:fen\s+)?")
+_MOVES = re.compile(r"(?<!\S)moves(?!\S)")
 
 
 def read_position(text: str, moves: Iterable[str] = ()) -> Position:
@@ -25,23 +27,18 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
 
     The text is ``startpos`` or a FEN of four to six fields, perhaps with ``moves ...`` after it and ``position`` or
     ``position fen`` before it; or an EPD line, whose operations hmvc and fmvn are the clock and the move number, and
-    whose comment may have its history (`chess.positions.history_comment`). Raises ValueError with the reason for
+    whose comment may have its history (`chess.epd.history_comment`). Raises ValueError with the reason for
     other text, an illegal position or an illegal move.
     """
-    words = _QUOTED.sub('""', text).split()
-    if words[:1] == ["position"]:
-        words = words[1:]
-    if words[:1] == ["fen"]:
-        words = words[1:]
-    played = list(moves)
-    if "moves" in words:
-        cut = words.index("moves")
-        words, played = words[:cut], words[cut + 1 :] + played
-    start = STARTPOS_FEN if words == ["startpos"] else _fen_of(words)
-    if (history := commented_history(text)) is not None:
-        start, played = _before(start, *history), [*history[1], *played]
-    if reason := status_error(start):
-        raise ValueError(reason)
+    position, further = text, list(moves)
+    if cut := _MOVES.search(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)):
+        position, further = text[: cut.start()], text[cut.end() :].split() + further
+    position = _COMMAND.sub("", position).strip()
+    if position == "startpos":
+        start, played = STARTPOS_FEN, further
+    else:
+        line = read_epd(position)
+        start, played = line.start_fen, [*decode_moves(line.moves), *further]
     board = chess.Board(start)
     for word in played:
         board.push(_move_of(board, word))
@@ -54,29 +51,6 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
         key=int(keys(parse_fens([fen]))[0]),
         history_known=bool(played) or start == STARTPOS_FEN,
     )
-
-
-def _before(fen: str, start_fen: str, moves: list[str]) -> str:
-    """`start_fen`, after a check that the moves lead from it to `fen`; raises ValueError otherwise."""
-    board = chess.Board(start_fen)
-    for word in moves:
-        board.push(_move_of(board, word))
-    if board.epd() != chess.Board(fen).epd():
-        raise ValueError(f"its history leads to {board.fen()}")
-    return start_fen
-
-
-def _fen_of(words: list[str]) -> str:
-    if len(words) < 4:
-        raise ValueError("a FEN has at least four fields (board, side to move, castling, en passant)")
-    fields, behind = words[:4], words[4:]
-    counters = [word.rstrip(";") for word in behind[:2]]
-    counters = counters[: next((i for i, word in enumerate(counters) if not word.isdecimal()), 2)]
-    operations = " ".join(behind)
-    if len(behind) > len(counters) and ";" not in operations:
-        raise ValueError(f"{behind[len(counters)]!r} is too much: a FEN has six fields (and EPD operations end with ;)")
-    clocks = dict(_OPCODE.findall(operations))
-    return " ".join([*fields, *counters, *(clocks.get("hmvc", "0"), clocks.get("fmvn", "1"))[len(counters) :]])
 
 
 def _move_of(board: chess.Board, word: str) -> chess.Move:
@@ -101,10 +75,7 @@ def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> 
     Raises ValueRepairError with the source and the line number for the first line that is not a position.
     """
     further = list(moves)
-    for number, line in enumerate(lines, 1):
-        text = line.removeprefix("\ufeff").strip()
-        if not text or text.startswith("#"):
-            continue
+    for number, text in numbered_lines(lines):
         try:
             yield read_position(text, further)
         except ValueError as error:

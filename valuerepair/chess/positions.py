@@ -10,7 +10,6 @@ Moves are ``from + 64 * to + 4096 * promotion`` with squares a1 = 0 .. h8 = 63 a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -78,21 +77,6 @@ def joined(lines: Sequence[Moves]) -> tuple[Moves, NDArray[np.int64]]:
 def cut_out(moves: Moves, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Moves, NDArray[np.int64]]:
     """The n pieces ``moves[begin[i]:end[i]]`` as one array, and the start of each in it, int64[n + 1]."""
     return joined([moves[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
-
-
-# Without the separate word `moves`: after ``position fen`` a program would play the moves of the line.
-_HISTORY = re.compile(r'\bc\d\s+"history (?:startpos|fen ([^":]+)): ([^"]+)"')
-
-
-def history_comment(start_fen: str, moves: str) -> str:
-    """The comment for an EPD line with the moves (UCI, joined by blanks) that lead to its position."""
-    return f"history {'startpos' if start_fen == STARTPOS_FEN else f'fen {start_fen}'}: {moves}"
-
-
-def commented_history(line: str) -> tuple[str, list[str]] | None:
-    """(start FEN, UCI moves) from the `history_comment` of an EPD line; None without such a comment."""
-    comment = _HISTORY.search(line)
-    return None if comment is None else (comment[1] or STARTPOS_FEN, comment[2].split())
 
 
 @dataclass(frozen=True, slots=True)

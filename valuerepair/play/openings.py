@@ -14,11 +14,11 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from valuerepair.books.check import MOST_BOOK, BookCheck, ReadEntry, epd_board
-from valuerepair.books.lc0_reader import Refused
+from valuerepair.books.check import MOST_BOOK, BookCheck, ReadEntry
 from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.epd import WrongLine, numbered_lines, read_epd
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import read_regular, unpack_gzip
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -143,14 +143,11 @@ def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
 
 
 def _epd_lines(name: str, content: str) -> Iterator[_Line]:
-    for number, line in enumerate(content.split("\n"), 1):
-        text = line.strip(" \t\r")
-        if not text or text[0] == "#":
-            continue
+    for number, text in numbered_lines(content.split("\n")):
         try:
-            fen = epd_board(text).fen()
-        except Refused as reason:
-            raise ValueRepairError(f"{name}:{number}: {reason}") from None
+            fen = chess.Board(read_epd(text).fen).fen()
+        except WrongLine as reason:
+            raise ValueRepairError(f"{name}:{number}: {one_line(reason)}") from None
         yield fen, (), fen, {}
 
 
