@@ -434,7 +434,7 @@ def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCap
         ([], "give the PGN of a match, or --resolve ELO --draws SHARE", 2),
         (["none.pgn"], "none.pgn: no such file or folder", 2),
         (["match.pgn", "--draws", "0.5"], "--draws is for --resolve ELO: give that, too", 2),
-        (["match.pgn", "--sprt", "5"], "--sprt 5: '5' is not one of elo0", 2),
+        (["match.pgn", "--sprt", "5"], "--sprt 5: '5' is not NAME=VALUE; for example elo0=0,elo1=5", 2),
         (["match.pgn", "--player", "b"], "--player b: has no game in match.pgn; did you mean B, Bb?", 2),
         (["match.pgn", "--player", "x"], "--player x: has no game in match.pgn; there are A, B, Bb, C", 2),
         (

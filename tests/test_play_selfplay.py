@@ -258,7 +258,7 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--jobs", "0"), "--jobs 0: must be at least 1"),
         (("--resign", "60"), "resign 60"),
         (("--draw", "40,0.1"), "--draw 40,0.1: give MOVE,PLIES,Q"),
-        (("--set", "cpuct"), "--set cpuct: must be NAME=VALUE"),
+        (("--set", "cpuct"), "--set 'cpuct' is not NAME=VALUE"),
         (("--set", "cpukt=1"), "did you mean cpuct?"),
         (("--syzygy", "/none"), "/none: no such folder"),
         (("--engine", "lc0", "--device", "cpu"), "--engine lc0: --device is for --engine mcts"),

@@ -198,7 +198,7 @@ def test_by_the_clock_there_is_room_for_as_much_as_memory_holds(
         (["startpos", "--time", "nan"], 2, "--time nan: must be a number of seconds above 0"),
         (["startpos", "--set", "n_scl=0"], 2, "n_scl=0: must be a whole number of at least 1, or inf"),
         (["startpos", "--set", "certanty=1"], 2, "no search option 'certanty'; did you mean certainty?"),
-        (["startpos", "--set", "cpuct"], 2, "--set cpuct: must be NAME=VALUE"),
+        (["startpos", "--set", "cpuct"], 2, "--set 'cpuct' is not NAME=VALUE"),
         (["startpos", "--set", "cpuct=x"], 2, "cpuct=x: must be a number"),
         (["startpos", "--set", "history_fill=some"], 2, "must be one of no, fen_only, always"),
         (["startpos", "--set", "syzygy=/nowhere/at/all"], 2, "/nowhere/at/all"),

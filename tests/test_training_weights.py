@@ -155,9 +155,9 @@ def test_formulas_by_name() -> None:
     ("text", "message"),
     [
         ("hard", "must be one of diff-focus, position-sampling, soft"),
-        ("soft:slope=1", "soft has no slope=1; it has threshold, softness, floor, unknown"),
-        ("soft:threshold", "threshold must be a number"),
-        ("diff-focus:slope=nan", "slope must be a number"),
+        ("soft:slope=1", "setting slope: must be one of threshold, softness, floor, unknown"),
+        ("soft:threshold", "'threshold' is not NAME=VALUE; soft has threshold, softness, floor, unknown"),
+        ("diff-focus:slope=nan", "slope: must be a number"),
         ("diff-focus:q-weight=0,pol-scale=0", "must not be negative, nor both 0"),
         ("diff-focus:slope=-1,min=0", "min and slope must not be negative"),
         ("diff-focus:min=-0.1", "min and slope must not be negative"),

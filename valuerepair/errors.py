@@ -48,6 +48,19 @@ def check_word(name: str, word: object, words: Iterable[str]) -> None:
         raise UsageError(f"{name} {word}: must be one of {', '.join(known)}")
 
 
+def pairs_of(items: Iterable[str], where: str, hint: str) -> list[tuple[str, str]]:
+    """(NAME, VALUE) of each setting. Raises UsageError, which begins with `where` and ends with `hint`."""
+    pairs = []
+    for item in items:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not name or not value:
+            raise UsageError(f"{where}{item!r} is not NAME=VALUE; {hint}")
+        if not value.isprintable():  # after a line break an engine would read another command
+            raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")
+        pairs.append((name, value))
+    return pairs
+
+
 def nearest(name: str, names: Iterable[str], *, listed: bool = False) -> str:
     """``; did you mean threshold?`` after the name of something that does not exist; case does not matter.
 

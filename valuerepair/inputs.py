@@ -1,7 +1,8 @@
-"""JSON from untrusted files and texts: of bounded size, with typed fields."""
+"""What users and files give: JSON of bounded size with typed fields, settings and numbers."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 
-from valuerepair.errors import ValueRepairError, one_line
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import read_regular
 
 T = TypeVar("T")
@@ -81,3 +82,19 @@ _WORDS = {
 def _words(types: str) -> str:
     names = [name for name in types.split(" | ") if name != "null"] or ["null"]
     return " or ".join(_WORDS.get(name, name) for name in names)
+
+
+def settings_of(text: str) -> list[str]:
+    """The settings of a text, separated by commas; a comma inside a value is written ``\\,``."""
+    return [item.replace("\\,", ",").strip() for item in re.split(r"(?<!\\),", text)] if text else []
+
+
+def finite(text: str, where: str) -> float:
+    """A finite number. Raises UsageError that begins with `where`."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UsageError(f"{where}: must be a number")
+    return number

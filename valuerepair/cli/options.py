@@ -14,7 +14,7 @@ import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.completion import engines, nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, pairs_of
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads, parse_heads
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
@@ -280,9 +280,4 @@ def settings_of(
 ) -> dict[str, str]:
     """Parameters as text: from ``--set``, and from the options called `names`. Raises UsageError."""
     settings = {name: given[name] for name in names if given[name] is not None}
-    for setting in given["set"]:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--set {setting}: must be NAME=VALUE; {listed}")
-        settings[name] = value
-    return settings
+    return settings | dict(pairs_of(given["set"], "--set ", listed))

@@ -34,14 +34,11 @@ def command(net: str | None, **given: Any) -> None:
       vr uci --net maia-1900 --set Certainty=true
       printf 'position startpos\\ngo nodes 800\\nisready\\n' | vr uci
     """
-    from valuerepair.errors import UsageError
+    from valuerepair.errors import pairs_of
     from valuerepair.mcts.uci_options import EngineSettings, with_option
 
     chosen = with_option(EngineSettings(), "WeightsFile", net or "")
-    for setting in given["set"]:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise UsageError(f"--set {setting}: must be NAME=VALUE")
+    for name, value in pairs_of(given["set"], "--set ", "`uci` lists the options"):
         chosen = with_option(chosen, name, value)
 
     from valuerepair.mcts.uci_server import UciServer

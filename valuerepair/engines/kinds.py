@@ -25,16 +25,15 @@ from valuerepair.engines.spec import (
     EngineSpec,
     count,
     is_setting,
-    pairs_of,
-    settings_of,
     unknown_setting,
     with_limit,
     with_name,
     with_setting,
 )
 from valuerepair.engines.uci import EngineSetup
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, pairs_of
 from valuerepair.files import file_sha256
+from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.mcts.uci_options import PARAMETER_NAMES
 from valuerepair.nets.weights import NetFile, read_net_file
@@ -139,7 +138,7 @@ class EngineKind:
             if not items or not items[0] or self._is_setting(items[0]):
                 raise UsageError(f"{where}say which engine: {self.name}:{self.first_word}; {example}")
             spec, items = self.with_first(spec, items[0]), items[1:]
-        for name, value in pairs_of(items, where, example):
+        for name, value in pairs_of(items, where, f"a comma in a path or value is written \\,; {example}"):
             spec = self.with_setting(spec, name, value)
         return spec
 

@@ -53,25 +53,6 @@ class EngineSpec:
         return f"{self.kind}:{words}" if words else self.kind.name
 
 
-def settings_of(text: str) -> list[str]:
-    """The settings of a text, separated by commas; a comma inside a value is written ``\\,``."""
-    return [item.replace("\\,", ",").strip() for item in re.split(r"(?<!\\),", text)] if text else []
-
-
-def pairs_of(items: list[str], where: str, example: str) -> list[tuple[str, str]]:
-    """(NAME, VALUE) of each setting. Raises UsageError."""
-    pairs = []
-    for item in items:
-        name, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or not value:
-            comma = "" if equals else " (a comma in a path or value is written \\,)"
-            raise UsageError(f"{where}{item!r} is not NAME=VALUE{comma}; {example}")
-        if not value.isprintable():  # after a line break an engine would read another command
-            raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")
-        pairs.append((name, value))
-    return pairs
-
-
 def count(text: str, where: str, most: int = _MOST_NODES) -> int:
     """A whole number of at least 1, optionally with k or M. Raises UsageError that begins with `where`."""
     match = _COUNT.fullmatch(text)
@@ -88,17 +69,6 @@ def milliseconds(text: str, where: str) -> int:
     if not 1 <= number <= MOST_MS:
         raise UsageError(f"{where}: must be a time of at least 1 ms, as 100ms or 0.1s")
     return round(number)
-
-
-def finite(text: str, where: str) -> float:
-    """A finite number. Raises UsageError that begins with `where`."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UsageError(f"{where}: must be a number")
-    return number
 
 
 def is_path(text: str) -> bool:

@@ -11,8 +11,9 @@ from valuerepair.cores import usable_cores
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
 from valuerepair.engines.pool import TimeLimit
-from valuerepair.engines.spec import EngineSpec, is_path, settings_of
+from valuerepair.engines.spec import EngineSpec, is_path
 from valuerepair.errors import UsageError
+from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.play.game import Player

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from valuerepair.chess import values
-from valuerepair.engines.spec import finite
 from valuerepair.errors import UsageError
+from valuerepair.inputs import finite
 from valuerepair.mcts.syzygy import Tables
 from valuerepair.play.game import DRAW_AGREED, TABLEBASE, TOO_LONG, Game, Thought
 

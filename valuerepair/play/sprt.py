@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from valuerepair.engines.spec import finite
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_word, pairs_of
+from valuerepair.inputs import finite, settings_of
 from valuerepair.play.elo import NORMALIZED_UNIT, MatchScore, Pentanomial, share_of
 
 MODELS = ("normalized", "logistic", "bayesian")
@@ -22,6 +22,7 @@ H0, H1, GO_ON = "H0", "H1", ""
 _NEVER = 1e-3
 # Up to here every difference can be made of outcomes that all occurred; far beyond, shares round to 0 and 1.
 _MOST_ELO = 4000
+_EXAMPLE = "for example elo0=0,elo1=5"
 _SPRT = ("elo0", "elo1", "alpha", "beta")
 
 
@@ -41,8 +42,7 @@ class Sprt:
     model: str = "normalized"
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise UsageError(f"SPRT model {self.model!r}: must be one of {', '.join(MODELS)}")
+        check_word("SPRT model", self.model, MODELS)
         if not self.elo0 < self.elo1 or not math.isfinite(self.elo1 - self.elo0):
             raise UsageError(f"SPRT: elo0={self.elo0:g} must be less than elo1={self.elo1:g}")
         if max(-self.elo0, self.elo1) > _MOST_ELO:
@@ -189,14 +189,12 @@ def parse_sprt(text: str) -> Sprt:
     """Reads ``elo0=0,elo1=5[,alpha=0.05,beta=0.05,model=normalized]``. Raises UsageError."""
     numbers: dict[str, float] = {}
     model = "normalized"
-    for item in text.split(","):
-        name, equals, value = (part.strip() for part in item.partition("="))
-        if name == "model" and equals:
+    for name, value in pairs_of(settings_of(text), f"--sprt {text}: ", _EXAMPLE):
+        check_word(f"--sprt {text}: setting", name, (*_SPRT, "model"))
+        if name == "model":
             model = value
-        elif name in _SPRT and equals:
-            numbers[name] = finite(value, f"--sprt {text}: {name}={value}")
         else:
-            raise UsageError(f"--sprt {text}: {item!r} is not one of {', '.join(_SPRT)} and model, each NAME=VALUE")
+            numbers[name] = finite(value, f"--sprt {text}: {name}={value}")
     if not {"elo0", "elo1"} <= numbers.keys():
-        raise UsageError(f"--sprt {text}: elo0 and elo1 are needed, for example elo0=0,elo1=5")
+        raise UsageError(f"--sprt {text}: elo0 and elo1 are needed, {_EXAMPLE}")
     return Sprt(**numbers, model=model)

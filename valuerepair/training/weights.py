@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PHASES, phases
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_word, pairs_of
+from valuerepair.inputs import finite, settings_of
 from valuerepair.intervals import Floats
 from valuerepair.judge.weights import DEFAULT_SOFTNESS, weights_of
 from valuerepair.nets.planes import CANONICAL
@@ -101,16 +102,12 @@ FORMULAS: dict[str, type[Formula]] = {kind.name: kind for kind in (DiffFocus, Po
 def parse_formula(text: str) -> Formula:
     """``diff-focus``, ``soft:threshold=0.4,floor=0.05`` and so on; raises UsageError."""
     name, _, settings = text.partition(":")
-    if name not in FORMULAS:
-        raise UsageError(f"--formula {text}: must be one of {', '.join(FORMULAS)}")
-    kind = FORMULAS[name]
+    check_word("--formula", name, FORMULAS)
+    kind, where = FORMULAS[name], f"--formula {text}: "
     names, parameters = [f.name for f in fields(kind)], {}
-    for setting in filter(None, settings.split(",")):
-        key, _, value = setting.partition("=")
-        key = key.replace("-", "_")
-        if key not in names:
-            raise UsageError(f"--formula {text}: {name} has no {setting}; it has {', '.join(names)}")
-        parameters[key] = _number(text, key, value)
+    for key, value in pairs_of(settings_of(settings), where, f"{name} has {', '.join(names)}"):
+        check_word(f"{where}setting", key := key.replace("-", "_"), names)
+        parameters[key] = finite(value, f"{where}{key}")
     formula = kind(**parameters)
     _check(text, formula)
     return formula
@@ -124,16 +121,6 @@ def formula_json(formula: Formula) -> dict[str, Any]:
 def formula_text(formula: Formula) -> str:
     """The text that `parse_formula` reads, with all parameters."""
     return f"{formula.name}:" + ",".join(f"{key}={value:g}" for key, value in asdict(formula).items())
-
-
-def _number(text: str, key: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = np.nan
-    if not np.isfinite(number):
-        raise UsageError(f"--formula {text}: {key} must be a number")
-    return number
 
 
 def _check(text: str, formula: Formula) -> None:
