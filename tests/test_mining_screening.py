@@ -203,12 +203,16 @@ def test_the_last_line_has_the_interval_of_vr_stats(archive: Path, db: Path, who
     """Also where a run goes on in which all that the ladder would have cut was searched: these are like what it cut."""
     climb_by_key(archive, db, options_for(ladder_options(audit=1.0), limit=200))
     for summary, path in ((whole.summary, whole.db), (climb_by_key(archive, db, OPTIONS), db)):
-        with Store.open(path) as store:
-            scored = store_figures(store, Question(threshold=THRESHOLD, alpha=ALPHA))["scored"]
-        (row,) = (row for row in scored["by_threshold"] if row["threshold"] == THRESHOLD)
-        rate = summary.candidates
-        assert (rate.count, rate.total, rate.few_drawn) == (row["candidates"], row["scored"], row["few_drawn"])
-        assert (rate.rate, rate.low, rate.high) == pytest.approx((row["rate"], row["low"], row["high"]), rel=1e-9)
+        assert_rate_is_that_of_stats(summary, path)
+
+
+def assert_rate_is_that_of_stats(summary: MineSummary, db: Path) -> None:
+    with Store.open(db) as store:
+        scored = store_figures(store, Question(threshold=THRESHOLD, alpha=ALPHA))["scored"]
+    (row,) = (row for row in scored["by_threshold"] if row["threshold"] == THRESHOLD)
+    rate = summary.candidates
+    assert (rate.count, rate.total, rate.few_drawn) == (row["candidates"], row["scored"], row["few_drawn"])
+    assert (rate.rate, rate.low, rate.high) == pytest.approx((row["rate"], row["low"], row["high"]), rel=1e-9)
 
 
 def test_an_audit_of_all_searches_all(archive: Path, db: Path, fixed: None) -> None:
@@ -247,11 +251,14 @@ def test_until_all_that_was_cut_is_searched_audits_stand_for_the_rest(
     """Weights add up to all positions at every stop; a third of what was cut is searched at a time."""
     first = whole_fixed.copied(db)
     for stop in range(1, 3):
-        assert climb_by_key(archive, db, options_for(None, limit=first.cut // 3)).state == "limited"
+        stopped = climb_by_key(archive, db, options_for(None, limit=first.cut // 3))
+        assert stopped.state == "limited"
         with Store.open(db) as store:
             weight = store.frame(Question(alpha=ALPHA))["weight"]
         still_cut = first.cut - stop * (first.cut // 3)
         assert weight.sum() == pytest.approx(len(weight) + still_cut)
+    assert stopped.candidates.rate < stopped.candidates.count / stopped.candidates.total
+    assert_rate_is_that_of_stats(stopped, db)  # by now the run has met all positions
     assert climb_by_key(archive, db, options_for(None)).state == "finished"
     assert weights(db) == {1.0}
 

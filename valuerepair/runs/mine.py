@@ -98,8 +98,6 @@ class _Mining(SampledRun, SearchLoop[int]):
             return "limited"
         for ids in self._uncut:
             settle(self._store, self._oracle_id, ids)
-        if self._uncut:
-            self.positions.tally.settle()
         return "finished"
 
     @property
@@ -211,8 +209,7 @@ class _Mining(SampledRun, SearchLoop[int]):
         self._nodes += passage.nodes
         self._shown.ended(passage.nodes, cut=not passage.searched)
         if passage.searched:
-            probability = None if passage.cut_at is None else passage.probability
-            self._pairs.add_deep(position_id, climb.results[-1].scores, probability)
+            self._pairs.add_deep(position_id, climb.results[-1].scores)
         else:
             self._cut += 1
             self._pairs.drop(position_id)

@@ -17,10 +17,10 @@ from valuerepair import signals
 from valuerepair.archives.kept import KeptSample
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooFewPositions
 from valuerepair.chess import values
-from valuerepair.chess.origins import GAME, Kind
+from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import wilson
+from valuerepair.intervals import Rate, audit_weights, weighted, wilson
 from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
@@ -33,7 +33,6 @@ from valuerepair.runs.progress import RunCounts, RunProgress
 from valuerepair.runs.summary import (
     MineSummary,
     RunScale,
-    RunScores,
     SeenPositions,
     ValuePairs,
     nothing_sampled,
@@ -41,9 +40,10 @@ from valuerepair.runs.summary import (
 )
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store import calibrations
-from valuerepair.store.columns import game_ids
+from valuerepair.store.columns import KIND, both_q, columns
 from valuerepair.store.queries import net_label
 from valuerepair.store.rows import EXPANDED, FULL, Known, OracleIdentity, Run, RunRecord
+from valuerepair.store.screening import passage_columns
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -173,9 +173,8 @@ class SampledPositions:
         self.pair = store.add_net(net.identity, net.history_fill), store.add_oracle(oracle)
         self.failures = Failures(store, self.pair[1], run, f"the deep search ({oracle.label})")
         self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
-        self.tally = RunScores(options.question)
         self.kinds = dict[int, Kind]()  # of the run's positions beside the games
-        self.pairs = ValuePairs(self.tally, self.kinds)
+        self.pairs = ValuePairs(options.question)
         self.earlier = EarlierValues(
             store,
             self.pair,
@@ -191,7 +190,7 @@ class SampledPositions:
         self._met, self._sampled, self._valued = SeenPositions(), 0, 0
         given = options.question.alpha
         self._scale = RunScale(values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default"))
-        self._refit_at = 0
+        self._refit_at = self._found = 0
 
     @property
     def drained(self) -> bool:
@@ -201,7 +200,7 @@ class SampledPositions:
     @property
     def any_scored(self) -> bool:
         """Some position has a deep value."""
-        return bool(len(self.tally) or self.pairs.open)
+        return bool(self.pairs.count or self.pairs.open)
 
     def ask(self) -> None:
         """Asks for a chunk of positions, unless one is to come or the net has enough to do."""
@@ -282,17 +281,16 @@ class SampledPositions:
         self._store.commit()
         question = self._options.question
         scale = run_scale(self._store, self.pair, question)
-        cut += self.earlier.cut
-        rates = self.tally.rates(scale, partial(game_ids, self._store.connection), cut)
+        rates = self._rates(scale)
         return MineSummary(
             run_id=self._run.id,
             state=state,
             store=self._store.path,
             report=self._reader.report,
             sampled=max(self._sampled, self._reader.report.positions),  # the sampler is ahead where a run was stopped
-            scored=len(self.tally),
+            scored=self.pairs.count,
             earlier=self.earlier.scored + self.earlier.cut,
-            cut=cut,
+            cut=cut + self.earlier.cut,
             failed=self.failures.count + self.net_failures.count,
             candidates=rates.pop(GAME, wilson(0, 0)),
             beside=rates,
@@ -308,16 +306,41 @@ class SampledPositions:
             seconds=time.monotonic() - started,
             remarks=[*remarks, *self.net_failures.remarks()],
             turned=turned,
-            pair=self._store.pair_options(*self.pair) if len(self.tally) else (),
+            pair=self._store.pair_options(*self.pair) if self.pairs.count else (),
             split=split_file(self._store),
         )
 
+    def _rates(self, scale: RunScale) -> dict[Kind, Rate]:
+        """Candidates among the run's positions of each kind that have both values, on this scale.
+
+        Audited positions stand for those of the run that the ladder cut (`intervals.audit_weights`).
+        """
+        question, connection = self._options.question, self._store.connection
+        read = columns(connection, *self.pair, ("game_id", KIND), "searched")
+        net_q, deep_q = both_q(connection, *self.pair, scale.alpha.value, question.q_from, "searched")
+        ids, weights = read["position_id"], np.ones(len(net_q))
+        disagreement = scale.disagreement(ids, net_q, deep_q)
+        passages = passage_columns(self._store, *self.pair)
+        left = self._met.among(passages.ids) & ~np.isnan(passages.cut_at)
+        probability = np.where(passages.searched, passages.probability, np.inf)[left]
+        _, of_rows, of_left = np.intersect1d(ids, passages.ids[left], return_indices=True)
+        weights[of_rows] = audit_weights(probability)[of_left]
+        usable = self._met.among(ids) & ~np.isnan(disagreement)
+        return {
+            kind: weighted(is_candidate(disagreement[rows], question.threshold), weights[rows], read["game_id"][rows])
+            for kind in KINDS
+            for rows in [usable & (read[KIND] == kind)]
+            if rows.any()
+        }
+
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
         """Brings the progress up to date: deep values `begun`, `searching` of them not over."""
-        if len(self.tally) >= self._refit_at:
+        self._found += self.pairs.found(self._scale)
+        if (count := self.pairs.count) >= self._refit_at:
             self._scale = run_scale(self._store, self.pair, self._options.question)
-            self._refit_at = len(self.tally) + max(50, len(self.tally) // 2)
-        candidates = self.tally.found(self._scale) if len(self.tally) else None
+            self._refit_at = count + max(50, count // 2)
+            self._found = sum(rate.count for rate in self._rates(self._scale).values())
+        candidates = self._found if count else None
         before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.earlier
         counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)
         self._shown.show(counts, reading=self._reading)
@@ -370,7 +393,7 @@ class EarlierValues:
             return False, False
         wanted = self._is_wanted(position_id, known, cut)
         if known.deep is not None:
-            self._pairs.add_deep(position_id, known.deep, known.probability)
+            self._pairs.add_deep(position_id, known.deep)
         if known.net_q is not None and (known.deep is not None or wanted):
             self._pairs.add_net(position_id, known.net_q)
         climbs = self._screening and position_id not in self._kinds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,11 +12,11 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.rows import ReadReport
 from valuerepair.chess import values
-from valuerepair.chess.origins import GAME, KINDS, Kind
+from valuerepair.chess.origins import Kind
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.engines.kinds import kind_of
-from valuerepair.intervals import Z95, Flags, Floats, Ids, Rate, audit_weights, loose_bound_words, weighted
+from valuerepair.intervals import Z95, Flags, Floats, Ids, Rate, loose_bound_words
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.columns import both_q, columns
@@ -191,9 +190,7 @@ class MineSummary:
         return [f"no candidates at {self.threshold:g}: mine more, or see other thresholds by {stats}"]
 
 
-_NOTHING = float("nan")
 _MORE = 256
-_COLUMNS = 10  # position_id, kind (of KINDS), probability, net_q, cp, mate, w, d, l, q
 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
@@ -209,80 +206,21 @@ class RunScale:
     expected: Callable[[Ids, Floats], Floats] | None = None
     calibration: str = ""
 
-
-class RunScores:
-    """The raw scores of a run's positions, so that candidates can be counted again when their scale changes. 80 bytes
-    per position.
-    """
-
-    def __init__(self, question: Question) -> None:
-        self._question = question
-        self._rows = array("d")
-        self._counted = self._found = 0
-        self._scale: RunScale | None = None
-
-    def __len__(self) -> int:
-        return len(self._rows) // _COLUMNS
-
-    def add(
-        self, position_id: int, net_q: float, deep: Deep, probability: float | None = None, kind: Kind = GAME
-    ) -> None:
-        """Adds one scored position; `probability` as in `store.rows.Known`."""
-        self._rows.extend((position_id, KINDS.index(kind), _NOTHING if probability is None else probability, net_q))
-        self._rows.extend(_NOTHING if value is None else value for value in deep)
-
-    def settle(self) -> None:
-        """Has each position stand for itself alone: all that screening cut has been searched."""
-        self._rows[2::_COLUMNS] = array("d", [_NOTHING]) * len(self)
-
-    def found(self, scale: RunScale) -> int:
-        """How many candidates there are on this scale so far."""
-        if scale is not self._scale:
-            self._counted, self._found, self._scale = 0, 0, scale
-        self._found += int(self._hits(scale, self._counted)[0].sum())
-        self._counted = len(self)
-        return self._found
-
-    def rates(self, scale: RunScale, game_of: Callable[[Ids], Ids], cut: int = 0) -> dict[Kind, Rate]:
-        """Candidates among the positions of each kind that have a Q, on this scale, with `audit_weights`.
-
-        `cut` more positions were cut by the ladder. `game_of` numbers the games of positions [n].
-        """
-        hits, usable, ids, kinds = self._hits(scale)
-        probability = np.array(self._rows[2::_COLUMNS])
-        weight, left = np.ones(len(self)), ~np.isnan(probability)
-        weight[left] = audit_weights(probability[left], cut)
-        weight = weight[usable]
-        return {
-            KINDS[number]: weighted(hits[rows], weight[rows], game_of(ids[rows]))
-            for number in np.unique(kinds).tolist()
-            for rows in [kinds == number]
-        }
-
-    def _hits(self, scale: RunScale, begin: int = 0) -> tuple[Flags, Flags, Ids, Ids]:
-        """From the row `begin` on: whether each position with a Q is a candidate, which rows these are, their numbers
-        and kinds."""
-        # The copy is of new rows only: an array that numpy looks into could not grow.
-        fresh = np.array(self._rows[begin * _COLUMNS :], np.float64).reshape(-1, _COLUMNS)
-        ids, kinds, _, net_q = fresh[:, :4].T
-        deep_q = values.deep_q(fresh[:, 4:10], scale.alpha.value, self._question.q_from)
-        disagreement = (net_q if scale.expected is None else scale.expected(ids.astype(np.int64), net_q)) - deep_q
-        usable = ~np.isnan(disagreement)
-        candidate = is_candidate(disagreement[usable], self._question.threshold)
-        return candidate, usable, ids[usable].astype(np.int64), kinds[usable].astype(np.int64)
+    def disagreement(self, ids: Ids, net_q: Floats, deep_q: Floats) -> Floats:
+        """float64[n] of the positions `ids` [n]; deep Q is by alpha."""
+        return (net_q if self.expected is None else self.expected(ids, net_q)) - deep_q
 
 
 class ValuePairs:
-    """Joins the two values of a position, whichever comes first, and adds the pair to the tally.
+    """Joins the two values of a position, whichever comes first; `count` is the number of pairs so far."""
 
-    `kinds` are those of positions beside the games.
-    """
-
-    def __init__(self, tally: RunScores, kinds: Mapping[int, Kind]) -> None:
-        self._tally, self._kinds = tally, kinds
+    def __init__(self, question: Question) -> None:
+        self._question = question
         self._net: dict[int, float] = {}
-        self._deep: dict[int, tuple[Deep, float | None]] = {}
+        self._deep: dict[int, Deep] = {}
         self._without: set[int] = set()  # the net failed on them
+        self._fresh: list[tuple[float | None, ...]] = []
+        self.count = 0
 
     @property
     def open(self) -> int:
@@ -295,20 +233,21 @@ class ValuePairs:
         if deep is None:
             self._net[position_id] = net_q
         else:
-            self._add(position_id, net_q, *deep)
+            self._add(position_id, net_q, deep)
 
-    def add_deep(self, position_id: int, deep: Deep, probability: float | None = None) -> None:
-        """Adds the deep value of a position; `probability` as in `store.rows.Known`."""
+    def add_deep(self, position_id: int, deep: Deep) -> None:
+        """Adds the deep value of a position."""
         net_q = self._net.pop(position_id, None)
         if position_id in self._without:
             return
         if net_q is None:
-            self._deep[position_id] = deep, probability
+            self._deep[position_id] = deep
         else:
-            self._add(position_id, net_q, deep, probability)
+            self._add(position_id, net_q, deep)
 
-    def _add(self, position_id: int, net_q: float, deep: Deep, probability: float | None) -> None:
-        self._tally.add(position_id, net_q, deep, probability, self._kinds.get(position_id, GAME))
+    def _add(self, position_id: int, net_q: float, deep: Deep) -> None:
+        self._fresh.append((position_id, net_q, *deep))
+        self.count += 1
 
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""
@@ -318,6 +257,14 @@ class ValuePairs:
         """Forgets a position that gets no value of the net."""
         self._deep.pop(position_id, None)
         self._without.add(position_id)
+
+    def found(self, scale: RunScale) -> int:
+        """How many candidates there are, on this scale, among the pairs since the last call."""
+        ids, net_q, *scores = np.array(self._fresh, np.float64).reshape(-1, 8).T
+        self._fresh.clear()
+        deep_q = values.deep_q(np.stack(scores, 1), scale.alpha.value, self._question.q_from)
+        disagreement = scale.disagreement(ids.astype(np.int64), net_q, deep_q)
+        return int(is_candidate(disagreement, self._question.threshold).sum())
 
 
 class SeenPositions:
@@ -335,6 +282,11 @@ class SeenPositions:
         rows = rows[~self._seen[position_ids[rows]]]
         self._seen[position_ids[rows]] = True
         return rows
+
+    def among(self, position_ids: NDArray[np.int64]) -> Flags:
+        """bool[n]: which of these the run has seen."""
+        within = position_ids < len(self._seen)
+        return within & self._seen[np.where(within, position_ids, 0)]
 
 
 # -- the point of view ------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ other table, and a million rows of Python objects take ten times the memory of t
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
 from pathlib import PurePath
@@ -310,13 +309,6 @@ def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
     # Wraps around, as sums of int64 arrays do.
     keys: Ids = digests + numbers * _ODD + np.array([of_source[source] for source in sources], np.int64)
     return keys
-
-
-def game_ids(connection: StoreConnection, ids: Ids) -> Ids:
-    """int64[n] the ids of the games of these positions."""
-    query = "SELECT p.game_id FROM json_each(:ids) j JOIN positions p ON p.id = j.value ORDER BY j.key"
-    of_games: Ids = connection.numbers(query, {"ids": json.dumps(ids.tolist())}, np.int64)[0]
-    return of_games
 
 
 def games_of(connection: StoreConnection, ids: Ids | Sequence[int]) -> Ids:
