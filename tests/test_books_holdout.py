@@ -42,11 +42,10 @@ def test_a_holdout_is_a_partition_without_neighbours(rows: list[tuple[str, str, 
     fens = [f"4k3/{pawns}p{7 - pawns}/8/8/8/8/8/{piece}3K3 w - - 0 1" for _, piece, pawns in rows]
     table = pd.DataFrame({"part": [part for part, _, _ in rows], "fen": fens})
     try:
-        divided = sides(table, set(near_keys(table["fen"][table["part"] != "train"].tolist())))
+        book, holdout, near = sides(table, set(near_keys(table["fen"][table["part"] != "train"].tolist())))
     except ValueRepairError:
         reject()  # the book would be empty
-    book, holdout = divided.book, divided.holdout
-    assert len(book) + len(holdout) + sum(divided.left_out.values()) == len(table)
+    assert len(book) + len(holdout) + near == len(table)
     assert set(book["part"]) == {"train"}
     assert set(holdout.index) == set(table[table["part"] != "train"].index)
     assert not set(near_keys(book["fen"].tolist())) & set(near_keys(holdout["fen"].tolist()))

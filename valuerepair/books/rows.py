@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -103,23 +102,16 @@ def _check_label(label: str) -> None:
 NEAR_HELD = "near-duplicate of a held-out position"
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """The rows of the book and of the holdout; `left_out` counts the near-duplicates of held-out positions."""
+def sides(rows: pd.DataFrame, near_held: Set[str]) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+    """The rows of the book, those of the holdout, and the number of near-duplicates of held-out positions.
 
-    book: pd.DataFrame
-    holdout: pd.DataFrame
-    left_out: dict[str, int]
-
-
-def sides(rows: pd.DataFrame, near_held: Set[str]) -> Sides:
-    """Divides rows by their column `part`, if they have one: the part ``train`` is the book.
+    Divides them by their column `part`, if they have one: the part ``train`` is the book.
 
     A split has each game and each root on one side. Rows with one of the `near_keys` `near_held` are left out of the
     book. Raises ValueRepairError when the book stays empty; the holdout may.
     """
     if "part" not in rows:
-        return Sides(rows, rows.iloc[:0], {})
+        return rows, rows.iloc[:0], 0
     is_held = rows["part"] != PARTS[TRAIN]
     near = ~is_held & pd.Series(near_keys(rows["fen"].tolist()), rows.index).isin(near_held)
     book = rows[~is_held & ~near]
@@ -127,4 +119,4 @@ def sides(rows: pd.DataFrame, near_held: Set[str]) -> Sides:
         raise ValueRepairError(
             f"--split leaves the book empty: none of {len(rows):,} candidates is train and far from what is held out"
         )
-    return Sides(book, rows[is_held], {NEAR_HELD: int(near.sum())} if near.any() else {})
+    return book, rows[is_held], int(near.sum())

@@ -78,12 +78,13 @@ def choose_rows(
         parent_of="",
     )
     near_held = set() if options.near_duplicates == "keep" else set(near_keys(held_fens))
-    divided = sides(rows, near_held)
-    sieve.left_out.update(divided.left_out)
+    train, holdout, near = sides(rows, near_held)
+    if near:
+        sieve.left_out[NEAR_HELD] = near
     held = _HeldOut(set(keys(parse_fens(held_fens)).tolist()), near_held, set(held_materials))
-    book, parents = add_parents(divided.book, options, held)
+    book, parents = add_parents(train, options, held)
     book = _repeated(book, options, sieve.left_out, parents)
-    return Selection(book, divided.holdout, candidates, len(sizes), sieve.left_out, parents)
+    return Selection(book, holdout, candidates, len(sizes), sieve.left_out, parents)
 
 
 @dataclass(slots=True)
