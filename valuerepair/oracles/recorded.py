@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,18 +84,8 @@ def net_values(batch: PositionBatch) -> NetValues:
 
 def result_of(recorded: Recorded) -> DeepResult:
     """A recorded evaluation as the result of a search. A mate takes precedence over centipawns."""
-    return DeepResult(
-        cp=recorded.cp if recorded.mate is None else None,
-        mate=recorded.mate,
-        wdl=recorded.wdl,
-        q=recorded.q,
-        depth=recorded.depth,
-        seldepth=recorded.seldepth,
-        nodes=recorded.nodes,
-        time_ms=recorded.time_ms,
-        best_move=recorded.best_move,
-        pv=recorded.pv,
-    )
+    result = DeepResult(**{of.name: getattr(recorded, of.name) for of in fields(DeepResult)})
+    return result if result.mate is None else replace(result, cp=None)
 
 
 def deep_columns(recorded: QColumns) -> DeepColumns:
