@@ -82,7 +82,7 @@ def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str,
     assert not verdict.shown
     assert verdict.line.startswith("better judge: not shown; ")
     assert verdict.why.count("95 %") + verdict.why.count("too few games") == 1
-    assert verdict.why.startswith("the squared error is not shown to be smaller on ")
+    assert verdict.why.startswith("the squared error is not clearly smaller: on ")
     assert figures in verdict.why
     words = {"game": "in games", "aside": "random legal move", "policy": "policy's", "search": "in searches"}
     assert words[kind] in verdict.why
@@ -103,8 +103,10 @@ def test_the_deeper_judge_can_only_take_it_back() -> None:
         again = {"judge": "deep", "judged": 9, "positions": 99, "comparisons": [{"by_kind": [row("aside", change)]}]}
         report = replace(outcome(*pairs), rejudged=again)
         assert report.better_judge.shown is shown
-        assert ("by the deeper judge: after a random legal move (+0.0068" in report.better_judge.why) is not shown
-        assert any("by deep, which judged 9 of 99" in line for line in report.lines())
+        assert ("by the deeper judge, after a random legal move (+0.0068" in report.better_judge.why) is not shown
+        assert any(
+            "by a deeper judge, deep, which searched 9 of the 99 held-out positions" in line for line in report.lines()
+        )
 
 
 @pytest.mark.parametrize(

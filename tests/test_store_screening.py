@@ -217,10 +217,10 @@ def test_without_audits_recall_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(("candidates", "audited", "hits", "said"), [
-    (40, 5, 0, "; recall at least {low} % (95 %, from 5 audits): 0 of 5 cut"),
-    (400, 50, 0, "; recall at least {low} % (95 %, from 50 audits): 0 of 50 cut"),
-    (4, 5, 0, "; recall unknown, too few audits: 5 (95 %: at least {low} %): 0 of 5 cut"),
-    (40, 1, 0, "; recall unknown, too few audits: 1 (95 %: at least {low} %): 0 of 1 cut"),
+    (40, 5, 0, "; recall at least {low} % (95 %, from 5 audits): none of 5 cut"),
+    (400, 50, 0, "; recall at least {low} % (95 %, from 50 audits): none of 50 cut"),
+    (4, 5, 0, "; recall at least {low} % (95 %), too few audits for a figure: none of 5 cut"),
+    (40, 1, 0, "; recall at least {low} % (95 %), too few audits for a figure: none of 1 cut"),
     (400, 5, 1, "; recall 97.3 % (95 %: {low}."),
 ])  # fmt: skip
 def test_no_recall_of_100_per_cent_out_of_a_few_audits(

@@ -31,14 +31,16 @@ def command(db: str, question: vr.Question | vr.Worst, json: bool, **given: Any)
 
     It begins with the rate of candidates at the threshold. Of these candidates it also says which labels they have
     (docs/methods/judges.md: what these mean and what they do not prove), how often a second look found the search right
-    (vr confirm), whose values the games played from them (vr selfplay) agree with, and, with -v, how diverse they are.
+    (vr confirm), whether the games played from them (vr selfplay) agree with the net or with the search, and, with -v,
+    how diverse they are.
 
-    Alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 is fitted so that the deep Q to be expected given the net's Q is as
-    steep as that (slope), which all commands use from 300 positions on; and to the results of the games that positions
-    stood in (results). With 95 % intervals. docs/methods/scale.md says more.
+    Alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 is fitted so that, on average, deep Q rises as fast as net Q (slope),
+    which all commands use from 300 positions on; and to the results of the games that positions stood in (results).
+    With 95 % intervals. docs/methods/scale.md says more.
 
-    A candidate beyond scale is one by calibrated Q too: the deep Q to be expected given the net's, by a curve fitted to
-    other games. --calibration fitted counts by that, here and in the other commands, and shows the curve.
+    A candidate beyond scale stays one if calibrated Q replaces net Q: the deep Q to be expected given the net's, by a
+    curve fitted to other games. --calibration fitted counts by that, here and in the other commands, and shows the
+    curve.
 
     \b
     Example:

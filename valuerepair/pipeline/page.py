@@ -108,16 +108,16 @@ class RepairOutcome:
         position, and the deeper judge shows no kind to be worse."""
         pairs = [pair for pair in self.judged if (pair.first, pair.second) == (OLD, NEW)]
         doubts = [
-            f"on {_PLACES[pair.part]}: {_named(doubtful)}"
+            f"on {_PLACES[pair.part]}, {_named(doubtful)}"
             for pair in pairs
             if (doubtful := [row for row in pair.rows if not Interval.of_figures(row["change"]).high < 0])
         ]
         if worse := [row for row in self._by_deeper_judge if Interval.of_figures(row["change"]).low > 0]:
-            doubts.append(f"by the deeper judge: {_named(worse)}")
+            doubts.append(f"by the deeper judge, {_named(worse)}")
         if not all(pair.figures["judge"]["beside"] for pair in pairs):
             doubts.append("beside the games, where a search looks most, no position was judged")
         if doubts:
-            return Claim("better judge", False, f"the squared error is not shown to be smaller {'; '.join(doubts)}")
+            return Claim("better judge", False, f"the squared error is not clearly smaller: {'; '.join(doubts)}")
         where = " and on ".join(_PLACES[pair.part] for pair in pairs)
         return Claim("better judge", True, f"the squared error is smaller for each kind of position, on {where}")
 
@@ -208,7 +208,8 @@ def power_of(comparison: Mapping[str, Any]) -> float | None:
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
     """Kinds of positions, with the difference of the squared errors."""
-    return ", ".join(f"{WORDS[row['kind']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
+    *others, last = (f"{WORDS[row['kind']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _elo(match: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -267,8 +268,8 @@ def _title(pair: NetComparison) -> str:
 
 
 def _rejudged_title(rejudged: Mapping[str, Any]) -> str:
-    judged = f"by {rejudged['judge']}, which judged {rejudged['judged']:,} of {rejudged['positions']:,}"
-    return f"A = {OLD}, B = {NEW}, {judged}"
+    searched = f"which searched {rejudged['judged']:,} of the {rejudged['positions']:,} held-out positions"
+    return f"A = {OLD}, B = {NEW}, by a deeper judge, {rejudged['judge']}, {searched}"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

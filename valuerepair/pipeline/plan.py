@@ -267,7 +267,7 @@ class _Stages:
         size = (
             f"{self._sizes.book:,} lines at most"
             if self._settings.normal
-            else "all candidates; no later stage reads it"
+            else "all candidates, for you; training does not use it"
         )
         options = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
         words = ("books", *options, "-o", self._at("books"))

@@ -133,7 +133,7 @@ def recall_words(counts: dict[str, Any]) -> str:
         return f"recall unknown ({audits})"
     low, high = 100 * counts["recall_low"], 100 * counts["recall_high"]
     if low < LEAST_TOLD:
-        return f"recall unknown, too few audits: {counts['audited']:,} (95 %: at least {floor(low)} %)"
+        return f"recall at least {floor(low)} % (95 %), too few audits for a figure"
     if counts["recall"] == 1:
         return f"recall at least {floor(low)} % (95 %, from {audits})"
     return f"recall {100 * counts['recall']:.1f} % (95 %: {low:.1f} to {high:.1f})"
@@ -153,7 +153,9 @@ def one_line(counts: dict[str, Any]) -> str:
         )
     if not counts["cut"]:
         return f"{saving}; {counts['recall_said']}: {since}" if since else f"nothing was cut; {saving}"
-    audits = f"{counts['audit_hits']:,} of {counts['audited']:,} cut positions that were searched anyway are candidates"
+    none = counts["audited"] and not counts["audit_hits"]
+    hits, are = ("none", "is a candidate") if none else (f"{counts['audit_hits']:,}", "are candidates")
+    audits = f"{hits} of {counts['audited']:,} cut positions that were searched in full {are}"
     cut = f"{counts['cut']:,} of {counts['positions']:,} positions cut; " if counts["recall"] is None else ""
     return f"{cut}{saving}; {counts['recall_said']}: {audits}{since and f'; {since}'}"
 
