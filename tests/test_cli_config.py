@@ -117,6 +117,16 @@ def test_quiet_means_the_same_for_all_commands(folder: Path, capsys: Captured) -
     assert found["--quiet-positions"] == (False, "built in")
 
 
+def test_what_is_built_in_is_said_in_the_words_of_the_help(folder: Path, capsys: Captured) -> None:
+    rows = [line.split() for line in vr(["config", "mine"], capsys)[1].splitlines()[1:]]
+    shown = {row[0]: " ".join(row[1:]) for row in rows}
+    text = " ".join(vr(["mine", "--help"], capsys)[1].split())
+    for name, default in (("--net", "maia-1900"), ("--positions", "one per game"), ("--heads", "winner,vanilla")):
+        assert shown[name] == f"{default} built in"
+        assert f"[default: {default}]" in text[text.index(f" {name} ") :]
+    assert shown["--deep"].startswith("stockfish")
+
+
 def test_a_nearer_verbose_wins_over_the_quiet_of_the_file(folder: Path, capsys: Captured) -> None:
     (folder / "valuerepair.toml").write_text('[defaults]\nquiet = true\ndb = "own.db"\n')
     assert vr(["export", "-o", "a.csv"], capsys)[2] == ""

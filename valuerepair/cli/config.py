@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json as json_text
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -194,16 +195,17 @@ def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
         raise click.UsageError(f"No such command {path!r}.", root)
     if json:
         for row in rows:
-            click.echo(json_text.dumps(row))
+            click.echo(json_text.dumps({key: value for key, value in row.items() if key != "shown"}))
         return
     click.echo(f"file: {config.path if config else 'none'}")
     for row in rows:
         name = row["option"] if words else f"{row['command']} {row['option']}"
-        click.echo(f"{name:<32} {_shown(row['value']):<24} {row['source']}")
+        click.echo(f"{name:<32} {row['shown']:<24} {row['source']}")
 
 
 def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, Any]]:
-    """The options of a command and of those below it: command, option, value as JSON has it, and whose it is."""
+    """The options of a command and of those below it: command, option, value as JSON has it and as it is shown, and
+    whose it is."""
     words = context.command_path.split()[1:]
     for key, option in options_of(context.command).items():
         value, source = option.consume_value(context, {})
@@ -215,18 +217,20 @@ def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, A
             whose, value = "built in", option.get_default(context)
         # Newer versions of click have another object for a missing value.
         plain = isinstance(value, str | int | float | list | tuple)
-        value = _plain(option.type_cast_value(context, value)) if plain else [] if option.multiple else None
-        yield {"command": " ".join(words), "option": f"--{key}", "value": value, "source": whose}
+        value = _as_json(option.type_cast_value(context, value), value) if plain else [] if option.multiple else None
+        in_words = re.search(r"\[default: ([^]]+)\]", option.help or "") if value in (None, []) else None
+        row = {"command": " ".join(words), "option": f"--{key}", "value": value}
+        yield row | {"shown": in_words[1] if in_words else _shown(value), "source": whose}
     if isinstance(context.command, click.Group):
         for name, child in context.command.commands.items():
             yield from _rows(click.Context(child, info_name=name, parent=context), config)
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON has it."""
+def _as_json(value: Any, typed: Any) -> Any:
+    """The value as JSON has it, or as it was `typed` if JSON has no such value."""
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+        return [_as_json(each, str(each)) for each in value]
+    return value if isinstance(value, str | int | float | bool) or value is None else typed
 
 
 def _shown(value: Any) -> str:
