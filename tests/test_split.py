@@ -621,7 +621,7 @@ def test_before_anything_is_searched_there_are_no_candidates_to_count(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--archive", "nosuch.pgn"], 2, "--archive nosuch.pgn: "),
+        (["--archive", "nosuch.pgn"], 2, "archive nosuch.pgn: not in "),
         (["--games", "1"], 2, "lies in"),
         (["--families", "-0.1"], 2, "lies in"),
         (["--families", "0.000001"], 1, "small enough"),

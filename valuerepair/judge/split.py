@@ -371,7 +371,7 @@ class _Stored(NamedTuple):
         known = set(self.sources)
         names = sorted({PurePath(name).name for name in given})
         if unknown := [name for name in names if name not in known]:
-            raise UsageError(f"--archive {unknown[0]}: {self.path} has {', '.join(sorted(known))}")
+            raise UsageError(f"archive {unknown[0]}: not in {self.path}, which has {', '.join(sorted(known))}")
         return tuple(names)
 
 
