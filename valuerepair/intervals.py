@@ -337,7 +337,7 @@ class Interval:
         return Interval(*_or_nan(row["difference"], row["low"], row["high"]))
 
     def __str__(self) -> str:
-        return "{} ({} to {})".format(*self._words("+.4f"))
+        return self._in_brackets("+.4f")
 
     @property
     def for_brackets(self) -> str:
@@ -349,7 +349,13 @@ class Interval:
     @property
     def points(self) -> str:
         """A difference of shares in percentage points."""
-        return "{} points ({} to {})".format(*self._words("+.2f", 100))
+        return self._in_brackets("+.2f", 100, " points")
+
+    def _in_brackets(self, form: str, times: int = 1, unit: str = "") -> str:
+        """The interval in brackets; says so where there is none."""
+        difference, low, high = self._words(form, times)
+        bounds = "too few games for an interval" if isnan(self.low) and isnan(self.high) else f"{low} to {high}"
+        return f"{difference}{unit} ({bounds})"
 
     def _words(self, form: str, times: int = 1) -> Iterator[str]:
         return (formatted(times * number, form) for number in (self.difference, self.low, self.high))
