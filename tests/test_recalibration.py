@@ -88,7 +88,10 @@ def test_a_net_that_is_only_scaled_otherwise_shows_nothing(positions: int) -> No
     assert found.mean_abs.low == found.mean_abs.high == 0
     assert found.share.low < 0 < found.share.high  # equal so far: no interval of zero width from nothing
     assert found.finding == "not shown"
-    assert sentence(found) == "B shows nothing beyond scale: both intervals contain 0"
+    assert sentence(found) == (
+        "B shows nothing beyond scale in candidates and mean |disagreement|, each net by its own curve: both intervals "
+        "contain 0"
+    )
 
 
 def test_what_scale_repairs_is_told_from_what_only_the_second_net_does() -> None:

@@ -164,7 +164,8 @@ def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None
     assert beyond.first == beyond.second
     assert beyond.share.difference == beyond.mean_abs.difference == 0
     assert beyond.finding == "not shown"
-    assert comparison.lines().count("B shows nothing beyond scale: both intervals contain 0") == 1
+    nothing = "B shows nothing beyond scale in candidates and mean |disagreement|, each net by its own curve: "
+    assert comparison.lines().count(f"{nothing}both intervals contain 0") == 1
     # Both nets' Q are noise: the best curve is nearly level, and what it leaves is deep Q itself.
     off = np.abs(comparison.scores.recalibrated)
     assert (off[0] == off[1]).all()

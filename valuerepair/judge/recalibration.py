@@ -133,7 +133,8 @@ def sentence(recalibration: Recalibration) -> str:
         return (
             "too few games to tell whether B shows more than scale"
             if recalibration.finding == "cannot tell"
-            else "B shows nothing beyond scale: both intervals contain 0"
+            else "B shows nothing beyond scale in candidates and mean |disagreement|, each net by its own curve: both "
+            "intervals contain 0"
         )
     rest = {
         "cannot tell": "; there are too few games to tell whether it has fewer candidates",
