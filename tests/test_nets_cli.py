@@ -50,7 +50,7 @@ def failure(*words: str, text: str | None = None) -> tuple[int, str]:
 
 def test_one_fen(maia: str) -> None:
     assert vr("eval", "--net", maia, "--top", "2", TRAP_FEN) == (
-        f"{TRAP_FEN}\n  Q +0.0499   W 50.3%  D 4.4%  L 45.3%\n  Nf6     g8f6   81.23%\n  Qf6     d8f6   10.24%\n\n"
+        f"{TRAP_FEN}\n  Q +0.0499   W 50.3 %  D 4.4 %  L 45.3 %\n  Nf6     g8f6   81.23 %\n  Qf6     d8f6   10.24 %\n\n"
     )
     # Unquoted, as typed without thinking of the shell.
     assert vr("eval", "--net", maia, "--top", "2", *TRAP_FEN.split()).startswith(TRAP_FEN)
@@ -59,7 +59,7 @@ def test_one_fen(maia: str) -> None:
 def test_scalar_net_prints_no_wdl(meangirl: str) -> None:
     first, second, *moves = vr("eval", "--net", meangirl, "--top", "1", TRAP_FEN).splitlines()
     assert (first, second) == (TRAP_FEN, "  Q +0.0858")
-    assert moves == ["  Nf6     g8f6   45.20%", ""]
+    assert moves == ["  Nf6     g8f6   45.20 %", ""]
 
 
 def test_provider_is_said_on_standard_error(maia: str) -> None:

@@ -94,7 +94,7 @@ def test_a_proof_counts_in_the_value_and_not_in_the_mean(maia: str) -> None:
     assert row["root_q"] == pytest.approx(mean / row["nodes"], abs=1e-5)
     assert row["root_wdl"][0] - row["root_wdl"][2] == pytest.approx(row["root_q"])
     assert row["root_q"] < 0
-    assert f"\n  Q +1.0000   W 100.0%  D 0.0%  L 0.0%   (mean over all visits {row['root_q']:+.4f}, " in vr(*solving)
+    assert f"\n  Q +1.0000   W 100.0 %  D 0.0 %  L 0.0 %   (mean over all visits {row['root_q']:+.4f}, " in vr(*solving)
 
 
 def test_without_a_proof_the_value_is_that_of_the_best_move(maia: str) -> None:
@@ -121,7 +121,7 @@ def test_refuted_moves_keep_the_prior_of_the_net(maia: str) -> None:
     assert {move["uci"]: move["p"] for move in row["root_moves"]} == pytest.approx(of_net, rel=1e-5)
     shown = vr("--nodes", "300", "--set", "certainty=1", "--set", "lookahead=1", "--net", maia, TRAP_FEN)
     for uci in refuted:
-        (share,) = re.findall(rf"(?m)^  \S+ +{uci} +[\d,]+ +([\d.]+)% ", shown)
+        (share,) = re.findall(rf"(?m)^  \S+ +{uci} +[\d,]+ +([\d.]+) % ", shown)
         assert float(share) == pytest.approx(100 * of_net[uci], abs=0.0051)
 
 

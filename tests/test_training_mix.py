@@ -42,7 +42,7 @@ def test_share_by_games_is_the_largest_mixture(sides: MixOptions, tmp_path: Path
     assert sum(map(len, games.values())) == manifest["positions"]
     assert manifest["share"]["positions"] == sum(map(len, repair)) / manifest["positions"] < 0.3
     assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == manifest
-    assert any("40.00% of the games" in line for line in Mixture("out", manifest).lines())
+    assert any("40.00 % of the games" in line for line in Mixture("out", manifest).lines())
 
 
 def test_share_by_positions(sides: MixOptions, tmp_path: Path) -> None:
@@ -183,6 +183,6 @@ def test_command_line(sides: MixOptions, tmp_path: Path) -> None:
     arguments = ["--repair", sides.repair[0], "--normal", sides.normal[0], "--share", "0.2"]
     done = CliRunner().invoke(command, [*arguments, "-o", str(tmp_path / "out")], catch_exceptions=False)
     assert done.exit_code == 0
-    assert "repair share: 20.00% of the games" in done.output
+    assert "repair share: 20.00 % of the games" in done.output
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
     assert manifest["share"]["games"] == 0.2

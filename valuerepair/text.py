@@ -55,7 +55,7 @@ def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = ""
     lines = [list(heads)] if any(heads) else []
     for row in rows:
         cells = zip(row, forms, strict=False)
-        lines.append([format(cell, form) if isinstance(cell, Real) else str(cell) for cell, form in cells])
+        lines.append([_formatted(cell, form) if isinstance(cell, Real) else str(cell) for cell, form in cells])
     for i, form in enumerate(forms):
         side, least = _ALIGNMENT.findall(form)[0]
         column = [line for line in lines if i < len(line)]
@@ -64,6 +64,16 @@ def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = ""
         for line in column:
             line[i] = f"{gap}{line[i]:{side}{width}}"
     return [(indent + "".join(line)).rstrip() for line in lines]
+
+
+def _formatted(number: Real, form: str) -> str:
+    """The number in this form; a share in per cent has a blank before the sign."""
+    return format(number, form).replace("%", " %")
+
+
+def wdl_words(wdl: Iterable[float]) -> str:
+    """The shares of wins, draws and losses."""
+    return "W {:.1f} %  D {:.1f} %  L {:.1f} %".format(*(100 * share for share in wdl))
 
 
 def printable(text: str, longest: int = 200) -> str:

@@ -188,7 +188,10 @@ def report_mates(evaluator: LeafEvaluator, judge: Judge, mates: list[tuple[Posit
         )
         proven = sum(course.proven < math.inf for course in made)
         median = statistics.median(made[i].proven for i in common) if name in proving and common else math.inf
-        print(f"| {name} | {proven / len(mates):.0%} | {timely / len(mates):.0%} | {shown(median)} |", flush=True)
+        print(
+            f"| {name} | {100 * proven / len(mates):.0f} % | {100 * timely / len(mates):.0f} % | {shown(median)} |",
+            flush=True,
+        )
 
 
 def main() -> None:

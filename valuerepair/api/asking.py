@@ -15,6 +15,7 @@ from valuerepair.api.calls import Path
 from valuerepair.api.stores import Candidate
 from valuerepair.chess.positions import Position, PositionBatch, decode_move, decode_moves
 from valuerepair.errors import UsageError
+from valuerepair.text import wdl_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,8 +93,8 @@ class EvaluatedPosition:
 
     def lines(self) -> list[str]:
         """All values for a terminal, and an empty line."""
-        wdl = "" if self.wdl is None else "   W {:.1%}  D {:.1%}  L {:.1%}".format(*self.wdl)
-        moves = [f"  {san:8}{uci:6}{p:7.2%}" for uci, san, p in self.top]
+        wdl = "" if self.wdl is None else f"   {wdl_words(self.wdl)}"
+        moves = [f"  {san:8}{uci:6}{100 * p:6.2f} %" for uci, san, p in self.top]
         return [self.position.fen, f"  Q {self.q:+.4f}{wdl}", *moves, ""]
 
     def as_json(self) -> dict[str, Any]:

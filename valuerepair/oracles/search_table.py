@@ -10,14 +10,14 @@ import chess
 
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.result import RootMove, SearchResult
-from valuerepair.text import quantity, table_lines
+from valuerepair.text import quantity, table_lines, wdl_words
 
 if TYPE_CHECKING:
     from valuerepair.oracles.searching import Searched
 
 _PROVEN = {1: "win", 0: "draw", -1: "loss"}
 _LINE_MOVES = 10
-_COLUMNS = "move:<13 | N:>8, | P:>7.2% | Q:>8 | W:>6 | D:>6 | L:>6 | proven:<7 | line:<"
+_COLUMNS = "move:<13 | N:>8, | P:>8.2% | Q:>8 | W:>7 | D:>7 | L:>7 | proven:<7 | line:<"
 
 
 def row(searched: Searched) -> dict[str, Any]:
@@ -85,9 +85,8 @@ def root_lines(searched: Searched, result: SearchResult) -> list[str]:
     speed = f", {result.evaluations / searched.seconds:,.0f} a second" if searched.seconds > 0 else ""
     proven = f", proven {_PROVEN[result.certain]}" if result.certain is not None else ""
     mate = f", mate in {abs(result.mate)}" if result.mate is not None else ""
-    w, d, loss = result.value.wdl
     return [
-        f"Q {result.q:+.4f}   W {w:.1%}  D {d:.1%}  L {loss:.1%}   "
+        f"Q {result.q:+.4f}   {wdl_words(result.value.wdl)}   "
         f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
         f"best {san_moves(searched.position, [result.best_move])[0]} ({result.best_move}){proven}{mate}",
         f"{searched.net.name}, {quantity(result.nodes, 'node')}, {quantity(result.evaluations, 'evaluation')}{speed}, "
@@ -96,7 +95,7 @@ def root_lines(searched: Searched, result: SearchResult) -> list[str]:
 
 
 def _cells(move: RootMove, position: Position) -> tuple[object, ...]:
-    values = ["-"] * 4 if math.isnan(move.q) else [f"{move.q:+.4f}", *(f"{share:.1%}" for share in move.wdl)]
+    values = ["-"] * 4 if math.isnan(move.q) else [f"{move.q:+.4f}", *(f"{100 * share:.1f} %" for share in move.wdl)]
     proven = "" if move.certain is None else _PROVEN[move.certain]
     if move.mate is not None:
         proven = f"mate {move.mate}"

@@ -62,7 +62,7 @@ def _draw_weights(axes: Axes, tally: WeightTally) -> None:
     if len(filled):
         axes.set_xlim(edges[max(filled[0] - 1, 0)], edges[-1] * 1.1)
     axes.set(xlabel="weight", ylabel="share of positions")
-    note = f"; {zeros / tally.positions:.1%} weigh nothing" if zeros else ""
+    note = f"; {100 * zeros / tally.positions:.1f} % weigh nothing" if zeros else ""
     style.title(axes, "", f"mean {tally.mean:.4f} (dashed){note}")
 
 

@@ -462,7 +462,9 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if self._options.nodes is not None and self._nodes:
             spent = tally.nodes + sum(e.outcome.nodes for e in self._searches if e.outcome is not None)
             left = max(self._options.nodes - spent, 0) * seconds / self._nodes
-            notes.append(f"{min(spent / self._options.nodes, 1):.0%} of the nodes, about {format_duration(left)} left")
+            notes.append(
+                f"{100 * min(spent / self._options.nodes, 1):.0f} % of the nodes, about {format_duration(left)} left"
+            )
         elif self._done:
             total = self._options.positions or tally.planned + len(self._frontier) + len(self._searches.audits)
             begun = len(self._searching) + len(self._searches.waiting)

@@ -249,8 +249,8 @@ class Mixture:
         files = quantity(len(manifest["files"]), "tar" if manifest["form"] == "tar" else "folder")
         lines = [
             f"{self.folder}: {manifest['games']:,} games, {manifest['positions']:,} positions in {files}",
-            f"repair share: {share['games']:.2%} of the games, {share['positions']:.2%} of the positions "
-            f"(asked: {share['asked']:.2%} of the {manifest['by']})",
+            f"repair share: {100 * share['games']:.2f} % of the games, {100 * share['positions']:.2f} % of the "
+            f"positions (asked: {100 * share['asked']:.2f} % of the {manifest['by']})",
         ]
         for name, side in inputs.items():
             mean = side["used_positions"] / side["used_games"]

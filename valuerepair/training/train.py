@@ -294,12 +294,12 @@ def _learns(
 
 def _shares(draw: StoreDraw) -> str:
     """The share of candidates among drawn positions, and the weight of their values."""
-    text = f"candidates: {draw.share:.2%} of the positions drawn from the store"
+    text = f"candidates: {100 * draw.share:.2f} % of the positions drawn from the store"
     if not 0 < draw.share < 1:
         return text
     same = abs(draw.share - draw.ordinary_share) < 1e-4
     return text + (
-        ", their natural share" if same else f"; weighed back, their values count as {draw.ordinary_share:.2%}"
+        ", their natural share" if same else f"; weighed back, their values count as {100 * draw.ordinary_share:.2f} %"
     )
 
 

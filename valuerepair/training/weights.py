@@ -284,10 +284,11 @@ def tally_lines(figures: Mapping[str, Any], kept: float) -> list[str]:
     lines = [
         f"{positions_of_games(n, figures['games'])}"
         + (f", {figures['net_unknown']:,} without the net's value" if figures["net_unknown"] else ""),
-        f"mean weight {figures['mean']:.4f}, largest {figures['largest']:.4f}; drawn by weight, {kept:.1%} are kept",
+        f"mean weight {figures['mean']:.4f}, largest {figures['largest']:.4f}; "
+        f"drawn by weight, {100 * kept:.1f} % are kept",
         f"by weight they count for {figures['effective_positions']:,.1f} positions, "
         f"their games for {figures['effective_games']:,.1f}",
-        "quantiles: " + ", ".join(f"{float(q):.0%} {value:.4f}" for q, value in figures["quantiles"].items()),
+        "quantiles: " + ", ".join(f"{100 * float(q):.0f} % {value:.4f}" for q, value in figures["quantiles"].items()),
         "",
     ]
     rows = [(row["phase"], row) for row in figures["phases"]]
