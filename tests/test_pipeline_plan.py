@@ -293,6 +293,16 @@ def test_the_deeper_judge_is_asked_about_what_is_held_out_alone() -> None:
     small = plan(replace(SETTINGS, budget="10m"), MEASURED, FOLDER)
     assert small.settings.sizes.rejudge == 0
     assert "rejudge" not in by_name(small)
+    assert small.limits[-1] == "no deeper judge: there is no time for one"
+    without = plan(replace(SETTINGS, test_deep="", budget="10m"), MEASURED, FOLDER)
+    assert not any("deeper judge" in line for line in without.limits)
+
+
+def test_a_plan_says_what_it_is_too_small_to_show() -> None:
+    """README's hour, with 930 games, showed +46 Elo as +19 to +74: by a tenth of the games 0 would be within."""
+    for games, few in ((14, True), (92, True), (930, False)):
+        planned = plan(replace(SETTINGS, budget="9h", sizes=Sizes(games=games)), MEASURED, FOLDER)
+        assert planned.limits == ([f"{games} games a match: too few to show a better player"] if few else [])
 
 
 def test_a_deeper_search_is_with_the_net_that_mined() -> None:

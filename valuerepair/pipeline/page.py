@@ -389,7 +389,7 @@ def _table_by_kind(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) 
 def _by_deeper_judge(outcome: RepairOutcome) -> str:
     """The figures of the judge that never judged a training position."""
     if (rejudged := outcome.rejudged) is None:
-        return "<p>No deeper judge was used.</p>"
+        return "<p>No deeper judge was used: there was no time for one, or <code>test_deep</code> is empty.</p>"
     heads = ("net", f"candidates in games at {rejudged['threshold']:g}", "of the first judge's, also by this one",
              "of this one's, found by the first")  # fmt: skip
     rows = [

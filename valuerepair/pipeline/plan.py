@@ -30,6 +30,7 @@ _SCALE_GAMES, _SCALE_NODES, _SCALE_SECONDS = 200, 0.05, 0.07
 # (docs/proof.md).
 _SHARES = {"positions": 50, "steps": 24, "rejudge": 8, "games": 18}
 _SHARES_NORMAL = {"positions": 30, "expand": 8, "book": 22, "steps": 18, "rejudge": 6, "games": 16}
+_TELLING_GAMES = 200  # fewer have an interval of more than ±50 Elo
 _LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "games": 10}
 _MOST = {"book": 2_000, "rejudge": 2_000, "games": 2_000}
 _TRAINED = 0.6  # share of the positions, without the held-out ones and their neighbours
@@ -86,6 +87,16 @@ class Plan:
     def seconds(self) -> float:
         """The time of all stages."""
         return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def limits(self) -> list[str]:
+        """What so small a repair cannot show."""
+        sizes, limits = self.settings.sizes, list[str]()
+        if sizes.games is not None and sizes.games < _TELLING_GAMES:
+            limits.append(f"{quantity(sizes.games, 'game')} a match: too few to show a better player")
+        if self.settings.test_deep and not sizes.rejudge:
+            limits.append("no deeper judge: there is no time for one")
+        return limits
 
 
 def plan(settings: Settings, rates: Rates, folder: Path, cluster: str | None = None) -> Plan:

@@ -155,7 +155,7 @@ class Repair:
             lines += [f"{stage.name:<17}{stage.size:<58}{took:>12}", f"  {self.command(stage)}"]
         remaining = sum(stage.seconds for stage in self.plan.stages[begin:])
         what = "in all" if not begin else "still to come"
-        return [*lines, f"{'':<17}{what:<58}{format_duration(remaining):>12}"]
+        return [*lines, f"{'':<17}{what:<58}{format_duration(remaining):>12}", *self.plan.limits]
 
 
 def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
