@@ -18,7 +18,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.layout import EDGES_PER_NODE
-from valuerepair.mcts.params import PARAMETERS, SearchParams
+from valuerepair.mcts.params import MEANINGS, PARAMETERS, SearchParams
 from valuerepair.nets.net import open_net
 from valuerepair.oracles import searching
 
@@ -155,7 +155,9 @@ def test_settings_by_all_their_spellings(maia: str) -> None:
 
 
 def test_names_of_settings_are_listed() -> None:
-    assert [line.split()[0] for line in vr("--list-settings").splitlines()] == list(PARAMETERS)
+    lines = vr("--list-settings").splitlines()
+    assert [line.split()[0] for line in lines] == list(PARAMETERS) == list(MEANINGS)
+    assert all(line.endswith(f" {MEANINGS[line.split()[0]]}") for line in lines)
 
 
 def test_by_the_clock(maia: str, tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ class SearchParams:
                 raise UsageError(f"{where}{name}={getattr(self, name)}: must be one of {', '.join(choices)}")
 
     def lines(self) -> list[str]:
-        """Each parameter with its value, for a terminal."""
-        return [f"{name:28} {getattr(self, name)}" for name in PARAMETERS]
+        """Each parameter with its value and what it does, for a terminal."""
+        return [f"{name:28} {getattr(self, name)!s:<10} {MEANINGS[name]}" for name in PARAMETERS]
 
     def changes(self) -> dict[str, str]:
         """The parameters that differ from their defaults, as text that `with_settings` reads."""
@@ -117,6 +117,50 @@ class SearchParams:
 
 
 PARAMETERS = tuple(f.name for f in fields(SearchParams))
+# One phrase for each parameter, for people who know what PUCT is.
+MEANINGS = {
+    "cpuct": "exploration: larger searches more broadly",
+    "cpuct_base": "visits from which exploration grows with their logarithm",
+    "cpuct_factor": "how much exploration grows; 0: not at all",
+    "root_has_own_cpuct_params": "use the three ..._at_root below at the root",
+    "cpuct_at_root": "exploration at the root",
+    "cpuct_base_at_root": "as cpuct_base, at the root",
+    "cpuct_factor_at_root": "as cpuct_factor, at the root",
+    "fpu_strategy": "Q of moves without visits: reduction (below the parent's Q) or absolute (fpu_value)",
+    "fpu_value": "how far below, or the Q itself",
+    "fpu_strategy_at_root": "the same at the root: same, reduction or absolute",
+    "fpu_value_at_root": "its value, unless same",
+    "q_scale": "factor of the net's Q, for equal breadth with a net of flatter or steeper Q",
+    "policy_softmax_temp": "divides the policy's logits: above 1 flattens the priors",
+    "draw_score": "Q of a draw for White, -1 to 1",
+    "moves_left_max_effect": "most that Q gains by a shorter win or a longer loss; 0: off",
+    "moves_left_threshold": "only where |Q| is above this",
+    "moves_left_slope": "gain for each half-move",
+    "moves_left_constant_factor": "the gain is multiplied by this,",
+    "moves_left_scaled_factor": "plus this times |Q| (from the threshold on, rescaled to 0 to 1),",
+    "moves_left_quadratic_factor": "plus this times its square",
+    "sticky_endgames": "the end of a game decides the position before it, too, where it is the best move",
+    "two_fold_draws": "a position repeated once within the search is a draw",
+    "history_fill": "positions before the known history, as the net sees them: no, fen_only, always",
+    "noise_epsilon": "share of Dirichlet noise in the root's priors",
+    "noise_alpha": "alpha of that noise: smaller is more uneven",
+    "temperature": "how randomly the move is chosen by visits; 0: always the best",
+    "tempdecay_moves": "moves over which the temperature falls to 0; 0: it does not",
+    "tempdecay_delay_moves": "moves before it begins to fall",
+    "temp_cutoff_move": "from this move on temp_endgame is the temperature; 0: never",
+    "temp_endgame": "that temperature, and the least of a falling one",
+    "temp_value_cutoff": "temperature chooses no move so many % of winning chance below the most visited",
+    "temp_visit_offset": "added to all visits before the choice by temperature",
+    "minibatch_size": "leaves of a tree evaluated at once; 1: one after the other",
+    "certainty": "proven wins, draws and losses spread by minimax and end visits",
+    "lookahead": "find moves that end the game one ply earlier",
+    "auto_extend": "take a chain of only moves as one node",
+    "n_scl": "search-contempt: visits after which the opponent's shares are frozen; 0: off",
+    "syzygy": "folders of Syzygy tables, separated as in PATH",
+    "syzygy_fast_play": "at a root in the tables, only moves that are nearest to the next capture or pawn move",
+    "lc0_floats": "round as lc0 does, to reproduce its visits",
+    "seed": "of noise, temperature and search-contempt",
+}
 CHOICES = {
     "fpu_strategy": ("reduction", "absolute"),
     "fpu_strategy_at_root": ("same", "reduction", "absolute"),
