@@ -22,7 +22,7 @@ PLACEMENT_AND_SIDE = r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?=[\s
 MATE_IN = re.compile(r"#\s*([+-]?\d+)")  # of `bm`
 _PLACEMENT_AND_SIDE = re.compile(PLACEMENT_AND_SIDE)
 _NONE = "not a position"
-_BLANK = " \t\r\n\0"
+_BLANK = " \t\r\n"
 _FIELDS = re.compile(r"[^\s;]+(?:\s+[^\s;]+){3}")
 _COUNTER = re.compile(r"\s+(\d+|-)(?=[\s;]|$)")
 # A backslash takes the special meaning from a quotation mark, as in what python-chess writes.
