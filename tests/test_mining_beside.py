@@ -31,6 +31,7 @@ from valuerepair.oracles.searching import search_positions
 from valuerepair.question import Question
 from valuerepair.report.alpha_table import alpha_table
 from valuerepair.report.stats import stats_lines, store_figures
+from valuerepair.runs import workers
 from valuerepair.runs.beside import NODES, LinesOfNet
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
@@ -433,16 +434,22 @@ def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(tmp_path: Path, seed: int) -> None:
+def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All first moves are played, and drawn at random as well: whichever comes first, its whole search is a game's."""
+    monkeypatch.setattr(workers, "FIRST_CHUNK_ROWS", 1)  # what comes first is searched before the rest is read
+    monkeypatch.setattr(workers, "CHUNK_ROWS", 1)
     board, path = chess.Board(), tmp_path / "a.db"
     texts = [f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves]
     archives = [tmp_path / "start.pgn", tmp_path / "moves.pgn"]
     for archive, moves in zip(archives, (['[Result "*"]\n\n1. e4 *\n\n'], texts), strict=True):
         archive.write_text("".join(moves))
     sample = SampleOptions(per_game=None, min_ply=0, aside="aside:0.5", seed=seed)
-    with Store.open(path, create=True) as store, KeyOracle(delay=0.01) as oracle:
-        mine([str(archive) for archive in archives], MineOptions(sample=sample), store, KeyNet(), oracle)
+    options = MineOptions(sample=sample, question=Question(alpha=150.0))
+    with Store.open(path, create=True) as store, KeyOracle(delay=0.001) as oracle:
+        summary = mine([str(archive) for archive in archives], options, store, KeyNet(), oracle)
+        frame = store.frame(Question(alpha=150.0, expanded="searched"))
         assert [check.name for check in integrity_checks(store) if check.wrong] == []
         query = "SELECT p.key, p.kind, v.stage FROM positions p LEFT JOIN deep_values v ON v.position_id = p.id"
         rows = store.connection.execute(query).fetchall()
@@ -453,6 +460,11 @@ def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(tmp_path: Pat
     assert {key for key, kind, _ in rows if kind == "game"} == {*stays}
     assert {(kind, stage) for _, kind, stage in rows if stage} <= {("game", "full"), ("aside", "expanded")}
     assert failed <= {"full", "expanded"}
+    # The summary counts each position once, by the kind that the store has in the end.
+    assert summary.sampled == summary.report.positions == len(rows) == summary.scored + summary.failed
+    assert summary.report.adds_up
+    rates = {"game": summary.candidates, **summary.beside}
+    assert {kind: rate.total for kind, rate in rates.items() if rate.total} == Counter(frame["kind"])
 
 
 def after(board: chess.Board, move: chess.Move) -> chess.Board:

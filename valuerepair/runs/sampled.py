@@ -187,7 +187,7 @@ class SampledPositions:
         self._reading = True
         self._read_error: Exception | None = None
         self._asked, self._in_net = False, 0
-        self._met, self._sampled, self._valued = SeenPositions(), 0, 0
+        self._met, self._sampled, self._again, self._valued = SeenPositions(), 0, 0, 0
         given = options.question.alpha
         self._scale = RunScale(values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default"))
         self._refit_at = self._found = 0
@@ -226,6 +226,7 @@ class SampledPositions:
                 self._store.take_over_expanded(np.array([position_id], np.int64), self.pair[1])
         rows = self._met.first(ids)
         self._sampled += len(rows)
+        self._again += len(ids) - len(rows)
         return ids[rows], batch.take(rows), new[rows]
 
     def stage(self, position_id: int) -> str:
@@ -281,13 +282,18 @@ class SampledPositions:
         self._store.commit()
         question = self._options.question
         scale = run_scale(self._store, self.pair, question)
+        report = replace(  # a position both beside a game and, later, in one was sampled twice
+            self._reader.report,
+            positions=self._reader.report.positions - self._again,
+            duplicates=self._reader.report.duplicates + self._again,
+        )
         rates = self._rates(scale)
         return MineSummary(
             run_id=self._run.id,
             state=state,
             store=self._store.path,
-            report=self._reader.report,
-            sampled=max(self._sampled, self._reader.report.positions),  # the sampler is ahead where a run was stopped
+            report=report,
+            sampled=max(self._sampled, report.positions),  # the sampler is ahead where a run was stopped
             scored=self.pairs.count,
             earlier=self.earlier.scored + self.earlier.cut,
             cut=cut + self.earlier.cut,
