@@ -27,7 +27,10 @@ _FIELDS = re.compile(r"[^\s;]+(?:\s+[^\s;]+){3}")
 _COUNTER = re.compile(r"\s+(\d+|-)(?=[\s;]|$)")
 # A backslash takes the special meaning from a quotation mark, as in what python-chess writes.
 _STRING = r'"(?:[^"\\]|\\.)*"'
-_OPERATION = re.compile(rf'([^\s;"]+)(?:\s+({_STRING})|\s+((?:{_STRING}|[^";])*)(?=;|$)|(?=\s*(?:;|$)))[\s;]*')
+# A name; then one quoted operand, or words, among which quoted ones may have semicolons, or nothing.
+_OPERATION = re.compile(
+    rf'([^\s;]+)(?:\s+({_STRING})|\s+((?!["\s])(?:(?<=\s){_STRING}|[^;])*)(?=;|$)|(?=\s*(?:;|$)))[\s;]*'
+)
 _WORD = re.compile(r"[^\s;]+")
 _NO_NAME = re.compile(r"[^A-Za-z].*|(?!c\d$)[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8].*")  # a number or a move
 _COMMENT = re.compile(r"c\d")
