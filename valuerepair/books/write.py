@@ -392,7 +392,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
         return [
             f"{reason_missing(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"
         ]
-    return [f"next: {' '.join(words)}", "add --engine lc0 to let lc0 play"]
+    return ["to let lc0 play, add --engine lc0 to the next command", f"next: {' '.join(words)}"]
 
 
 def _pawn(store: Store, oracle_id: int) -> str:
