@@ -314,8 +314,9 @@ def closed_store() -> vr.MinedStore:
         (lambda: vr.remeasure(SAMPLE, ["maia-1900"]), "at least two nets"),
         (lambda: vr.stats(SAMPLE, 0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # what is refused
         (lambda: vr.open_store(SAMPLE).candidates(0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # as above
-        (lambda: vr.stats(SAMPLE, worst=-1), "--worst -1: must not be negative"),
-        (lambda: vr.expand(SAMPLE, seed=-1), "--seed -1: must not be negative"),
+        (lambda: vr.stats(SAMPLE, worst=-1), "--worst -1: must be at least 0"),
+        (lambda: vr.expand(SAMPLE, seed=-1), "--seed -1: must be at least 0"),
+        (lambda: vr.similar(SAMPLE, 1, limit="x"), "--limit x: must be a number"),  # type: ignore[arg-type]  # as above
         (lambda: closed_store().frame(), f"{SAMPLE}: this store is closed"),
         (lambda: vr.stats(closed_store()), f"{SAMPLE}: this store is closed"),
     ],

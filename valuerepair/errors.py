@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Real
 
 
 class ValueRepairError(Exception):
@@ -59,6 +60,14 @@ def pairs_of(items: Iterable[str], where: str, hint: str) -> list[tuple[str, str
             raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")
         pairs.append((name, value))
     return pairs
+
+
+def check_least(name: str, number: float | None, least: int = 1) -> None:
+    """Raises UsageError for a number below `least`, and for what is no number; None is one that is not given."""
+    if number is not None and not isinstance(number, Real):
+        raise UsageError(f"{name} {number}: must be a number")
+    if number is not None and number < least:
+        raise UsageError(f"{name} {number}: must be at least {least}")
 
 
 def nearest(name: str, names: Iterable[str], *, listed: bool = False) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from valuerepair.api.calls import Path
 from valuerepair.api.stores import Candidate
 from valuerepair.chess.positions import Position, PositionBatch, decode_move, decode_moves
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_least
 from valuerepair.text import wdl_words
 
 if TYPE_CHECKING:
@@ -205,8 +205,7 @@ def search_each(
 
     chosen = params or SearchParams()
     chosen.check()
-    if nodes is not None and nodes < 1:
-        raise UsageError(f"--nodes {nodes}: must be at least 1")
+    check_least("--nodes", nodes)
     if seconds is not None and not 0 < seconds < _MOST_SECONDS:
         raise UsageError(f"--time {seconds:g}: must be a number of seconds above 0")
     limit = DEFAULT_NODES if nodes is None and seconds is None else nodes

@@ -13,7 +13,7 @@ import numpy as np
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, paths_of, resolved, shown_progress
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position
-from valuerepair.errors import UsageError, ValueRepairError, nearest
+from valuerepair.errors import UsageError, ValueRepairError, check_least, nearest
 from valuerepair.question import Question
 from valuerepair.store import plays, queries
 from valuerepair.store.columns import OF_CUT, OF_EXPANDED
@@ -217,8 +217,7 @@ def stats(
     from valuerepair.report import stats as text_of
     from valuerepair.report.alpha_table import alpha_table
 
-    if worst < 0:
-        raise UsageError(f"--worst {worst}: must not be negative")
+    check_least("--worst", worst, 0)
     write = labels or save_alpha is not None or save_calibration
     with opened_store(store, write=write) as opened, opened.snapshot():
         resolved_question = resolved(opened, question)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from valuerepair.errors import UsageError, check_word
+from valuerepair.errors import UsageError, check_least, check_word
 
 Sign = Literal["optimistic", "pessimistic", "both"]
 Order = Literal["disagreement", "shuffled"]
@@ -58,8 +58,7 @@ class BookOptions:
             ("--per-root", self.per_root, 1),
             ("--repeat-by-weight", self.repeat_by_weight, 2),
         ):
-            if value is not None and value < least:
-                raise UsageError(f"{name} {value}: must be at least {least}")
+            check_least(name, value, least)
         if self.max_abs_deep_q is not None and not 0 < self.max_abs_deep_q <= 1:
             raise UsageError(f"max_abs_deep_q {self.max_abs_deep_q:g}: must lie in (0, 1]")
         if not 0 <= self.parents <= MAX_PARENTS:

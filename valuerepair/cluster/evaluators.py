@@ -18,7 +18,7 @@ from valuerepair.chess.positions import Moves, Position, PositionBatch
 from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.engines.kinds import chosen_spec
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
@@ -55,9 +55,8 @@ def open_on_cluster(
             f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
             "searches, and the net alone is no work for a cluster: leave --cluster out"
         )
-    for name, number in (("--jobs", workers), ("threads", net_options.get("threads"))):
-        if number is not None and number < 1:
-            raise UsageError(f"{name} {number}: must be at least 1")
+    check_least("--jobs", workers)
+    check_least("threads", net_options.get("threads"))
     try:
         import distributed  # noqa: F401  # checks that it is installed
     except ImportError:

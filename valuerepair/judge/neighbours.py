@@ -18,7 +18,7 @@ from valuerepair.chess.board import bitboards, parse_fens
 from valuerepair.chess.position_text import read_argument
 from valuerepair.chess.positions import Position, decode_move
 from valuerepair.chess.rows import RIGHTS, STATE
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.judge.material import material_signature
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
@@ -43,8 +43,7 @@ class SimilarOptions:
     candidates_only: bool = False
 
     def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise UsageError(f"--limit {self.limit}: must be at least 1")
+        check_least("--limit", self.limit)
 
 
 @dataclass(frozen=True, slots=True)

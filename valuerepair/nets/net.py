@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
 from valuerepair.cores import usable_cores
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU, ON_CPU, Device
@@ -248,9 +248,8 @@ def open_net(
     """
     if history_fill not in FILLS:
         raise UsageError(f"history_fill {history_fill!r}: must be one of {', '.join(FILLS)}")
-    for what, number in (("threads", threads), ("batch", batch)):
-        if number is not None and number < 1:
-            raise UsageError(f"{what} {number}: must be at least 1")
+    check_least("threads", threads)
+    check_least("batch", batch)
     chosen = choose_device(device)
     file = read_net_file(locate(spec))
     input_format = file.header.input_format if file.header else 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from valuerepair.cores import usable_cores
 from valuerepair.engines.kinds import chosen_spec
 from valuerepair.engines.spec import EngineSpec
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_least
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.uci_oracle import UciOracle
 
@@ -49,8 +49,7 @@ def open_oracle(
     batches. The first search is made here, so that a missing or wrong engine shows at once. Raises UsageError and
     ValueRepairError.
     """
-    if workers is not None and workers < 1:
-        raise UsageError(f"--jobs {workers}: must be at least 1")
+    check_least("--jobs", workers)
     parsed = chosen_spec(spec)
     if not parsed.kind.searches:
         raise UsageError("--deep recorded: recorded evaluations belong to archives, and only vr mine reads those")

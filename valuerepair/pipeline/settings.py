@@ -15,7 +15,7 @@ from valuerepair.archives.aside import parse_shares
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.kinds import STOCKFISH, default_kind, parse_spec
-from valuerepair.errors import UsageError, ValueRepairError, nearest
+from valuerepair.errors import UsageError, ValueRepairError, check_least, nearest
 from valuerepair.files import read_toml, written_whole
 from valuerepair.inputs import reason
 from valuerepair.nets.registry import DEFAULT_NET
@@ -50,8 +50,7 @@ class Sizes:
 
     def __post_init__(self) -> None:
         for size in fields(self):
-            if (number := getattr(self, size.name)) is not None and number < (size.name != "rejudge"):
-                raise UsageError(f"[sizes] {size.name} = {number}: must be at least 1")
+            check_least(f"[sizes] {size.name} =", getattr(self, size.name), int(size.name != "rejudge"))
         if self.rejudge and self.rejudge < FEWEST_REJUDGED:
             raise UsageError(f"[sizes] rejudge = {self.rejudge}: must be 0, or at least {FEWEST_REJUDGED}")
         if self.games is not None and self.games % 2:
@@ -132,8 +131,7 @@ class Playing:
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            if (number := getattr(self, setting.name)) < 1:
-                raise UsageError(f"[play] {setting.name} = {number}: must be at least 1")
+            check_least(f"[play] {setting.name} =", getattr(self, setting.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

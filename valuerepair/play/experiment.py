@@ -18,7 +18,7 @@ import numpy as np
 
 from valuerepair.chess.progress import Progress
 from valuerepair.engines.spec import EngineSpec
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
 from valuerepair.play.figures import PlayedGame, disagreements, figures, played
@@ -76,10 +76,8 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Raises UsageError."""
-        if self.games < 1:
-            raise UsageError(f"--games {self.games}: must be at least 1")
-        if self.nodes < 1:
-            raise UsageError(f"--nodes {self.nodes}: must be at least 1")
+        check_least("--games", self.games)
+        check_least("--nodes", self.nodes)
 
     def selfplay(self, setting: EngineSpec, threshold: float) -> Row:
         """The row of a setting that plays itself. Raises UsageError and ValueRepairError, as self-play does."""
@@ -174,8 +172,7 @@ def choose_openings(book: str | None, most: int) -> tuple[list[Opening], str]:
 
     Logs if there are fewer. Raises UsageError for `most` below 1, ValueRepairError for a book that cannot be read.
     """
-    if most < 1:
-        raise UsageError(f"--lines {most}: must be at least 1")
+    check_least("--lines", most)
     openings = read_openings(book) if book is not None else built_in_openings()
     if most > len(openings):
         log.info(f"{most:,} lines asked for, there are {len(openings):,}")

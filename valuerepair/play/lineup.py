@@ -12,7 +12,7 @@ from valuerepair.engines.find import find_engine
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.spec import EngineSpec, is_path
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_least
 from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import DEFAULT_NET
@@ -63,8 +63,7 @@ class Lineup:
 
         Raises UsageError and ValueRepairError.
         """
-        if jobs is not None and jobs < 1:
-            raise UsageError(f"--jobs {jobs}: must be at least 1")
+        check_least("--jobs", jobs)
         self._device = device
         self._nets: dict[str, Net] = {}
         self._players: list[Player] = []

@@ -17,7 +17,7 @@ from typing import Any
 from valuerepair import signals
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.time_left import Turns
-from valuerepair.errors import UsageError, check_word
+from valuerepair.errors import UsageError, check_least, check_word
 from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup, NetOptions, parse_side
@@ -68,8 +68,7 @@ class MatchPlan:
     def __post_init__(self) -> None:
         check_word("--order", self.order, (SEQUENTIAL, SHUFFLED, ODDS))
         if self.order == ODDS:
-            if self.games < 1:
-                raise UsageError(f"--games {self.games}: must be at least 1")
+            check_least("--games", self.games)
             for opening in self.openings:
                 if white_material(opening.fen) == 0:
                     raise UsageError(f"line {opening.number + 1} gives no odds: {opening.fen}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.play.elo import (
     FEW,
     FEWEST,
@@ -202,8 +202,7 @@ def match_length(
         raise UsageError("a plan needs a difference (--resolve 5), a test (--sprt elo0=0,elo1=5) or both")
     if elo is not None and not 0 < elo <= _MOST_ELO:
         raise UsageError(f"--resolve {elo:g}: must be a difference of Elo above 0, and at most {_MOST_ELO}")
-    if jobs < 1:
-        raise UsageError(f"--jobs {jobs}: must be at least 1")
+    check_least("--jobs", jobs)
     if seconds is not None and not 0 < seconds < math.inf:
         raise UsageError(f"--game-time {seconds:g}: must be seconds above 0")
     if (draws is None) == (like is None):

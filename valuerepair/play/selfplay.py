@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.chess.time_left import Remaining, Turns
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.play.figures import PlayedGame, figures, lines, played
@@ -57,10 +57,8 @@ class ForestSource:
 
     def __init__(self, contestant: Contestant, rules: Rules, seed: int, games: int) -> None:
         """Raises UsageError and ValueRepairError, as nets and searches do."""
-        if contestant.nodes < 1:
-            raise UsageError(f"--nodes {contestant.nodes}: must be at least 1")
-        if contestant.parallel is not None and contestant.parallel < 1:
-            raise UsageError(f"--jobs {contestant.parallel}: must be at least 1")
+        check_least("--nodes", contestant.nodes)
+        check_least("--jobs", contestant.parallel)
         self._rules, self._seed = rules, seed
         self._stack = ExitStack()
         try:

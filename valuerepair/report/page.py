@@ -17,7 +17,7 @@ import chess.svg
 import numpy as np
 
 from valuerepair import outputs
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.files import written_whole
 from valuerepair.question import Question, is_candidate
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
@@ -69,8 +69,7 @@ def write(
     """
     question = question or Question()
     threshold, q_from = question.threshold, question.q_from
-    if points < 1:
-        raise UsageError(f"points {points}: must be at least 1")
+    check_least("points", points)
     with written_whole(path, outputs.REPORT) as partial:
         with snapshot(store.connection):
             on_step("values")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress, format_rate
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.question import Question
 from valuerepair.runs.after_move import after
@@ -43,8 +43,7 @@ class ConfirmOptions:
     command: str = ""
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise UsageError(f"--limit {self.limit}: must be at least 1")
+        check_least("--limit", self.limit)
 
 
 def confirm(

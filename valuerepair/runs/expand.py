@@ -22,7 +22,7 @@ from valuerepair import signals
 from valuerepair.chess.positions import Moves, boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.engines.kinds import kind_of
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_least
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
@@ -83,10 +83,8 @@ class ExpandOptions:
 
     def __post_init__(self) -> None:
         for name in ("rounds", "nodes", "positions"):
-            if (number := getattr(self, name)) is not None and number < 1:
-                raise UsageError(f"--{name} {number}: must be at least 1")
-        if self.seed < 0:
-            raise UsageError(f"--seed {self.seed}: must not be negative")
+            check_least(f"--{name}", getattr(self, name))
+        check_least("--seed", self.seed, 0)
         if self.nodes is not None and self.positions is not None:
             raise UsageError("--nodes and --positions both say when to end: give one of them")
         if not 0 <= self.audit <= 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from valuerepair.archives.open import find_sources
 from valuerepair.archives.options import SampleOptions
-from valuerepair.errors import UsageError
+from valuerepair.errors import check_least
 from valuerepair.identity import set_options
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
@@ -37,8 +37,7 @@ class MineOptions:
     command: str = ""
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise UsageError(f"--limit {self.limit}: must be at least 1")
+        check_least("--limit", self.limit)
 
 
 # Runs of the first stores name all of these, also at their defaults, so every run does. Nothing is added here: a later

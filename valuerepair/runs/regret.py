@@ -20,7 +20,7 @@ from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import parse_spec
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_least
 from valuerepair.intervals import Ids
 from valuerepair.judge.compare import ComparedScores, Remeasured
 from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
@@ -58,8 +58,7 @@ class RegretOptions:
     def __post_init__(self) -> None:
         if self.nodes < 2:
             raise UsageError(f"--regret {self.nodes}: a search has at least 2 nodes")
-        if self.positions < 1:
-            raise UsageError(f"--regret-positions {self.positions}: must be at least 1")
+        check_least("--regret-positions", self.positions)
         if self.deep is not None:
             parse_spec(self.deep)
 

@@ -15,7 +15,7 @@ import numpy as np
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.engines.kinds import parse_spec
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import rejudged
 from valuerepair.judge.by_kind import better_judge
@@ -47,8 +47,7 @@ class RejudgeOptions:
     positions: int = POSITIONS
 
     def __post_init__(self) -> None:
-        if self.positions < FEWEST:
-            raise UsageError(f"--rejudge-positions {self.positions}: must be at least {FEWEST}")
+        check_least("--rejudge-positions", self.positions, FEWEST)
         try:
             parse_spec(self.deep)
         except UsageError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.engines.kinds import chosen_spec, default_kind, kind_of, parse_spec
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_least
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.open import open_oracle
@@ -45,8 +45,7 @@ class Depth:
         given = [name for name in ("deep", "nodes", "times") if getattr(self, name) is not None]
         if len(given) > 1:
             raise UsageError(f"--{given[0]} and --{given[1]} both say how deep the second look is: give one of them")
-        if self.nodes is not None and self.nodes < 1:
-            raise UsageError(f"--nodes {self.nodes}: must be at least 1")
+        check_least("--nodes", self.nodes)
         if self.times is not None and not 1 < self.times < 1e6:
             raise UsageError(f"--times {self.times:g}: a second look is deeper than the first: give a number above 1")
 

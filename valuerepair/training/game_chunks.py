@@ -28,7 +28,7 @@ from valuerepair.chess.origins import Recorded
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index, Moves
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.identity import set_options
 from valuerepair.intervals import Floats
 from valuerepair.judge.split import Split, key_of_game
@@ -90,8 +90,7 @@ class GameChunkOptions:
             raise UsageError(f"--policy {self.policy}:{self.policy_share:g}: a share lies between 0 and 1")
         if not 0 < self.alpha < np.inf:
             raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns")
-        if self.games is not None and self.games < 1:
-            raise UsageError(f"--games {self.games}: must be at least 1")
+        check_least("--games", self.games)
 
 
 def draws_of(q: Floats) -> Floats:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import salt, scrambled
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
-from valuerepair.errors import UsageError, ValueRepairError, check_word
+from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.text import quantity
@@ -59,8 +59,7 @@ class MixOptions:
         check_word("--form", self.form, get_args(Form))
         if not 0 < self.share < 1:
             raise UsageError(f"--share {self.share:g}: must lie between 0 and 1")
-        if self.total is not None and self.total < 2:
-            raise UsageError(f"total {self.total}: must be at least 2")
+        check_least("total", self.total, 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from valuerepair.chess import board
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError, ValueRepairError, check_word
+from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
 from valuerepair.judge.split import Split
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.roots import play_game
@@ -59,8 +59,7 @@ class SelfplayOptions:
 
     def __post_init__(self) -> None:
         check_word("--engine", self.engine, get_args(SelfplayEngine))
-        if self.repeat < 1:
-            raise UsageError(f"--repeat {self.repeat}: must be at least 1")
+        check_least("--repeat", self.repeat)
         if self.rules.no_resign_share and not self.rules.resign:
             raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
         if self.training is not None and self.nodes == 1:

@@ -21,7 +21,7 @@ from valuerepair.chess.positions import Moves, PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import UsageError, ValueRepairError, check_word
+from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
 from valuerepair.intervals import Floats
 from valuerepair.judge.split import JUDGED, PARTS, TRAIN, Split
 from valuerepair.nets.net import Net, NetValues, Priors
@@ -71,8 +71,7 @@ class ChunkOptions:
         for name, share in (("share", self.share or 0.0), ("policy", self.policy_share)):
             if not 0 <= share <= 1:
                 raise UsageError(f"--{name} {share:g}: a share lies between 0 and 1")
-        if self.records is not None and self.records < 1:
-            raise UsageError(f"records {self.records}: must be at least 1")
+        check_least("records", self.records)
         for name, word, words in (
             ("result", self.result, get_args(ResultFrom)),
             ("part", self.part, dict.fromkeys((*PARTS, *JUDGED))),
