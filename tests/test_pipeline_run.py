@@ -365,7 +365,13 @@ def test_a_plan_to_look_at_is_the_shortest_where_the_budget_is_too_small(tmp_pat
     with pytest.raises(TooLittleTime) as error:
         planned(tmp_path, settings)
     shown = planned(tmp_path, settings, to_look_at=True)
-    assert len(shown.lines()) == 2 * len(shown.plan.stages) + 1
+    *stages, whole, games, judge = shown.lines()
+    assert len(stages) == 2 * len(shown.plan.stages)
+    assert whole.split()[:2] == ["in", "all"]
+    assert [games.split(" ", 1)[1], judge] == [
+        "games a match: too few to show a better player",
+        "no deeper judge: there is no time for one",
+    ]
     assert shown.plan.seconds == pytest.approx(error.value.seconds, rel=0.2)
 
 
