@@ -106,6 +106,7 @@ def test_lines_are_read_as_by_python_chess(operations: str, tmp_path: Path) -> N
         (f"{K} bm #2; 00:15; 00:00 @ C3;", "0 1"),
         (f"{K} bm #11; --:-- @ C0/R-4; 00'40\" (Gustav);", "0 1"),
         (f"{K} bm e4!, e3?!;", "0 1"),
+        (f"{K} bm e2e4; pv e2e4 e8d7 e4e5;", "0 1"),
         (f"\ufeff{K}", "0 1"),
     ],
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import chess
@@ -75,8 +76,8 @@ def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def read_epd(text: str) -> EpdLine:
     """The line, as python-chess's `Board.set_epd` reads it; raises `WrongLine`.
 
-    Unlike python-chess it takes the counters of a FEN, operands that are neither moves, numbers nor quoted, marks
-    beside moves (``bm Qd1 +``), ``bm #2`` and anything after a semicolon; it refuses open quotation marks.
+    Unlike python-chess it takes the counters of a FEN, operands that are neither moves, numbers nor quoted, moves in
+    UCI, marks beside moves (``bm Qd1 +``), ``bm #2`` and anything after a semicolon; it refuses open quotation marks.
     """
     fields, counters, rest = _split(text)
     operations = _operations(rest)
@@ -147,16 +148,21 @@ def _read_moves(fen: str, name: str, sans: str) -> tuple[str, ...]:
     board, moves = chess.Board(fen), []
     for word in MATE_IN.sub(" ", sans).replace(",", " ").split():
         if san := word.rstrip("+#!?"):
-            try:
-                move = board.parse_san(san)
-            except ValueError:
-                move = chess.Move.null()
+            move = _move(board, san)
             if not move:  # python-chess reads -- as a null move
                 raise WrongLine("illegal move", f"{name} {word[:20]}: no legal move")
             moves.append(move.uci())
             if name == "pv":
                 board.push(move)
     return tuple(moves)
+
+
+def _move(board: chess.Board, word: str) -> chess.Move:
+    """A legal move in SAN, or in UCI as some programs write it; else the null move."""
+    for parse in (board.parse_san, board.parse_uci):
+        with suppress(ValueError):
+            return parse(word)
+    return chess.Move.null()
 
 
 def _replayed(fen: str, start_fen: str, words: list[str]) -> tuple[str, str, Moves]:
