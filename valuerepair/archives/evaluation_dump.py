@@ -114,20 +114,20 @@ def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:
     text = np.frombuffer(bytearray(b"".join(fens)) or bytearray(1), np.uint8)
     offsets = cuts_of([len(fen) for fen in fens])
     boards = np.empty((len(fens), ROW), np.uint64)
-    reasons: dict[int, str] = {}
+    reasons: dict[int, tuple[str, str]] = {}
     begin = 0
     while begin < len(fens):
         bad, wrong = read_fens(text, offsets[begin:], boards[begin:])
         if bad < 0:
             break
-        reasons[begin + bad] = _CHESS960 if wrong == BAD_CASTLING else f"illegal position: {REASONS[wrong]}"
+        reasons[begin + bad] = (_CHESS960, "") if wrong == BAD_CASTLING else ("illegal position", REASONS[wrong])
         begin += bad + 1
     standard = np.empty(len(fens), np.bool_)
     standard_castling(text, offsets, boards, standard)
     for i in np.flatnonzero(~standard).tolist():
-        reasons.setdefault(i, _CHESS960)
-    for i, reason in sorted(reasons.items()):
-        rows.rejected.append(rejected_line(reason, rows.offsets[i], rows.numbers[i]))
+        reasons.setdefault(i, (_CHESS960, ""))
+    for i, (reason, detail) in sorted(reasons.items()):
+        rows.rejected.append(rejected_line(reason, rows.offsets[i], rows.numbers[i], detail))
     legal = [i for i in range(len(fens)) if i not in reasons]
     return boards[legal], legal
 
