@@ -24,7 +24,7 @@ ATTEMPTS = 3
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a run
 _INCIDENTS_SAID = 10
 _PROBE_SECONDS = 60.0
-_COUNTED = 64  # nodes of a search that shows what an engine counts
+_COUNTED, _MOST_COUNTED = 64, 20_000  # nodes of a search that shows what an engine counts
 
 
 T = TypeVar("T")
@@ -219,11 +219,14 @@ class EnginePool:
     def _counts_tree(self, engine: UciEngine) -> bool:
         """Whether a search of half as many nodes as the one before is over at once, and reports as many nodes.
 
-        Engines look at their limit only every so many nodes, so the searches are longer than that.
+        Engines look at their limit only every so many nodes, so the searches are longer than that; one that does so
+        very seldom counts as one that counts its searches.
         """
         whole = self._probed(engine, f"go nodes {_COUNTED}")
+        if whole.nodes > _MOST_COUNTED:
+            return False
         if whole.nodes > 2 * _COUNTED:
-            whole = self._probed(engine, f"go nodes {8 * whole.nodes}")
+            whole = self._probed(engine, f"go nodes {3 * whole.nodes}")
         return self._probed(engine, f"go nodes {max(whole.nodes // 2, 1)}").nodes >= whole.nodes
 
     def _work(self, number: int) -> None:
