@@ -145,7 +145,7 @@ def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess
         (("net=x", "stockfish", "--games", "3", "--nodes", "1"), 2, "--games 3: must be even"),
         (("nosuch", "nosuch", "--nodes", "1"), 1, "nosuch: no such engine"),
         (("net=x,nods=1", "stockfish"), 2, "did you mean nodes?"),
-        pytest.param(("nosuch", "nosuch", "--openings", "no.pgn"), 1, "no.pgn: no such file", marks=pytest.mark.slow),
+        pytest.param(("nosuch", "nosuch", "--openings", "no.pgn"), 2, "no.pgn: no such file", marks=pytest.mark.slow),
         pytest.param(
             ("nosuch", "nosuch", "--nodes", "1", "--sprt", "elo0=1"),
             2,

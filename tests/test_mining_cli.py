@@ -222,7 +222,7 @@ def test_killed_with_a_real_engine_and_resumed_it_ends_as_if_never_killed(
     tmp_path: Path, shared_data: Path, net: Path, stockfish: str
 ) -> None:
     archive = shared_data / "pgn" / "iccf-scca.pgn"
-    options = ["--per-game", "4", "--net", str(net), "--deep", "stockfish:nodes=20000"]
+    options = ["--per-game", "4", "--net", str(net), "--deep", "stockfish:nodes=60000"]
     dice, counts = random.Random(8), [0]
     while len(counts) < 7:
         command = [sys.executable, "-m", "valuerepair", "mine", str(archive), "--db", "killed.db", *options]

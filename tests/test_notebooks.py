@@ -277,7 +277,7 @@ def positions_of(ids: list[int]) -> list[str]:
 def test_before_and_after(run: Callable[[str], Any]) -> None:
     notebook = run("05-before-after")
     text, first = said(notebook), read_facts(SAMPLE)
-    assert numbers(text, r"(\d+) positions of (\d+) games, alpha ([\d.]+) of maia-1900")[0] == len(first.ids)
+    assert numbers(text, r"(\d+) positions of (\d+) games, alpha ([\d.]+) for all")[0] == len(first.ids)
     wrong_first = np.abs(first.off) >= THRESHOLD
     for name in ("maia-1900", "maia-1100", "meangirl-8"):
         facts = read_facts(SAMPLE, name)
