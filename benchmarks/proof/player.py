@@ -178,7 +178,7 @@ class Player:
         yield self.telling(results)
 
     def _played(self, name: str, matches: Mapping[int, int]) -> Iterator[Iterable[Step]]:
-        """Matches of so many games by nodes of a move, with the scale of Q of a quick match."""
+        """Matches with the scale of Q of a quick match; `matches` has the number of games for each number of nodes."""
         yield [self._match(_quick(name), name, SCALE_NODES, SCALE_GAMES, new="", old="")]
         if self.match_of(_quick(name)).exists():
             yield [self._as_played(name, nodes, games) for nodes, games in matches.items()]

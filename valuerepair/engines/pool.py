@@ -219,15 +219,15 @@ class EnginePool:
     def _counts_tree(self, engine: UciEngine) -> bool:
         """Whether a search of half as many nodes as the one before is over at once, and reports as many nodes.
 
-        Engines look at their limit only every so many nodes, so the searches are longer than that; one that does so
-        very seldom counts as one that counts its searches.
+        Some engines check their limit only every few thousand nodes; the searches are made longer than that. An engine
+        that checks it even less often is taken for one that counts the nodes of the search.
         """
-        whole = self._probed(engine, f"go nodes {_COUNTED}")
-        if whole.nodes > _MOST_COUNTED:
+        first = self._probed(engine, f"go nodes {_COUNTED}")
+        if first.nodes > _MOST_COUNTED:
             return False
-        if whole.nodes > 2 * _COUNTED:
-            whole = self._probed(engine, f"go nodes {3 * whole.nodes}")
-        return self._probed(engine, f"go nodes {max(whole.nodes // 2, 1)}").nodes >= whole.nodes
+        if first.nodes > 2 * _COUNTED:
+            first = self._probed(engine, f"go nodes {3 * first.nodes}")
+        return self._probed(engine, f"go nodes {max(first.nodes // 2, 1)}").nodes >= first.nodes
 
     def _work(self, number: int) -> None:
         while (job := self._jobs.get()) is not None:

@@ -149,7 +149,7 @@ MEANINGS = {
     "tempdecay_delay_moves": "moves before it begins to fall",
     "temp_cutoff_move": "from this move on temp_endgame is the temperature; 0: never",
     "temp_endgame": "that temperature, and the least of a falling one",
-    "temp_value_cutoff": "temperature chooses no move so many % of winning chance below the most visited",
+    "temp_value_cutoff": "no move is chosen whose winning chance is this far (in %) below the most visited one's",
     "temp_visit_offset": "added to all visits before the choice by temperature",
     "minibatch_size": "leaves of a tree evaluated at once; 1: one after the other",
     "certainty": "proven wins, draws and losses spread by minimax and end visits",

@@ -327,9 +327,9 @@ class SampledPositions:
         ids, weights = read["position_id"], np.ones(len(net_q))
         disagreement = scale.disagreement(ids, net_q, deep_q)
         passages = passage_columns(self._store, *self.pair)
-        left = self._met.among(passages.ids) & ~np.isnan(passages.cut_at)
-        probability = np.where(passages.searched, passages.probability, np.inf)[left]
-        _, of_rows, of_left = np.intersect1d(ids, passages.ids[left], return_indices=True)
+        left_ladder = self._met.among(passages.ids) & ~np.isnan(passages.cut_at)
+        probability = np.where(passages.searched, passages.probability, np.inf)[left_ladder]
+        _, of_rows, of_left = np.intersect1d(ids, passages.ids[left_ladder], return_indices=True)
         weights[of_rows] = audit_weights(probability)[of_left]
         usable = self._met.among(ids) & ~np.isnan(disagreement)
         return {

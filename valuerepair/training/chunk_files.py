@@ -216,8 +216,8 @@ def have_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
 
     A call decodes many chunks nearly as fast as one of a single record.
     """
-    known = (*STANDARD_FORMATS, *CANONICAL_FORMATS)
-    readable = [i for i, records in enumerate(chunks) if records["input_format"][0] in known]
+    known_formats = (*STANDARD_FORMATS, *CANONICAL_FORMATS)
+    readable = [i for i, records in enumerate(chunks) if records["input_format"][0] in known_formats]
     have = [False] * len(chunks)
     if readable:
         boards = boards_of([ChunkRecords.of(chunks[i].tobytes(), len(chunks[i])) for i in readable])

@@ -46,8 +46,8 @@ class DiffFocus:
 
     def weigh(self, records: Records) -> Floats:
         total = _total(records, self.q_weight, self.pol_scale)
-        known = ~np.isnan(disagreement(records)) & (records["policy_kld"] > 0)
-        return np.where(known, np.clip(self.min + self.slope * total, 0.0, 1.0), 1.0)
+        is_known = ~np.isnan(disagreement(records)) & (records["policy_kld"] > 0)
+        return np.where(is_known, np.clip(self.min + self.slope * total, 0.0, 1.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
